@@ -1,0 +1,54 @@
+"""What a command prints: a table for people, or with `--json` exactly one object on standard output.
+
+Progress and logs go to standard error, and progress only when that is a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+stderr = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """The one JSON object of a `--json` call."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """A readable table on standard output; numbers are right-aligned. Wide tables are never cut when piped."""
+    rows = [[*row] for row in rows]
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not sys.stdout.isatty())
+    for row in rows:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    console = Console() if sys.stdout.isatty() else Console(width=500)
+    console.print(table)
+
+
+def log(message: str) -> None:
+    """A line for the person watching, on standard error."""
+    stderr.print(message, highlight=False, markup=False)
+
+
+def progress(description: str = "{task.description}") -> Progress:
+    """A progress bar on standard error: what, bar, count, elapsed, remaining. Silent when not a terminal."""
+    return Progress(
+        TextColumn(description),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=stderr,
+        disable=not stderr.is_terminal,
+        transient=True,
+    )

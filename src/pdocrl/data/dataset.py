@@ -1,0 +1,173 @@
+"""A logged dataset: plain frozen arrays, one row per transition, episodes one after another.
+
+`terminal` ends the bootstrap (the world stopped), `timeout` does not (only the recording stopped); both end an episode.
+Costs are a matrix [N, K] with K ≥ 0 constraints everywhere, so that no code needs a special case for one cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdocrl.errors import DataError
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """N transitions (s, a, r, c, s′). Arrays are read-only; rows of an episode are contiguous and in time order."""
+
+    obs: Floats  # [N, S]
+    action: Floats  # [N, A]
+    reward: Floats  # [N]
+    cost: Floats  # [N, K]
+    next_obs: Floats  # [N, S]
+    terminal: Flags  # [N] the episode truly ended: no value beyond
+    timeout: Flags  # [N] the recording ended: value goes on
+    name: str = "arrays"  # where it came from, for messages and reports
+    cost_names: tuple[str, ...] = ()  # one per constraint; defaults to cost, or cost_0, cost_1, …
+
+    def __post_init__(self) -> None:
+        n = len(self.obs)
+        if not self.cost_names:
+            k = self.cost.shape[1] if self.cost.ndim == 2 else 1
+            object.__setattr__(self, "cost_names", ("cost",) if k == 1 else tuple(f"cost_{i}" for i in range(k)))
+        shapes = {"obs": 2, "action": 2, "reward": 1, "cost": 2, "next_obs": 2, "terminal": 1, "timeout": 1}
+        for field, ndim in shapes.items():
+            array = getattr(self, field)
+            if array.ndim != ndim or len(array) != n:
+                raise DataError(f"{self.name}: `{field}` has shape {array.shape}, expected {ndim} axes and {n} rows.")
+            array.setflags(write=False)
+        if n == 0:
+            raise DataError(f"{self.name}: no transitions.")
+        if self.obs.shape != self.next_obs.shape:
+            raise DataError(f"{self.name}: `next_obs` has shape {self.next_obs.shape}, `obs` has {self.obs.shape}.")
+        if len(self.cost_names) != self.n_costs:
+            raise DataError(f"{self.name}: {len(self.cost_names)} cost names for {self.n_costs} cost columns.")
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    @property
+    def obs_dim(self) -> int:
+        return self.obs.shape[1]
+
+    @property
+    def action_dim(self) -> int:
+        return self.action.shape[1]
+
+    @property
+    def n_costs(self) -> int:
+        return self.cost.shape[1]
+
+    @cached_property
+    def episode_start(self) -> Rows:
+        """[E] the first row of each episode."""
+        return np.concatenate([[0], self._ends[:-1] + 1]).astype(np.int64)
+
+    @cached_property
+    def episode_length(self) -> Rows:
+        """[E] the number of rows of each episode."""
+        return self._ends - self.episode_start + 1
+
+    @cached_property
+    def _ends(self) -> Rows:
+        ends = np.flatnonzero(self.terminal | self.timeout)
+        if len(ends) == 0 or ends[-1] != len(self) - 1:  # the log was cut: its last episode ends where the log does
+            ends = np.append(ends, len(self) - 1)
+        return ends.astype(np.int64)
+
+    @property
+    def n_episodes(self) -> int:
+        return len(self.episode_start)
+
+    @cached_property
+    def initial_obs(self) -> Floats:
+        """[E, S] where episodes start: samples of d₀."""
+        return self.obs[self.episode_start]
+
+    @cached_property
+    def reward_return(self) -> NDArray[np.float64]:
+        """[E] undiscounted reward of each episode."""
+        return np.add.reduceat(self.reward, self.episode_start, dtype=np.float64)
+
+    @cached_property
+    def cost_return(self) -> NDArray[np.float64]:
+        """[E, K] undiscounted costs of each episode."""
+        return np.add.reduceat(self.cost, self.episode_start, axis=0, dtype=np.float64)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over every array in a fixed byte order: the same on every machine and in every file format."""
+        sha = hashlib.sha256()
+        for field in ("obs", "action", "reward", "cost", "next_obs"):
+            array = np.ascontiguousarray(getattr(self, field), dtype="<f4")
+            sha.update(f"{field}{array.shape}".encode())
+            sha.update(array.data)
+        for field in ("terminal", "timeout"):
+            sha.update(np.packbits(getattr(self, field)).tobytes())
+        return sha.hexdigest()
+
+    def episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
+        """The dataset of the given episodes, in the given order."""
+        which = np.asarray(which, dtype=np.int64)
+        if len(which) == 0:
+            raise DataError(f"{self.name}: the selection keeps no episode.")
+        starts, lengths = self.episode_start[which], self.episode_length[which]
+        first = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+        rows = first + np.arange(lengths.sum())
+        timeout = self.timeout[rows].copy()
+        timeout[np.cumsum(lengths) - 1] |= ~self.terminal[self._ends[which]]  # a cut episode must not run into the next
+        return dataclasses.replace(
+            self,
+            obs=self.obs[rows], action=self.action[rows], reward=self.reward[rows], cost=self.cost[rows],
+            next_obs=self.next_obs[rows], terminal=self.terminal[rows], timeout=timeout, name=name or self.name,
+        )  # fmt: skip
+
+
+def make_dataset(
+    obs: ArrayLike,
+    action: ArrayLike,
+    reward: ArrayLike,
+    cost: ArrayLike | None,
+    next_obs: ArrayLike,
+    terminal: ArrayLike,
+    timeout: ArrayLike,
+    name: str = "arrays",
+    cost_names: tuple[str, ...] = (),
+) -> Dataset:
+    """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0."""
+    n = len(np.asarray(obs))
+
+    def floats(values: ArrayLike) -> Floats:
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+    def column(values: ArrayLike) -> Floats:
+        return floats(values).reshape(n) if np.size(values) == n else floats(values)
+
+    def matrix(values: ArrayLike) -> Floats:
+        array = floats(values)
+        return array[:, None] if array.ndim == 1 else array
+
+    def flags(values: ArrayLike) -> Flags:
+        return np.ascontiguousarray(column(values) != 0)
+
+    return Dataset(
+        obs=matrix(obs),
+        action=matrix(action),
+        reward=column(reward),
+        cost=np.zeros((n, 0), np.float32) if cost is None else matrix(cost),
+        next_obs=matrix(next_obs),
+        terminal=flags(terminal),
+        timeout=flags(timeout),
+        name=name,
+        cost_names=cost_names,
+    )

@@ -1,0 +1,39 @@
+"""How pdocrl reports what a user can act on: one line that says what, where, and what to do.
+
+Commands print `error: <message>` and end with status 2. Anything that is not a `PdocrlError` is a bug of ours and
+keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PdocrlError(Exception):
+    """Bad input or an environment that cannot do what was asked. The message is one line for a person."""
+
+
+class DataError(PdocrlError):
+    """A dataset or log that cannot be used as it is; the message names the file, the key and the place."""
+
+
+class UnknownNameError(PdocrlError):
+    """A task, agent, column or file name that does not exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        super().__init__(f"unknown {kind} {name!r}.{did_you_mean(name, known)}{' ' + hint if hint else ''}")
+
+
+class MissingExtraError(PdocrlError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra `{extra}`: pip install 'pdocrl[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """' Did you mean `x`?' for the nearest known name, or '' when none is near."""
+    by_lower = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f" Did you mean `{by_lower[close[0]]}`?" if close else ""

@@ -1,0 +1,78 @@
+"""Files appear whole or not at all: write beside the target, flush to disk, then rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pdocrl.errors import PdocrlError
+
+
+@contextlib.contextmanager
+def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path with the target's suffix; on success it becomes the target, on failure it is removed.
+
+    Disk trouble (full, read-only, no permission) is raised as a `PdocrlError` that names the target.
+    """
+    target = Path(target)
+    temporary: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The suffix stays last, because libraries choose a format by it; `.partial` is git-ignored and never read.
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}.partial.", suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private; a result is an ordinary file
+        temporary.replace(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        # Only trouble of the place we write to; an OSError about another file (a reader inside the block) passes on.
+        if error.errno in {
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EISDIR,
+            errno.ENOTDIR,
+        }:
+            reason = os.strerror(error.errno)
+            raise PdocrlError(f"cannot write {target}: {reason}. Nothing was written; choose another place.") from error
+        raise
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(target: str | os.PathLike[str], text: str) -> None:
+    """Write a text file whole or not at all."""
+    with atomic_path(target) as path:
+        path.write_text(text, encoding="utf-8")
+
+
+def write_json(target: str | os.PathLike[str], value: Any) -> None:
+    """Write JSON whole or not at all; NaN and infinity are refused, since other readers would refuse them."""
+    write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
