@@ -58,15 +58,15 @@ class Dataset:
 
     @property
     def obs_dim(self) -> int:
-        return self.obs.shape[1]
+        return int(self.obs.shape[1])
 
     @property
     def action_dim(self) -> int:
-        return self.action.shape[1]
+        return int(self.action.shape[1])
 
     @property
     def n_costs(self) -> int:
-        return self.cost.shape[1]
+        return int(self.cost.shape[1])
 
     @cached_property
     def episode_start(self) -> Rows:
