@@ -1,0 +1,58 @@
+"""What every test may ask for: the shared recordings when they are there, and small datasets made on the spot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdocrl.data import Dataset, make_dataset
+
+SHARED = Path(os.environ.get("PDOCRL_SHARED") or Path(__file__).parents[2] / "shared")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the five re-collected DSRL-like files; tests that need it are skipped where it is absent."""
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip("no re-collected datasets: set PDOCRL_SHARED to the folder that holds data/*.hdf5")
+    return folder
+
+
+def random_dataset(
+    episodes: int = 12, obs_dim: int = 3, action_dim: int = 2, n_costs: int = 1, seed: int = 0, max_length: int = 9
+) -> Dataset:
+    """Episodes of random length; about a third end by a terminal, the others by a timeout. Costs are 0 or 1."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, max_length + 1, episodes)
+    n, ends = lengths.sum(), np.cumsum(lengths) - 1
+    states = [rng.normal(size=(length + 1, obs_dim)) for length in lengths]
+    terminal, timeout = np.zeros(n, bool), np.zeros(n, bool)
+    terminal[ends] = rng.random(episodes) < 1 / 3
+    timeout[ends] = ~terminal[ends]
+    return make_dataset(
+        obs=np.concatenate([s[:-1] for s in states]),
+        action=rng.uniform(-1, 1, (n, action_dim)),
+        reward=rng.normal(size=n),
+        cost=(rng.random((n, n_costs)) < 0.3) * 1.0,
+        next_obs=np.concatenate([s[1:] for s in states]),
+        terminal=terminal,
+        timeout=timeout,
+        name="random",
+    )
+
+
+@pytest.fixture
+def small_dataset() -> Dataset:
+    """Twelve short episodes, S = 3, A = 2, K = 1."""
+    return random_dataset()
+
+
+@pytest.fixture
+def make_random_dataset() -> Callable[..., Dataset]:
+    """`random_dataset` itself, for tests that vary its arguments."""
+    return random_dataset
