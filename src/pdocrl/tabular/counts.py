@@ -1,0 +1,320 @@
+"""A log as its sufficient statistics: the distinct transitions, how often each occurred, and what it paid.
+
+    L̂(w, π; Q, λ) = (1−γ) d₀·Q_π + Σ_{s,a} w μ̂_D (r_λ + γ P̂ Q_π − Q) − λ·τ
+
+needs of n samples only μ̂_D = n(s,a)/n, P̂ = n(s,a,s′)/n(s,a) and the mean reward and costs, so everything after this
+file costs the same for a thousand rows and for a billion. Sums are kept in integers (see `exact_sums`): any order of
+the rows, any split over files, threads or machines gives the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from pdocrl.errors import DataError
+
+if TYPE_CHECKING:
+    from pdocrl.tabular.cmdp import CMDP
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Label = int | str
+
+LIMB = 31  # bits in the low half of an exact sum
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Counts:
+    """M distinct transitions of a log with S states, A actions and K costs; sorted by pair, then next state."""
+
+    pair: Ints  # [M] s·A + a
+    to: Ints  # [M] the next state, or S where the transition was terminal
+    count: Ints  # [M] how often it occurred, ≥ 1
+    mean: Floats  # [1+K, M] mean reward, then mean costs, of its occurrences
+    variance: Floats  # [1+K, M] their variance among its occurrences
+    starts: Floats  # [S] episodes begun in each state; weights that sum to 1 where d₀ is known beforehand
+    states: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    cost_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.count):
+            raise DataError("the log is empty: no transitions.")
+        if self.starts.shape != (self.n_states,) or not self.starts.sum() > 0:
+            raise DataError("the log has no start state: mark one with `initial`, `episode` or a start distribution.")
+        for array in (self.pair, self.to, self.count, self.mean, self.variance, self.starts):
+            array.setflags(write=False)
+
+    @property
+    def n_states(self) -> int:
+        return len(self.states)
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.actions)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.states), len(self.actions)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of rows of the log."""
+        return int(self.count.sum())
+
+    @cached_property
+    def n(self) -> Ints:
+        """[S, A] how often each pair was tried."""
+        return self._per_pair(self.count).reshape(self.shape).astype(np.int64)
+
+    @cached_property
+    def next(self) -> csr_array:
+        """[S·A, S] transition counts; a row sums to less than n where some of its transitions were terminal."""
+        going_on = self.to < self.n_states
+        rows, columns, data = self.pair[going_on], self.to[going_on], self.count[going_on]
+        return csr_array((data, (rows, columns)), shape=(self.n.size, self.n_states))
+
+    @cached_property
+    def r(self) -> Floats:
+        """[S, A] mean reward, 0 where the log has nothing."""
+        return np.asarray(self._signals[0])
+
+    @cached_property
+    def costs(self) -> Floats:
+        """[K, S, A] mean costs, 0 where the log has nothing."""
+        return self._signals[1:]
+
+    @cached_property
+    def mu(self) -> Floats:
+        """[S, A] μ̂_D = n(s,a)/n."""
+        return np.asarray(self.n / self.size)
+
+    @cached_property
+    def P(self) -> csr_array:
+        """[S·A, S] P̂(s′|s,a) = n(s,a,s′)/n(s,a); rows of pairs never tried are empty."""
+        seen = np.maximum(self.n.ravel(), 1)
+        going_on = self.to < self.n_states
+        rows, columns = self.pair[going_on], self.to[going_on]
+        data = self.count[going_on] / seen[rows]
+        return csr_array((data, (rows, columns)), shape=(self.n.size, self.n_states))
+
+    @cached_property
+    def d0(self) -> Floats:
+        """[S] the distribution of start states."""
+        return np.asarray(self.starts / self.starts.sum())
+
+    @cached_property
+    def _signals(self) -> Floats:
+        seen = np.maximum(self.n.ravel(), 1)
+        sums = [self._per_pair(self.count * row) for row in self.mean]
+        return np.asarray([(row / seen).reshape(self.shape) for row in sums])
+
+    def _per_pair(self, weights: NDArray[Any]) -> Floats:
+        return np.bincount(self.pair, weights=weights.astype(np.float64), minlength=self.n_states * self.n_actions)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        state: ArrayLike,
+        action: ArrayLike,
+        next_state: ArrayLike,
+        reward: ArrayLike,
+        costs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        terminal: ArrayLike | None = None,
+        initial: ArrayLike | None = None,
+        n_states: int | None = None,
+        n_actions: int | None = None,
+        d0: ArrayLike | None = None,
+    ) -> Counts:
+        """Count n transitions held in memory.
+
+        Args:
+            state: [n] integers or strings.
+            action: [n] integers or strings.
+            next_state: [n]; ignored where `terminal`.
+            reward: [n].
+            costs: [n], [n, K], or one array [n] per name; none for an unconstrained problem.
+            terminal: [n] truthy where the world stopped, so that nothing follows.
+            initial: [n] truthy where an episode begins. Without it and without `d0`, episodes are taken to begin
+                wherever the log has been.
+            n_states: states are then the codes 0 … n_states−1; otherwise the labels that occur, sorted.
+            n_actions: likewise for actions.
+            d0: [S] a start distribution known beforehand.
+        """
+        names, signals = _named_signals(reward, costs)
+        size = signals.shape[1]
+        over = np.zeros(size, bool) if terminal is None else np.asarray(terminal, bool)
+        froms, acts, tos = np.asarray(state), np.asarray(action), np.asarray(next_state)
+        for name, column in {"state": froms, "action": acts, "next_state": tos, "terminal": over}.items():
+            if column.shape != (size,):
+                raise DataError(f"`{name}` has shape {column.shape}, `reward` has {size} rows.")
+        if size == 0:
+            raise DataError("the log is empty: no transitions.")
+        states = _labels("state", n_states, froms, tos[~over])
+        actions = _labels("action", n_actions, acts)
+        to = np.full(size, len(states), np.int64)
+        to[~over] = encode("next_state", tos[~over], states)
+        pair = encode("state", froms, states) * len(actions) + encode("action", acts, actions)
+
+        key, cell, count = np.unique(pair * (len(states) + 1) + to, return_inverse=True, return_counts=True)
+        mean, variance = moments(count, *exact_sums(signals, exponents(signals), cell, len(key)))
+        if d0 is not None:
+            starts = np.array(d0, np.float64)
+        else:
+            flags = np.ones(size, bool) if initial is None else np.asarray(initial, bool)
+            starts = np.bincount(pair[flags] // len(actions), minlength=len(states)).astype(np.float64)
+        pair, to = np.divmod(key, len(states) + 1)
+        return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names)
+
+    @classmethod
+    def from_log(cls, path: str | Path | Sequence[str | Path], **options: Any) -> Counts:
+        """Count a Parquet or CSV log without loading it; the options are those of `pdocrl.tabular.logs.count`."""
+        from pdocrl.tabular import logs
+
+        return logs.count(path, **options)
+
+    @classmethod
+    def sample(cls, cmdp: CMDP, mu_D: Floats, size: int, seed: int | np.random.Generator = 0) -> Counts:
+        """What n i.i.d. draws (s, a) ~ μ_D, s′ ~ P of a known CMDP would be counted as; costs are −g, d₀ is known.
+
+        Two multinomial draws, so n = 10⁹ costs what n = 10³ does.
+        """
+        rng = np.random.default_rng(seed)
+        n = rng.multinomial(size, np.ravel(mu_D) / np.sum(mu_D))
+        P, tried = csr_array(cmdp.P), np.flatnonzero(n)
+        pair, to, count = [], [], []
+        for row in tried:  # one multinomial per pair: rows have different supports
+            span = slice(P.indptr[row], P.indptr[row + 1])
+            drawn = rng.multinomial(n[row], P.data[span] / P.data[span].sum())
+            hit = np.flatnonzero(drawn)
+            order = np.argsort(P.indices[span][hit])
+            pair.append(np.full(len(hit), row, np.int64))
+            to.append(P.indices[span][hit][order].astype(np.int64))
+            count.append(drawn[hit][order].astype(np.int64))
+        pairs = np.concatenate(pair)
+        signals = np.concatenate([cmdp.r[None], -cmdp.g]).reshape(1 + len(cmdp.g), -1)[:, pairs]
+        names = ("cost",) if len(cmdp.g) == 1 else tuple(f"cost_{i}" for i in range(len(cmdp.g)))
+        return cls(
+            pair=pairs,
+            to=np.concatenate(to),
+            count=np.concatenate(count),
+            mean=signals,
+            variance=np.zeros_like(signals),
+            starts=np.array(cmdp.d0, np.float64),
+            states=tuple(range(cmdp.r.shape[0])),
+            actions=tuple(range(cmdp.r.shape[1])),
+            cost_names=names,
+        )
+
+
+def merge(first: Counts, *others: Counts) -> Counts:
+    """Counts add up: the counts of several logs as if they had been one (means and variances to rounding)."""
+    parts = (first, *others)
+    for part in others:
+        if part.cost_names != first.cost_names:
+            raise DataError(f"cannot merge counts of costs {part.cost_names} into counts of {first.cost_names}.")
+    states = sorted_labels("state", {s for part in parts for s in part.states})
+    actions = sorted_labels("action", {a for part in parts for a in part.actions})
+    starts = np.zeros(len(states))
+    keys = []
+    for part in parts:
+        s_of, a_of = encode("state", part.states, states), encode("action", part.actions, actions)
+        np.add.at(starts, s_of, part.starts)
+        s, a = np.divmod(part.pair, part.n_actions)
+        to = np.append(s_of, len(states))[part.to]
+        keys.append((s_of[s] * len(actions) + a_of[a]) * (len(states) + 1) + to)
+    key, cell = np.unique(np.concatenate(keys), return_inverse=True)
+    counts = np.concatenate([part.count for part in parts])
+    means = np.concatenate([part.mean for part in parts], axis=1)
+    squares = np.concatenate([part.variance + part.mean**2 for part in parts], axis=1)
+    count = np.bincount(cell, weights=counts)
+    mean = np.array([np.bincount(cell, weights=counts * row) / count for row in means])
+    square = np.array([np.bincount(cell, weights=counts * row) / count for row in squares])
+    pair, to = np.divmod(key, len(states) + 1)
+    variance = np.maximum(square - mean**2, 0)
+    return Counts(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, first.cost_names)
+
+
+def exponents(signals: Floats) -> Ints:
+    """[1+K] the power of two just above each signal's largest magnitude: the unit of its exact sums."""
+    return np.asarray(np.frexp(np.abs(signals).max(axis=1))[1], np.int64)
+
+
+def exact_sums(signals: Floats, exponent: Ints, cell: Ints, cells: int) -> tuple[Ints, Ints, Ints]:
+    """Sums of x and of x² per cell, in integers: (high [2, 1+K, M], low [2, 1+K, M], exponent [1+K]).
+
+    x·2^(62−e) fits in 63 bits and, within a factor 2⁹ of the largest |x|, is x exactly; integers add up to the same
+    total in any order. A total is high·2³¹ + low with 0 ≤ low < 2³¹, good for 2³¹ rows.
+    """
+    unit = np.ldexp(signals, -exponent[:, None])  # in [−1, 1]
+    scaled = np.rint(np.stack([unit, unit * unit]) * 2.0**62).astype(np.int64)
+    high, low = np.zeros((2, *scaled.shape[:2], cells), np.int64)
+    for index in np.ndindex(*scaled.shape[:2]):
+        np.add.at(high[index], cell, scaled[index] >> LIMB)
+        np.add.at(low[index], cell, scaled[index] & ((1 << LIMB) - 1))
+    return high + (low >> LIMB), low & ((1 << LIMB) - 1), exponent
+
+
+def moments(count: Ints, high: Ints, low: Ints, exponent: Ints) -> tuple[Floats, Floats]:
+    """Mean and variance [1+K, M] from exact sums; equal sums give equal bits."""
+    unit = (high * 2.0 ** (LIMB - 62) + low * 2.0**-62) / count
+    variance = unit[1] - unit[0] ** 2
+    variance[variance < 2.0**-44] = 0  # the rounding of the subtraction, not spread
+    return np.ldexp(unit[0], exponent[:, None]), np.ldexp(variance, 2 * exponent[:, None])
+
+
+def encode(name: str, values: ArrayLike, labels: Sequence[Label]) -> Ints:
+    """[n] labels as positions in the sorted `labels`."""
+    values, known = np.asarray(values), np.asarray(labels)
+    at = np.minimum(np.searchsorted(known, values), len(known) - 1).astype(np.int64)
+    wrong = known[at] != values
+    if np.any(wrong):
+        raise DataError(f"`{name}` holds {values[wrong][0]!s}, which is not one of the {len(known)} known labels.")
+    return at
+
+
+def sorted_labels(name: str, values: set[Any]) -> tuple[Label, ...]:
+    """Distinct labels in order: all integers or all strings."""
+    if all(isinstance(v, int | np.integer) for v in values):
+        return tuple(sorted(int(v) for v in values))
+    if all(isinstance(v, str) for v in values):
+        return tuple(sorted(str(v) for v in values))
+    kinds = sorted({type(v).__name__ for v in values})
+    raise DataError(f"`{name}` labels must be all integers or all strings, not {' and '.join(kinds)}.")
+
+
+def _labels(name: str, size: int | None, *columns: NDArray[Any]) -> tuple[Label, ...]:
+    if size is not None:
+        return tuple(range(size))
+    return sorted_labels(name, {value for column in columns for value in np.unique(column).tolist()})
+
+
+def _named_signals(
+    reward: ArrayLike, costs: ArrayLike | Mapping[str, ArrayLike] | None
+) -> tuple[tuple[str, ...], Floats]:
+    """The costs' names, and reward and costs as one finite array [1+K, n] with costs ≥ 0."""
+    if isinstance(costs, Mapping):
+        names, columns = tuple(costs), [np.asarray(c, np.float64) for c in costs.values()]
+    else:
+        table = np.zeros((len(np.asarray(reward)), 0)) if costs is None else np.asarray(costs, np.float64)
+        columns = list(table.T if table.ndim == 2 else table[None])
+        names = ("cost",) if len(columns) == 1 else tuple(f"cost_{i}" for i in range(len(columns)))
+    rows = [np.asarray(reward, np.float64), *columns]
+    for index, (name, row) in enumerate(zip(("reward", *names), rows, strict=True)):
+        if row.shape != rows[0].shape or row.ndim != 1:
+            raise DataError(f"`{name}` has shape {row.shape}, `reward` has {rows[0].shape}.")
+        if not np.all(np.isfinite(row)):
+            raise DataError(
+                f"`{name}` holds a missing or infinite value in row {np.flatnonzero(~np.isfinite(row))[0]}."
+            )
+        if index > 0 and np.any(row < 0):
+            raise DataError(f"`{name}` is negative in row {np.flatnonzero(row < 0)[0]}: a cost is at least 0.")
+    return names, np.stack(rows)
