@@ -1,0 +1,187 @@
+"""What an agent is: a config, a state, and the few methods the training loop calls. And where agents are found.
+
+The loop knows nothing of any agent; an agent knows nothing of files, devices, progress or roll-outs:
+
+    dataset ── columns, rows ──▶ device ── batch ──▶ update ──▶ state ── policy ──▶ NumPy policy
+
+Most agents write `init`, `update` and `policy` only. One that learns from sequences overrides `columns` and `batch`;
+one that learns from some episodes only overrides `rows`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.policies import Policy
+
+Metrics = dict[str, Array]  # scalars, the same names at every step; a non-finite one stops the run
+Columns = dict[str, NDArray[Any]]  # arrays that go to the device once
+
+
+def static(default: Any) -> Any:
+    """A config field that changes the compiled program; all runs of one call share it."""
+    return eqx.field(static=True, default=default)
+
+
+class AgentConfig(eqx.Module):
+    """What every agent is told. Numbers are pytree leaves: runs that differ in them train in one compiled program.
+
+    `cost_limit` and `horizon` describe the problem and are filled in by the loop from its own arguments.
+    """
+
+    cost_limit: tuple[float, ...] = ()  # undiscounted cost allowed per episode, one per constraint
+    horizon: float = 1.0  # steps of a full episode
+    gamma: float = 0.99  # discount factor γ
+    batch_size: int = static(512)  # transitions (or sequences) per step
+    hidden: tuple[int, ...] = static((256, 256))  # widths of the hidden layers
+
+    @property
+    def cost_rate(self) -> Float[Array, " K"]:
+        """What (1 − γ) J_c is held against: the limit spread over the horizon."""
+        return jax.numpy.asarray(self.cost_limit, jax.numpy.float32).reshape(-1) / self.horizon
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What an agent may know of the data before it starts: shapes and magnitudes."""
+
+    obs_dim: int
+    action_dim: int
+    n_costs: int
+    reward_scale: float = 1.0  # largest |r| in the data
+    cost_scale: float = 1.0  # largest c in the data
+
+    @staticmethod
+    def of(dataset: Dataset) -> Problem:
+        return Problem(
+            dataset.obs_dim,
+            dataset.action_dim,
+            dataset.n_costs,
+            float(np.abs(dataset.reward).max()),
+            float(dataset.cost.max(initial=0.0)),
+        )
+
+
+class Transitions(eqx.Module):
+    """A mini-batch of B transitions."""
+
+    obs: Float[Array, "B S"]
+    action: Float[Array, "B A"]
+    reward: Float[Array, " B"]
+    cost: Float[Array, "B K"]
+    next_obs: Float[Array, "B S"]
+    alive: Float[Array, " B"]  # 1 − terminal: whether s′ has a future; 1 at a timeout
+    initial_obs: Float[Array, "B S"]  # samples of d₀; costs nothing when unused
+
+
+C = TypeVar("C", bound=AgentConfig)
+S = TypeVar("S", bound=eqx.Module)
+
+
+class Agent(Generic[C, S]):
+    """One method. Subclasses fill in the class variables and at least `init`, `update` and `policy`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one sentence for `pdocrl agents`
+    paper: ClassVar[str]
+    needs: ClassVar[str] = "at least one cost"
+    fewest_costs: ClassVar[int] = 1
+    most_costs: ClassVar[int | None] = None  # None: any number of constraints
+    whole_episodes: ClassVar[bool] = False  # True: cannot learn from transitions drawn one by one from a large file
+    Config: type[C]
+
+    def columns(self, config: C, dataset: Dataset) -> Columns:
+        """The arrays `batch` gathers from; shared by all runs of a call."""
+        return {
+            "obs": dataset.obs,
+            "action": dataset.action,
+            "reward": dataset.reward,
+            "cost": dataset.cost,
+            "next_obs": dataset.next_obs,
+            "alive": (~dataset.terminal).astype(np.float32),
+            "initial_obs": dataset.initial_obs,
+        }
+
+    def rows(self, config: C, dataset: Dataset) -> NDArray[np.int64] | None:
+        """The rows of `columns` this run samples from; None for all of them."""
+        return None
+
+    def batch(self, config: C, columns: dict[str, Array], rows: Int[Array, " B"], key: PRNGKeyArray) -> Any:
+        """Gather a mini-batch on the device."""
+        initial = columns["initial_obs"]
+        start = jax.random.randint(key, rows.shape, 0, initial.shape[0])
+        gathered = {name: column[rows] for name, column in columns.items() if name != "initial_obs"}
+        return Transitions(**gathered, initial_obs=initial[start])
+
+    def init(self, config: C, problem: Problem, key: PRNGKeyArray) -> S:
+        """A fresh state: networks, optimisers, targets, multipliers."""
+        raise AgentMethodMissing(type(self), "init")
+
+    def update(self, config: C, state: S, batch: Any, key: PRNGKeyArray) -> tuple[S, Metrics]:
+        """One gradient step of every player."""
+        raise AgentMethodMissing(type(self), "update")
+
+    def policy(self, config: C, state: S) -> Policy:
+        """The learned policy in plain NumPy."""
+        raise AgentMethodMissing(type(self), "policy")
+
+
+class AgentMethodMissing(PdocrlError):
+    """An agent class that leaves out one of the three methods it must have."""
+
+    def __init__(self, agent: type, method: str) -> None:
+        super().__init__(f"agent {agent.__name__} has no `{method}`; every agent defines init, update and policy.")
+
+
+BUILT_IN = {
+    "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
+    "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",
+}
+
+
+def agent_names() -> list[str]:
+    """All agents known here: built in, then those other packages offer under the entry point `pdocrl.agents`."""
+    return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
+
+
+def find_agent(name: str) -> Agent[Any, Any]:
+    """The agent of that name; an unknown one raises with a suggestion."""
+    import importlib
+
+    if name in BUILT_IN:
+        module, attribute = BUILT_IN[name].split(":")
+        agent: Agent[Any, Any] = getattr(importlib.import_module(module), attribute)()
+        return agent
+    for entry in entry_points(group="pdocrl.agents"):
+        if entry.name == name:
+            try:
+                plugin: Agent[Any, Any] = entry.load()()
+            except Exception as error:
+                raise PdocrlError(f"agent {name!r} ({entry.value}) could not be loaded: {error}") from error
+            return plugin
+    raise UnknownNameError("agent", name, agent_names(), "`pdocrl agents` lists all.")
+
+
+def make_config(agent: Agent[C, Any], **settings: Any) -> C:
+    """The agent's config with some fields set; an unknown field or a value of the wrong kind raises."""
+    fields = {f.name: f for f in dataclasses.fields(agent.Config)}
+    for name, value in settings.items():
+        if name not in fields:
+            raise UnknownNameError(f"setting of {agent.name}", name, fields, f"`pdocrl agents {agent.name}` lists all.")
+        default = fields[name].default
+        alike = isinstance(value, int | float) if type(default) is float else type(value) is type(default)
+        if not alike or (isinstance(value, bool) and not isinstance(default, bool)):
+            raise PdocrlError(
+                f"setting {name} of {agent.name} is {default!r} by default; {value!r} is not of that kind."
+            )
+    return agent.Config(**settings)

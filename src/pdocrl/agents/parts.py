@@ -1,0 +1,64 @@
+"""Pieces more than one agent is made of."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from pdocrl.agents.agent import Metrics
+from pdocrl.networks import MLP, TanhGaussian
+from pdocrl.policies import MLPPolicy
+
+M = TypeVar("M", bound=eqx.Module)
+
+
+def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
+    """One Adam step whose rate is a traced number, so that runs may differ in it."""
+    direction, opt = optax.scale_by_adam().update(gradient, opt)
+    moved: M = jax.tree.map(lambda p, d: p - rate * d, module, direction)
+    return moved, opt
+
+
+def density_ratio(weight: MLP, inputs: Float[Array, "B X"], largest: float | Array) -> Float[Array, " B"]:
+    """w = clip(softplus(network(s, a)), 0, w_max), [B]."""
+    raw = jax.nn.softplus(weight(inputs)[..., 0])
+    return clip_inward(raw, jnp.asarray(largest, raw.dtype))
+
+
+@jax.custom_vjp
+def clip_inward(raw: Array, largest: Array) -> Array:
+    """Clip to [0, largest]; outside, the gradient passes only where it leads back in: projected gradient ascent.
+
+    A plain clip has no gradient outside, so a ratio that once left the box could never return.
+    """
+    return jnp.clip(raw, 0, largest)
+
+
+def _clip_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
+    raw, largest = saved
+    outward = ((raw >= largest) & (gradient < 0)) | ((raw <= 0) & (gradient > 0))  # a descent step goes against it
+    return jnp.where(outward, 0.0, gradient), None
+
+
+clip_inward.defvjp(lambda raw, largest: (jnp.clip(raw, 0, largest), (raw, largest)), _clip_backward)
+
+
+def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:
+    """{'lambda': …} for one constraint, {'lambda_0': …, 'lambda_1': …} for more."""
+    if len(values) == 1:
+        return {name: values[0]}
+    return {f"{name}_{i}": value for i, value in enumerate(values)}
+
+
+def mode_policy(actor: TanhGaussian) -> MLPPolicy:
+    """The network of the mean, without the half that gives the scale."""
+    weights = [np.asarray(w) for w in actor.mlp.weights]
+    biases = [np.asarray(b) for b in actor.mlp.biases]
+    half = weights[-1].shape[-1] // 2
+    return MLPPolicy((*weights[:-1], weights[-1][:, :half]), (*biases[:-1], biases[-1][:half]))

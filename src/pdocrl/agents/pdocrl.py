@@ -1,0 +1,166 @@
+"""PDOCRL, the paper's practical algorithm: gradient descent–ascent on the empirical Lagrangian with four players.
+
+    max_{w,π} min_{Q,λ}  L̂ = (1−γ) E_{d₀}[Q(s,π)] + E_D[ w(s,a) (r_λ + γ Q(s′,π) − Q(s,a)) ] + λ·κ,
+    r_λ = r − λ·c,   κ = cost limit / horizon,   0 ≤ w ≤ 10,   λ ∈ B·Δ,   B = 1 + 1/φ.
+
+The sign of λ·κ differs from the text of the paper's appendix, which prints −λC; a cost limit J_c ≤ κ needs the plus,
+or λ could only grow. Without costs this is PDORL. docs/agents/pdocrl.md says what the options change and why.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
+from pdocrl.multipliers import SoftplusMultiplier
+from pdocrl.networks import MLP, Critic, TanhGaussian, polyak
+from pdocrl.policies import MLPPolicy
+
+
+class PDOCRLConfig(AgentConfig):
+    """The paper's table of hyper-parameters."""
+
+    learning_rate: float = 3e-4  # of w, π and Q
+    multiplier_rate: float = 1e-4  # of λ's parameter
+    multiplier_init: float = 1.0  # λ₀
+    slater_margin: float = 1.0  # φ: how far some policy stays inside the limits; B = 1 + 1/φ bounds λ
+    target_rate: float = 0.005  # κ of the target networks
+    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
+    w_max: float = 10.0  # w is clipped to [0, w_max]
+    initial_states: Literal["batch", "starts"] = static("batch")  # d₀: the mini-batch's states, or true episode starts
+    critic: Literal["squared", "linear"] = static("squared")  # w-weighted squared Bellman error, or L̂ itself in Q
+    multiplier_signal: Literal["weighted", "dataset"] = static("weighted")  # E_D[w·c], or the plain mean cost
+    average: bool = static(False)  # return the average of π's iterates' parameters instead of the last
+
+
+class PDOCRLState(eqx.Module):
+    """The four players, the critics' target, and one optimiser per player."""
+
+    weight: MLP
+    actor: TanhGaussian
+    critic: Critic
+    target: Critic
+    multiplier: SoftplusMultiplier
+    average: TanhGaussian
+    steps: Array
+    q_bound: Array  # largest |Q| of the class, used by the linear critic only
+    weight_opt: optax.OptState
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    multiplier_opt: optax.OptState
+
+
+class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
+    """Primal–dual offline constrained RL."""
+
+    name = "pdocrl"
+    summary = "Density ratio, policy, critic and multipliers play the paper's Lagrangian; no policy extraction."
+    paper = "Offline Constrained RL under Partial Data Coverage, Algorithm 3"
+    needs = "any number of costs; none is PDORL"
+    fewest_costs = 0
+    Config = PDOCRLConfig
+
+    def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLState:
+        keys = jax.random.split(key, 3)
+        sizes = (problem.obs_dim + problem.action_dim, *config.hidden, 1)
+        weight = MLP.create(keys[0], sizes)
+        actor = TanhGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        critic = Critic.create(keys[2], problem.obs_dim, problem.action_dim, config.hidden, members=2)
+        multiplier = SoftplusMultiplier.create(config.multiplier_init, problem.n_costs)
+        largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
+        adam = optax.scale_by_adam()
+        return PDOCRLState(
+            weight, actor, critic, critic, multiplier, actor, jnp.zeros((), jnp.int32),
+            jnp.asarray(largest / (1 - config.gamma), jnp.float32),
+            adam.init(weight), adam.init(actor), adam.init(critic), adam.init(multiplier),
+        )  # fmt: skip
+
+    def update(
+        self, config: PDOCRLConfig, state: PDOCRLState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[PDOCRLState, Metrics]:
+        action_key, next_key = jax.random.split(key)
+        lam = state.multiplier.value(dual_bound(config))
+        starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
+        reward = config.reward_scale * batch.reward - batch.cost @ lam
+        pair = jnp.concatenate([batch.obs, batch.action], -1)
+        w = density_ratio(state.weight, pair, config.w_max)
+
+        def value(critic: Critic, obs: Array, action: Array) -> Float[Array, "2 B"]:
+            q = critic(obs, action)
+            return state.q_bound * jnp.tanh(q / state.q_bound) if config.critic == "linear" else q
+
+        next_action, _ = state.actor.sample(batch.next_obs, next_key)
+        next_value = value(state.target, batch.next_obs, next_action).min(0)
+        backup = reward + config.gamma * batch.alive * next_value
+
+        def critic_loss(critic: Critic) -> tuple[Array, Array]:
+            q = value(critic, batch.obs, batch.action)
+            if config.critic == "squared":
+                return (w * (backup - q) ** 2).mean(-1).sum(), q
+            # L̂ in Q: each twin descends it; the bound on Q is what keeps the minimum finite.
+            start_action, _ = state.actor.sample(starts, action_key)
+            flow = (1 - config.gamma) * value(critic, starts, start_action)
+            future = config.gamma * batch.alive * value(critic, batch.next_obs, next_action)
+            return (flow + w * (future - q)).mean(-1).sum(), q
+
+        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        residual = backup - q.min(0)
+
+        def weight_loss(weight: MLP) -> Array:
+            return -(density_ratio(weight, pair, config.w_max) * residual).mean()
+
+        def actor_loss(actor: TanhGaussian) -> Array:
+            # (1−γ) Q(s₀,π) + γ E[w Q(s′,π)]: where the flow of w says π will be
+            action, _ = actor.sample(starts, action_key)
+            following, _ = actor.sample(batch.next_obs, next_key)
+            flow = (1 - config.gamma) * value(state.critic, starts, action).min(0)
+            future = config.gamma * batch.alive * w * value(state.critic, batch.next_obs, following).min(0)
+            objective: Array = (flow + future).mean()
+            return -objective
+
+        def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
+            cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)
+            return multiplier.value(dual_bound(config)) @ (config.cost_rate - cost)
+
+        weight_gradient = jax.grad(weight_loss)(state.weight)
+        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
+        multiplier_gradient = jax.grad(multiplier_loss)(state.multiplier)
+
+        weight, weight_opt = adam_step(weight_gradient, state.weight_opt, state.weight, config.learning_rate)
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.learning_rate)
+        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.learning_rate)
+        multiplier, multiplier_opt = adam_step(
+            multiplier_gradient, state.multiplier_opt, state.multiplier, config.multiplier_rate
+        )
+        steps = state.steps + 1
+        state = PDOCRLState(
+            weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
+            polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.q_bound,
+            weight_opt, actor_opt, critic_opt, multiplier_opt,
+        )  # fmt: skip
+        metrics = {
+            "critic_loss": critic_objective,
+            "actor_loss": actor_objective,
+            "q": q.mean(),
+            "residual": residual.mean(),
+            "w": w.mean(),
+            "w_at_clip": (w >= config.w_max).mean(),
+        }
+        return state, metrics | per_constraint("lambda", lam) | per_constraint(
+            "weighted_cost", (w @ batch.cost) / len(w)
+        )
+
+    def policy(self, config: PDOCRLConfig, state: PDOCRLState) -> MLPPolicy:
+        return mode_policy(state.average if config.average else state.actor)
+
+
+def dual_bound(config: PDOCRLConfig) -> Array:
+    """B = 1 + 1/φ."""
+    return 1 + 1 / jnp.asarray(config.slater_margin)

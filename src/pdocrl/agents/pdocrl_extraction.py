@@ -1,0 +1,131 @@
+"""The paper's ablation: solve the V-form Lagrangian for a density ratio, then extract a policy from it.
+
+    max_w min_{V,λ}  L̂ = (1−γ) E_{d₀}[V(s)] + E_D[ w(s,a) (r_λ + γ V(s′) − V(s)) ] + λ·κ        eq. (ablation)
+    π̂ = argmax_π  E_D[ w(s,a) log π(a|s) ]                                    eq. (policy extraction, density ratio)
+
+Identical to PDOCRL except that π takes no part in the game. Both problems are descended together; π never feeds back.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
+from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
+from pdocrl.agents.pdocrl import PDOCRLConfig, dual_bound
+from pdocrl.multipliers import SoftplusMultiplier
+from pdocrl.networks import MLP, TanhGaussian, polyak
+from pdocrl.policies import MLPPolicy
+
+
+class PDOCRLExtractionState(eqx.Module):
+    """w, V with its target, λ, and the extracted policy."""
+
+    weight: MLP
+    actor: TanhGaussian
+    critic: MLP
+    target: MLP
+    multiplier: SoftplusMultiplier
+    average: TanhGaussian
+    steps: Array
+    v_bound: Array  # largest |V| of the class, used by the linear critic only
+    weight_opt: optax.OptState
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    multiplier_opt: optax.OptState
+
+
+class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
+    """V-form saddle point, then weighted maximum likelihood."""
+
+    name = "pdocrl_extraction"
+    summary = (
+        "The ablation: a density ratio from the V-form Lagrangian, then a policy extracted by weighted likelihood."
+    )
+    paper = "Offline Constrained RL under Partial Data Coverage, ablation study"
+    needs = "any number of costs"
+    fewest_costs = 0
+    Config = PDOCRLConfig
+
+    def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
+        keys = jax.random.split(key, 3)
+        weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
+        actor = TanhGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
+        multiplier = SoftplusMultiplier.create(config.multiplier_init, problem.n_costs)
+        largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
+        adam = optax.scale_by_adam()
+        return PDOCRLExtractionState(
+            weight, actor, critic, critic, multiplier, actor, jnp.zeros((), jnp.int32),
+            jnp.asarray(largest / (1 - config.gamma), jnp.float32),
+            adam.init(weight), adam.init(actor), adam.init(critic), adam.init(multiplier),
+        )  # fmt: skip
+
+    def update(
+        self, config: PDOCRLConfig, state: PDOCRLExtractionState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[PDOCRLExtractionState, Metrics]:
+        lam = state.multiplier.value(dual_bound(config))
+        starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
+        reward = config.reward_scale * batch.reward - batch.cost @ lam
+        pair = jnp.concatenate([batch.obs, batch.action], -1)
+        w = density_ratio(state.weight, pair, config.w_max)
+
+        def value(critic: MLP, obs: Array) -> Array:
+            v = critic(obs)[..., 0]  # [2, B]
+            return state.v_bound * jnp.tanh(v / state.v_bound) if config.critic == "linear" else v
+
+        backup = reward + config.gamma * batch.alive * value(state.target, batch.next_obs).min(0)
+
+        def critic_loss(critic: MLP) -> tuple[Array, Array]:
+            v = value(critic, batch.obs)
+            if config.critic == "squared":
+                return (w * (backup - v) ** 2).mean(-1).sum(), v
+            future = config.gamma * batch.alive * value(critic, batch.next_obs)
+            return ((1 - config.gamma) * value(critic, starts) + w * (future - v)).mean(-1).sum(), v
+
+        (critic_objective, v), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        residual = backup - v.min(0)
+
+        def weight_loss(weight: MLP) -> Array:
+            return -(density_ratio(weight, pair, config.w_max) * residual).mean()
+
+        def actor_loss(actor: TanhGaussian) -> Array:
+            return -(w * actor.log_prob(batch.obs, batch.action)).mean()
+
+        def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
+            cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)
+            return multiplier.value(dual_bound(config)) @ (config.cost_rate - cost)
+
+        weight, weight_opt = adam_step(
+            jax.grad(weight_loss)(state.weight), state.weight_opt, state.weight, config.learning_rate
+        )
+        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.learning_rate)
+        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.learning_rate)
+        multiplier, multiplier_opt = adam_step(
+            jax.grad(multiplier_loss)(state.multiplier), state.multiplier_opt, state.multiplier, config.multiplier_rate
+        )
+        steps = state.steps + 1
+        state = PDOCRLExtractionState(
+            weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
+            polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.v_bound,
+            weight_opt, actor_opt, critic_opt, multiplier_opt,
+        )  # fmt: skip
+        metrics = {
+            "critic_loss": critic_objective,
+            "actor_loss": actor_objective,
+            "v": v.mean(),
+            "residual": residual.mean(),
+            "w": w.mean(),
+            "w_at_clip": (w >= config.w_max).mean(),
+        }
+        return state, metrics | per_constraint("lambda", lam) | per_constraint(
+            "weighted_cost", (w @ batch.cost) / len(w)
+        )
+
+    def policy(self, config: PDOCRLConfig, state: PDOCRLExtractionState) -> MLPPolicy:
+        return mode_policy(state.average if config.average else state.actor)

@@ -1,0 +1,102 @@
+"""The function classes W, Π and Q as networks: plain pytrees of weights, batched over any leading axes.
+
+Ensembles carry a leading member axis in their weights, so twin critics are one batched product, not two calls.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the range every baseline uses
+M = TypeVar("M", bound=eqx.Module)
+ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
+
+
+class MLP(eqx.Module):
+    """Two or more affine layers with ReLU between: x [..., B, n₀] → [..., B, n_L]; with members, [M, B, n_L]."""
+
+    weights: tuple[Array, ...]  # each [n_in, n_out], or [M, n_in, n_out]
+    biases: tuple[Array, ...]  # each [n_out], or [M, 1, n_out]
+
+    @staticmethod
+    def create(key: PRNGKeyArray, sizes: Sequence[int], members: int | None = None) -> MLP:
+        """Uniform ±1/√fan_in, the initialisation under which the published hyper-parameters were chosen."""
+        lead = () if members is None else (members,)
+        row = () if members is None else (members, 1)
+        weights, biases = [], []
+        for layer, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
+            bound = n_in**-0.5
+            weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
+            weights.append(jax.random.uniform(weight_key, (*lead, n_in, n_out), minval=-bound, maxval=bound))
+            biases.append(jax.random.uniform(bias_key, (*row, n_out), minval=-bound, maxval=bound))
+        return MLP(tuple(weights), tuple(biases))
+
+    def __call__(self, x: Array) -> Array:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jax.nn.relu(x @ weight + bias)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+class Critic(eqx.Module):
+    """M action-value functions: (s [B, S], a [B, A]) → [M, B, *outputs]."""
+
+    mlp: MLP
+
+    @staticmethod
+    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int], members: int) -> Critic:
+        return Critic(MLP.create(key, (obs_dim + action_dim, *hidden, 1), members))
+
+    def __call__(self, obs: Float[Array, "B S"], action: Float[Array, "B A"]) -> Float[Array, "M B"]:
+        return self.mlp(jnp.concatenate([obs, action], -1))[..., 0]
+
+
+class TanhGaussian(eqx.Module):
+    """π(·|s): a Gaussian squashed by tanh into (−1, 1)^A."""
+
+    mlp: MLP
+
+    @staticmethod
+    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> TanhGaussian:
+        return TanhGaussian(MLP.create(key, (obs_dim, *hidden, 2 * action_dim)))
+
+    def parameters(self, obs: Array) -> tuple[Array, Array]:
+        """Mean and log standard deviation before the squash, [..., A] each."""
+        mean, log_std = jnp.split(self.mlp(obs), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+    def mode(self, obs: Array) -> Array:
+        """The action taken when evaluated: tanh of the mean."""
+        return jnp.tanh(self.parameters(obs)[0])
+
+    def sample(self, obs: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        """A reparameterised action [..., A] and its log-density [...]."""
+        mean, log_std = self.parameters(obs)
+        noise = jax.random.normal(key, mean.shape)
+        raw = mean + jnp.exp(log_std) * noise
+        return jnp.tanh(raw), _squashed_log_density(raw, noise, log_std)
+
+    def log_prob(self, obs: Array, action: Array) -> Array:
+        """log π(a|s) of logged actions, [...]."""
+        mean, log_std = self.parameters(obs)
+        raw = jnp.arctanh(jnp.clip(action, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN))
+        return _squashed_log_density(raw, (raw - mean) * jnp.exp(-log_std), log_std)
+
+
+def _squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
+    """Σ_A log N(z) − log σ − log(1 − tanh² raw), the last term written so that it cannot lose its digits."""
+    normal = -0.5 * (standardised**2 + jnp.log(2 * jnp.pi)) - log_std
+    squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
+    return (normal - squash).sum(-1)
+
+
+def polyak(target: M, online: M, rate: float | Array) -> M:
+    """ψ′ ← (1 − κ) ψ′ + κ ψ."""
+    moved: M = jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
+    return moved

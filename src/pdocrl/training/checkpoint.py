@@ -1,0 +1,83 @@
+"""Checkpoints: the whole training state in one safetensors file, its story as JSON in the same file's header.
+
+Written beside the old one and renamed, so a kill at any moment leaves a whole file. On load every tensor's name, shape,
+type and bytes are checked against what the agent expects and what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from pdocrl.errors import PdocrlError
+from pdocrl.files import atomic_path
+
+FORMAT = 1
+T = TypeVar("T")
+
+
+def save(path: str | os.PathLike[str], tree: Any, story: dict[str, Any]) -> None:
+    """Write every array of `tree` and the JSON-able `story` (step, config, seeds, data digest, versions)."""
+    arrays = _named(tree)
+    header = {"pdocrl": json.dumps({**story, "format": FORMAT, "sha256": _digest(arrays)}, sort_keys=True)}
+    with atomic_path(path) as temporary:
+        save_file(arrays, temporary, metadata=header)
+
+
+def read_story(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint says of itself, without its arrays."""
+    if not Path(path).is_file():
+        raise PdocrlError(f"{path}: no checkpoint here. Was the training stopped before the first one was written?")
+    try:
+        with safe_open(path, "np") as file:
+            story = json.loads((file.metadata() or {})["pdocrl"])
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise PdocrlError(f"{path}: not a pdocrl checkpoint, or cut short ({error}).") from error
+    if story.get("format") != FORMAT:
+        raise PdocrlError(f"{path}: checkpoint format {story.get('format')}, this version of pdocrl reads {FORMAT}.")
+    assert isinstance(story, dict)
+    return story
+
+
+def load(path: str | os.PathLike[str], like: T) -> tuple[T, dict[str, Any]]:
+    """Arrays in the structure of `like` (arrays or shapes), and the story."""
+    story = read_story(path)
+    expected = _named(like, shapes_only=True)
+    try:
+        with safe_open(path, "np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise PdocrlError(f"{path}: cut short or damaged ({error}).") from error
+    for name in expected.keys() | arrays.keys():
+        if name not in arrays or name not in expected:
+            side = "lacks" if name not in arrays else "has an unexpected"
+            raise PdocrlError(f"{path}: {side} array {name}. Was it written by another agent or version of pdocrl?")
+        want, have = expected[name], arrays[name]
+        if want.shape != have.shape or want.dtype != have.dtype:
+            raise PdocrlError(f"{path}: {name} is {have.dtype}{have.shape}, expected {want.dtype}{want.shape}.")
+    if _digest(arrays) != story["sha256"]:
+        raise PdocrlError(f"{path}: damaged: its contents do not match the checksum written with them.")
+    leaves = [arrays[name] for name in expected]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), story
+
+
+def _named(tree: Any, shapes_only: bool = False) -> dict[str, NDArray[Any]]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf if shapes_only else np.ascontiguousarray(leaf) for path, leaf in leaves}
+
+
+def _digest(arrays: dict[str, NDArray[Any]]) -> str:
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        sha.update(name.encode())
+        sha.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data if arrays[name].size else b"")
+    return sha.hexdigest()

@@ -1,0 +1,219 @@
+"""The one training loop: every run of a call, side by side, in one compiled program.
+
+    for step in start … stop:   rows ~ Uniform → batch → agent.update          (compiled, on the device)
+    every few seconds:          metrics, progress, checkpoint, evaluation      (here, in Python)
+
+A step's randomness depends only on the run's seed and the step's number, and the program is the same for any number of
+steps. So a training that was stopped and resumed goes through the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Problem
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError
+from pdocrl.policies import Policy
+
+SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One policy to train: the agent's config (with its cost limit) and a seed."""
+
+    config: AgentConfig
+    seed: int
+
+
+@dataclasses.dataclass
+class Progress:
+    """What the loop hands over at every stop: where it is, and the mean metrics since the last one."""
+
+    step: int
+    metrics: dict[str, NDArray[np.float64]]  # [R] each; NaN for a run that has stopped
+    steps_per_second: float
+
+
+class Trainer:
+    """R runs of one agent on one dataset: their states, advanced together."""
+
+    def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
+        check_runs(agent, dataset, runs)
+        self.agent, self.runs = agent, tuple(runs)
+        self.configs = _stack([run.config for run in runs])
+        self.seeds = np.asarray([run.seed for run in runs], np.uint32)
+        self.problem = Problem.of(dataset)
+        self.step = 0
+        self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
+        self._program = _program(agent, jax.default_backend() == "cpu")
+        self._columns = jax.device_put(agent.columns(runs[0].config, dataset))
+        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], self._columns)
+        self.state = self._initial_state()
+
+    def _initial_state(self) -> Any:
+        problem, agent = self.problem, self.agent
+
+        def init(config: AgentConfig, seed: Array) -> Any:
+            return agent.init(config, problem, jax.random.fold_in(jax.random.key(seed), 0))
+
+        return jax.jit(jax.vmap(init))(self.configs, self.seeds)
+
+    def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
+        """Train every living run for `steps` steps; the mean of each metric over them, [R], NaN where a run failed."""
+        alive = np.asarray([i not in self.failures for i in range(len(self.runs))])
+        state, sums, bad = self._program(
+            self._columns, self._rows, self._sizes, self.configs, self.seeds, self.state,
+            jnp.asarray(alive), jnp.int32(self.step), jnp.int32(self.step + steps),
+        )  # fmt: skip
+        means = {name: np.asarray(total, np.float64) / steps for name, total in sums.items()}
+        bad = {name: np.asarray(first) for name, first in bad.items()}
+        failed = np.zeros(len(self.runs), bool)
+        for i in np.flatnonzero(alive):
+            first = {name: int(steps_[i]) for name, steps_ in bad.items() if steps_[i] >= 0}
+            if first:
+                name = min(first, key=lambda n: first[n])
+                self.failures[int(i)] = f"step {first[name] + 1}: {name} is not finite"
+                failed[i] = True
+        # A failed run keeps the last state that was whole; the others go on.
+        self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state
+        self.step += steps
+        for total in means.values():
+            total[[*self.failures]] = np.nan
+        return means
+
+    def train(self, until: int, every: int, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Progress]:
+        """Advance to step `until`, yielding at every multiple of `every` (and at the end, or when told to stop)."""
+        while self.step < until:
+            boundary = min(until, (self.step // every + 1) * every)
+            first, began, totals = self.step, time.perf_counter(), None
+            chunk = 1
+            while self.step < boundary and not should_stop():
+                call = time.perf_counter()
+                steps = min(chunk, boundary - self.step)
+                means = self.advance(steps)
+                weighted = {name: value * steps for name, value in means.items()}
+                totals = weighted if totals is None else {n: totals[n] + v for n, v in weighted.items()}
+                seconds = time.perf_counter() - call
+                chunk = int(np.clip(steps * SECONDS_PER_CALL / max(seconds, 1e-9), 1, 4 * steps))
+                if len(self.failures) == len(self.runs):
+                    break
+            done = self.step - first
+            if totals is not None:
+                rate = done / (time.perf_counter() - began)
+                yield Progress(self.step, {name: value / done for name, value in totals.items()}, rate)
+            if self.step < boundary:
+                return
+
+    def policy(self, run: int) -> Policy:
+        """The current policy of one run."""
+        state = jax.tree.map(lambda leaf: np.asarray(leaf[run]), self.state)
+        return self.agent.policy(self.runs[run].config, state)
+
+
+def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
+    """Refuse what cannot work, before anything is compiled."""
+    if not runs:
+        raise PdocrlError("no runs: give at least one cost limit and one seed.")
+    if dataset.n_costs < agent.fewest_costs:
+        raise PdocrlError(f"{agent.name} needs {agent.needs}; {dataset.name} has {dataset.n_costs}.")
+    if agent.most_costs is not None and dataset.n_costs > agent.most_costs:
+        raise PdocrlError(
+            f"{agent.name} takes at most {agent.most_costs} cost(s); {dataset.name} has {dataset.n_costs}."
+        )
+    for run in runs:
+        if len(run.config.cost_limit) != dataset.n_costs:
+            given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"
+            raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
+
+
+@lru_cache(maxsize=8)
+def _program(agent: Agent[Any, Any], on_cpu: bool) -> Callable[..., Any]:
+    """The compiled program: (data, configs, states, from step, to step) → states, sums of metrics, first bad steps.
+
+    On an accelerator all runs take each step together (vmap). On a CPU each run takes all its steps before the next
+    (map): the working set stays in cache, and a run's bits do not depend on its company.
+    """
+
+    def over_runs(function: Callable[..., Any], *arguments: Any) -> Any:
+        return jax.lax.map(lambda a: function(*a), arguments) if on_cpu else jax.vmap(function)(*arguments)
+
+    def program(
+        columns: Any,
+        rows: Any,
+        sizes: Array,
+        configs: Any,
+        seeds: Array,
+        states: Any,
+        alive: Array,
+        start: Array,
+        stop: Array,
+    ) -> Any:
+        def one_run(rows: Any, size: Array, config: Any, seed: Array, state: Any, alive: Array) -> Any:
+            key = jax.random.fold_in(jax.random.key(seed), 1)
+
+            def step(state: Any, number: Array) -> Any:
+                row_key, batch_key, update_key = jax.random.split(jax.random.fold_in(key, number), 3)
+                index = jax.random.randint(row_key, (config.batch_size,), 0, size)
+                batch = agent.batch(config, columns, index if rows is None else rows[index], batch_key)
+                return agent.update(config, state, batch, update_key)
+
+            def body(number: Array, carry: Any) -> Any:
+                state, sums, bad = carry
+                state, metrics = step(state, number)
+                sums = {name: sums[name] + value for name, value in metrics.items()}
+                bad = {
+                    name: jnp.where((bad[name] < 0) & ~jnp.isfinite(value), number, bad[name])
+                    for name, value in metrics.items()
+                }
+                return state, sums, bad
+
+            names = jax.eval_shape(step, state, start)[1]
+            zero = {name: jnp.zeros(()) for name in names}
+            none = {name: jnp.int32(-1) for name in names}
+            stop_here = jnp.where(alive, stop, start)  # a run that has failed takes no more steps
+            return jax.lax.fori_loop(start, stop_here, body, (state, zero, none))
+
+        return over_runs(one_run, rows, sizes, configs, seeds, states, alive)
+
+    return jax.jit(program)
+
+
+def _stack(configs: Sequence[AgentConfig]) -> Any:
+    """One config whose leaves are [R] arrays. Static fields must agree, because they make the program."""
+    structures = {jax.tree.structure(config) for config in configs}
+    if len(structures) > 1:
+        raise PdocrlError(
+            "runs of one call must share the settings that change the program (batch size, layers, options)."
+        )
+    return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *configs)
+
+
+def _row_table(tables: Sequence[NDArray[np.int64] | None], columns: dict[str, Array]) -> tuple[Array | None, Array]:
+    """Each run's rows padded to one table [R, longest] and how many of them count, [R]."""
+    everything = len(next(iter(columns.values())))
+    if all(table is None for table in tables):
+        return None, jnp.full(len(tables), everything, jnp.int32)
+    filled = [np.arange(everything) if table is None else table for table in tables]
+    longest = max(len(table) for table in filled)
+    padded = np.stack([np.pad(table, (0, longest - len(table))) for table in filled])
+    return jnp.asarray(padded, jnp.int32), jnp.asarray([len(table) for table in filled], jnp.int32)
+
+
+@jax.jit
+def _choose(failed: Array, old: Any, new: Any) -> Any:
+    def pick(o: Array, n: Array) -> Array:
+        return jnp.where(failed.reshape(-1, *[1] * (n.ndim - 1)), o, n)
+
+    return jax.tree.map(pick, old, new)
