@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,22 +36,34 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
         _sync_directory(target.parent)
     except OSError as error:
-        # Only trouble of the place we write to; an OSError about another file (a reader inside the block) passes on.
-        if error.errno in {
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EROFS,
-            errno.EACCES,
-            errno.EPERM,
-            errno.EISDIR,
-            errno.ENOTDIR,
-        }:
-            reason = os.strerror(error.errno)
-            raise PdocrlError(f"cannot write {target}: {reason}. Nothing was written; choose another place.") from error
-        raise
+        raise _explained(error, target) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder beside the target; on success it becomes the target, on failure it is removed.
+
+    A folder cannot be replaced in one step, so a target that exists is refused.
+    """
+    target = Path(target)
+    temporary: Path | None = None
+    try:
+        if target.exists():
+            raise PdocrlError(f"{target} already exists. Remove it first, or choose another name.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial.", dir=target.parent))
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        temporary.rename(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise _explained(error, target) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -62,6 +75,18 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
     """Write JSON whole or not at all; NaN and infinity are refused, since other readers would refuse them."""
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def _explained(error: OSError, target: Path) -> Exception:
+    """Trouble of the place we write to as one line; an error about another file (read inside the block) as it is."""
+    places = {
+        errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
+        errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+    }  # fmt: skip
+    if error.errno not in places:
+        return error
+    reason = os.strerror(error.errno)
+    return PdocrlError(f"cannot write {target}: {reason}. Nothing was written; choose another place.")
 
 
 def _umask() -> int:

@@ -34,6 +34,7 @@ class Dataset:
     timeout: Flags  # [N] the recording ended: value goes on
     name: str = "arrays"  # where it came from, for messages and reports
     cost_names: tuple[str, ...] = ()  # one per constraint; defaults to cost, or cost_0, cost_1, …
+    notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
 
     def __post_init__(self) -> None:
         n = len(self.obs)

@@ -1,22 +1,99 @@
-"""From a name to a dataset: `load("BallRun")`, `load("my.parquet")`. The suffix chooses the format."""
+"""From a name to a dataset, and back to a file: `load("BallRun")`, `load("my.parquet")`, `save(dataset, "x.npz")`.
+
+The suffix chooses the format: `.hdf5` and `.h5` (DSRL), `.npz`, `.parquet`, `.csv`; a folder without suffix, or
+`minari:<id>`, is a Minari dataset.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
-from pdocrl.data import dsrl
+from pdocrl.data import columns, dsrl, minari, npz, validate
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.tasks import Task, find_task
-from pdocrl.errors import DataError
+from pdocrl.data.source import Source
+from pdocrl.data.tasks import Task, all_tasks, find_task
+from pdocrl.errors import DataError, UnknownNameError, did_you_mean
 
+FORMATS = {".hdf5": dsrl, ".h5": dsrl, ".npz": npz, ".parquet": columns, ".csv": columns}
 EMBEDDED = Path(__file__).parent / "embedded"  # {task name in lower case}.hdf5
 
 
 def load(name_or_path: str | os.PathLike[str], task: str | Task | None = None) -> Dataset:
-    """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format."""
-    path = Path(name_or_path)
-    return dsrl.read(path if path.suffix in {".hdf5", ".h5"} else locate(find_task(str(name_or_path))))
+    """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
+
+    A file is checked against `task` when one is given; a task's own file always is.
+    """
+    with open_named(name_or_path, task) as (source, known):
+        dataset = validate.read(source, known)
+    assert dataset is not None  # `validate.read` raises unless told to collect
+    return dataset
+
+
+def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a dataset in the format of the path's suffix, whole or not at all."""
+    text = os.fspath(path)
+    if text.startswith("minari:"):
+        dataset_id = text.removeprefix("minari:")
+        minari.write(dataset, minari.folder_of(dataset_id), dataset_id)
+    elif not (target := Path(text)).suffix:
+        minari.write(dataset, target)
+    else:
+        _format(target).write(dataset, target)
+
+
+@contextlib.contextmanager
+def open_named(
+    name_or_path: str | os.PathLike[str], task: str | Task | None = None
+) -> Iterator[tuple[Source, Task | None]]:
+    """The columns behind a name or path, and the task they should fit."""
+    known = find_task(task) if isinstance(task, str) else task
+    path = find(name_or_path)
+    if path is None:
+        known = known or find_task(os.fspath(name_or_path))
+        path = locate(find_task(os.fspath(name_or_path)))
+    with open_source(path) as source:
+        yield source, known
+
+
+@contextlib.contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """The columns of a file or Minari folder, readable while the context is open."""
+    _refuse_unreadable(path)
+    if path.is_dir():
+        if not minari.is_minari_folder(path):
+            raise DataError(
+                f"{path} is a folder and not a Minari dataset. Give a file, or a folder with data/metadata.json."
+            )
+        with minari.open_source(path) as source:
+            yield source
+        return
+    with _format(path).open_source(path) as source:
+        yield source
+
+
+def find(name_or_path: str | os.PathLike[str]) -> Path | None:
+    """The path meant, or None where a task's name is meant. A misspelt name raises with a suggestion."""
+    text = os.fspath(name_or_path)
+    path = Path(text)
+    if text.startswith("minari:"):
+        return minari.folder_of(text.removeprefix("minari:"))
+    if path.suffix in FORMATS or os.path.exists(path):
+        return path
+    if not isinstance(name_or_path, str):
+        raise DataError(f"{path}: no such file or folder.{_near(path)}")
+    if any(text.lower() in (task.name.lower(), (task.env_id or "").lower()) for task in all_tasks()):
+        return None
+    if os.path.isdir(folder := minari.folder_of(text)):
+        return folder
+    if "/" in text or path.suffix:
+        raise DataError(f"{path}: no such file or folder.{_near(path)}")
+    names = [task.name for task in all_tasks()]
+    raise UnknownNameError("task or file", text, names, "`pdocrl tasks` lists all.")
 
 
 def cache_folder() -> Path:
@@ -42,3 +119,35 @@ def locate(task: Task) -> Path:
     raise DataError(
         f"no data for task {task.name}. Run `pdocrl data fetch {task.name}`, or set PDOCRL_DATA to a folder."
     )
+
+
+def _format(path: Path) -> ModuleType:
+    """The module that reads and writes files with this suffix."""
+    if path.suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        hint = did_you_mean(path.suffix, FORMATS)
+        raise DataError(f"{path}: unknown format {path.suffix!r}.{hint} Known: {known}, or a Minari folder.")
+    return FORMATS[path.suffix]
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Say plainly what is wrong with a path, before a library words it differently, or waits on a pipe for ever."""
+    try:
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise DataError(f"{path}: not a regular file.")
+        if stat.S_ISREG(kind):
+            path.open("rb").close()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file.{_near(path)}") from None
+    except PermissionError:
+        raise DataError(f"{path}: no permission to read it. Try `chmod u+r`, or copy it to a place of yours.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _near(path: Path) -> str:
+    """' Did you mean `x`?' for a file beside the one named."""
+    with contextlib.suppress(OSError):
+        return did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
+    return ""

@@ -1,0 +1,135 @@
+"""Tables with one named column per number, as Parquet or CSV: a log straight out of a database or a spreadsheet.
+
+    obs_0 … obs_S−1, action_0 … action_A−1, reward, cost (or cost_<name> …), next_obs_0 …, terminal, timeout
+
+One row per transition, episodes one after another. Without `next_obs_*` they are derived (see `validate`); without a
+cost column the dataset has no constraints. Numbers survive a round trip bit by bit, in CSV too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.source import FIELDS, ArrayColumn, Source, blaming
+from pdocrl.errors import DataError
+from pdocrl.files import atomic_path
+
+if TYPE_CHECKING:
+    import pyarrow
+
+NUMBERED = {"obs": r"obs_(\d+)", "action": r"action_(\d+)", "next_obs": r"next_obs_(\d+)"}
+
+
+@contextlib.contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """The table's columns, gathered into arrays in memory."""
+    table = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
+    found = _assign(path.name, table.column_names)
+    columns = {field: ArrayColumn(_label(names), _gather(path.name, table, names)) for field, names in found.items()}
+    yield Source(path.name, columns, tuple(table.column_names), cost_names=tuple(found.get("cost", ())))
+
+
+def write(dataset: Dataset, path: Path) -> None:
+    """A Parquet or CSV file, by the suffix, whole or not at all."""
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pyarrow.table(_named_columns(dataset))
+    # Our own file handle: its errors carry the errno of a full disk, pyarrow's do not.
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, file)
+        else:
+            pyarrow.parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
+
+
+def _named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
+    named: dict[str, NDArray[Any]] = {}
+    for field in FIELDS:
+        array = getattr(dataset, field.name)
+        if field.name == "cost":
+            names = [name if name.startswith("cost") else f"cost_{name}" for name in dataset.cost_names]
+            named |= {name: np.ascontiguousarray(array[:, i]) for i, name in enumerate(names)}
+        elif field.axes == 2:
+            named |= {f"{field.name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
+        else:
+            named[field.name] = array
+    return named
+
+
+def _assign(name: str, columns: list[str]) -> dict[str, list[str]]:
+    """{field: its columns in order} among the table's columns."""
+    if len(set(columns)) != len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        raise DataError(f"{name}: column `{twice}` appears twice.")
+    found: dict[str, list[str]] = {}
+    for field, pattern in NUMBERED.items():
+        numbers = sorted(int(match[1]) for column in columns if (match := re.fullmatch(pattern, column, re.ASCII)))
+        expected = list(range(len(numbers)))
+        if numbers != expected:
+            lost = next(i for i, number in enumerate([*numbers, -1]) if i != number)
+            raise DataError(f"{name}: column `{field}_{lost}` is missing; columns are numbered from 0 without gaps.")
+        if numbers:
+            found[field] = [f"{field}_{i}" for i in expected]
+    for field in ("reward", "terminal", "timeout"):
+        if field in columns:
+            found[field] = [field]
+    costs = [column for column in columns if column.startswith("cost_")]
+    if "cost" in columns and costs:
+        raise DataError(f"{name}: both `cost` and `{costs[0]}`. Keep the total or the parts.")
+    if costs or "cost" in columns:
+        found["cost"] = costs or ["cost"]
+    return found
+
+
+def _gather(name: str, table: pyarrow.Table, names: list[str]) -> NDArray[Any]:
+    """[N, len(names)] the named columns side by side."""
+    import pyarrow
+
+    arrays = []
+    for column in names:
+        data = table.column(column)
+        if data.null_count:
+            row = int(np.argmax(np.concatenate([chunk.is_null().to_numpy(False) for chunk in data.chunks])))
+            raise DataError(f"{name}: `{column}` is empty at row {row}. Fill it in, or remove that episode.")
+        if not (
+            pyarrow.types.is_floating(data.type)
+            or pyarrow.types.is_integer(data.type)
+            or pyarrow.types.is_boolean(data.type)
+        ):
+            raise DataError(f"{name}: `{column}` holds {data.type}, not numbers.")
+        arrays.append(data.to_numpy())
+    return arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
+
+
+def _read_parquet(path: Path) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    with blaming(path.name, pyarrow.ArrowException, OSError, ValueError, MemoryError):
+        return pyarrow.parquet.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
+
+
+def _read_csv(path: Path) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.csv
+
+    with blaming(path.name, pyarrow.ArrowException, OSError, ValueError, MemoryError):
+        header = pyarrow.csv.open_csv(path).schema.names
+        flags = {name: pyarrow.bool_() for name in header if name in {"terminal", "timeout"}}
+        # Parsed as float32 at once: by way of float64 a number could be rounded twice.
+        numbers = {name: pyarrow.float32() for name in header if re.match(r"(next_)?obs_|action_|reward$|cost", name)}
+        return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(column_types=numbers | flags))
+
+
+def _label(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"

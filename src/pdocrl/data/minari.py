@@ -1,0 +1,150 @@
+"""Minari datasets, both ways: episodes with T + 1 observations, costs in `infos["cost"]` or `infos["cost_<name>"]`.
+
+Infos recorded by Minari's collector have T + 1 entries, the first belonging to the reset; infos with T entries are read
+as one per step. Needs the extra `minari`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.source import ArrayColumn, Source, blaming
+from pdocrl.errors import DataError, MissingExtraError
+from pdocrl.files import atomic_folder
+
+DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AssertionError, MemoryError, ImportError)
+
+
+def is_minari_folder(path: Path) -> bool:
+    """Whether a folder is a Minari dataset (holds `data/metadata.json`) or its `data` folder."""
+    return (path / "data" / "metadata.json").is_file() or (path / "metadata.json").is_file()
+
+
+def folder_of(dataset_id: str) -> Path:
+    """Where Minari keeps, or would keep, the dataset of that id. (Asking Minari itself would create the folder.)"""
+    root = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
+    return Path(root) / dataset_id
+
+
+@contextlib.contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """The episodes of a Minari folder, joined into columns in memory."""
+    dataset_class = _minari_module("minari").MinariDataset
+    data = path / "data" if (path / "data").is_dir() else path
+    with blaming(path.name, *DAMAGE):
+        episodes = list(dataset_class(data).iterate_episodes())
+    if not episodes:
+        raise DataError(f"{path.name}: no episodes.")
+    parts = [_episode_columns(path.name, index, episode) for index, episode in enumerate(episodes)]
+    odd = next((i for i, part in enumerate(parts) if part.keys() != parts[0].keys()), None)
+    if odd is not None:
+        raise DataError(f"{path.name}: episode {odd} has other costs in `infos` than episode 0.")
+    with blaming(path.name, ValueError):
+        joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    costs = [key for key in joined if key.startswith("cost")]
+    columns = {key: ArrayColumn(key, values) for key, values in joined.items() if key not in costs}
+    if costs:
+        columns["cost"] = ArrayColumn("infos/cost", np.concatenate([_as_matrix(joined[key]) for key in costs], axis=1))
+    names = tuple(costs) if costs and columns["cost"].shape[1] == len(costs) else ()
+    yield Source(path.name, columns, tuple(joined), cost_names=names)
+
+
+def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
+    """A Minari dataset folder, whole or not at all. `dataset_id` defaults to the folder's name, with a version."""
+    minari = _minari_module("minari")
+    storage_class = _minari_module("minari.dataset.minari_storage").MinariStorage
+    from gymnasium.spaces import Box
+
+    _refuse_gaps(dataset)
+    name = dataset_id or (path.name if re.search(r"-v\d+$", path.name) else f"{path.name}-v0")
+    with atomic_folder(path) as temporary:
+        storage = storage_class.new(
+            temporary / "data",
+            observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
+            action_space=Box(-1.0, 1.0, (dataset.action_dim,), np.float32),
+        )
+        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__})
+        storage.update_episodes(_buffers(dataset))
+
+
+def _buffers(dataset: Dataset) -> Iterator[Any]:
+    buffer_class = _minari_module("minari.data_collector").EpisodeBuffer
+    for index, (start, length) in enumerate(zip(dataset.episode_start, dataset.episode_length, strict=True)):
+        rows = slice(start, start + length)
+        reset = np.zeros((1, dataset.n_costs), np.float32)  # Minari's infos begin with the reset, which costs nothing
+        costs = np.concatenate([reset, dataset.cost[rows]])
+        yield buffer_class(
+            id=index,
+            observations=np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]]),
+            actions=dataset.action[rows],
+            rewards=dataset.reward[rows],
+            terminations=dataset.terminal[rows],
+            truncations=dataset.timeout[rows],
+            infos={name: costs[:, k] for k, name in enumerate(_info_names(dataset))},
+        )
+
+
+def _info_names(dataset: Dataset) -> list[str]:
+    return [name if name.startswith("cost") else f"cost_{name}" for name in dataset.cost_names]
+
+
+def _refuse_gaps(dataset: Dataset) -> None:
+    """Minari stores s₀ … s_T once; a dataset whose next_obs is not the next row's obs cannot be told that way."""
+    inside = np.ones(len(dataset), bool)
+    inside[dataset.episode_start + dataset.episode_length - 1] = False
+    rows = np.flatnonzero(inside)
+    gaps = rows[(dataset.next_obs[rows] != dataset.obs[rows + 1]).any(axis=1)]
+    if len(gaps):
+        raise DataError(
+            f"{dataset.name}: `next_obs` of row {gaps[0]} is not `obs` of row {gaps[0] + 1} ({len(gaps)} such rows), "
+            "which Minari cannot store. Write .hdf5, .npz or .parquet."
+        )
+
+
+def _episode_columns(name: str, index: int, episode: Any) -> dict[str, NDArray[Any]]:
+    """One episode's columns: [T, …] each."""
+    place = f"{name}: episode {index}"
+    if not isinstance(episode.observations, np.ndarray) or not isinstance(episode.actions, np.ndarray):
+        raise DataError(
+            f"{place}: observations and actions must be plain arrays, not nested spaces. Flatten them first."
+        )
+    steps = len(episode.rewards)
+    if len(episode.observations) != steps + 1:
+        raise DataError(f"{place}: {len(episode.observations)} observations for {steps} steps, expected {steps + 1}.")
+    columns = {
+        "obs": episode.observations[:-1],
+        "action": episode.actions,
+        "reward": episode.rewards,
+        "next_obs": episode.observations[1:],
+        "terminal": episode.terminations,
+        "timeout": episode.truncations,
+    }
+    infos = episode.infos or {}
+    for key in ["cost"] if "cost" in infos else sorted(key for key in infos if key.startswith("cost_")):
+        values = np.asarray(infos[key])
+        if values.ndim == 0 or len(values) not in (steps, steps + 1):
+            raise DataError(f"{place}: `infos/{key}` has shape {values.shape} for {steps} steps.")
+        columns[key] = values[-steps:] if steps else values[:0]
+    return columns
+
+
+def _as_matrix(values: NDArray[Any]) -> NDArray[Any]:
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _minari_module(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError("reading or writing a Minari dataset", "minari") from error
