@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import os
 import re
@@ -85,7 +86,9 @@ def _parse_and_run(command: Callable[..., Any], name: str, args: list[str]) -> N
     def parsed(*positional: Any, **options: Any) -> Callable[[], Any]:
         return lambda: command(*positional, **options)
 
-    parsed.__signature__ = __import__("inspect").signature(command, eval_str=True)  # type: ignore[attr-defined]
+    signature = inspect.signature(command, eval_str=True)
+    parsed.__signature__ = signature  # type: ignore[attr-defined]
+    parsed.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     parsed.__doc__ = command.__doc__
     complaint = io.StringIO()
     try:

@@ -105,9 +105,13 @@ def cache_folder() -> Path:
 def locate(task: Task) -> Path:
     """The file of a task: in `PDOCRL_DATA`, then in the download cache, then inside the package."""
     own = os.environ.get("PDOCRL_DATA")
+    if own and not os.path.isdir(own):
+        raise DataError(f"PDOCRL_DATA={own} is not a folder.")
+    stem = f"{task.env_id or task.name}-"  # DSRL names files <environment>-<largest cost>-<episodes>.hdf5
     for folder in ([Path(own)] if own else []) + [cache_folder()]:
         exact = [folder / file for file in task.files if (folder / file).is_file()]
-        alike = sorted(folder.glob(f"{task.env_id or task.name}-*.hdf5"))
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        alike = [path for path in inside if path.name.startswith(stem) and path.suffix == ".hdf5"]
         if not exact and len(alike) > 1:
             names = ", ".join(path.name for path in alike)
             raise DataError(f"{folder}: {len(alike)} files fit task {task.name} ({names}). Give the path of one.")

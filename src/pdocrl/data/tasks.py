@@ -1,13 +1,27 @@
 """The task table: what a name like `BallRun` means. Horizon, dimensions, reference scores, known files.
 
-Users add their own from a TOML file (`PDOCRL_TASKS=my.toml`) or with `register`; nothing in the package needs touching.
+Users add their own with `register` or from a TOML file (`PDOCRL_TASKS=my.toml`), without touching the package:
+
+    [MyRobot]
+    horizon = 400
+    env_id = "my_package:MyRobot-v0"  # optional, as are all below
+    obs_dim = 12
+    action_dim = 3
+    reward_min = 0.0                  # reference scores for normalisation
+    reward_max = 250.0
+    cost_max = 60.0
+    files = ["my_robot.hdf5"]         # beside the TOML file, in PDOCRL_DATA, or in the download cache
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
 
-from pdocrl.errors import UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +35,18 @@ class Task:
     action_dim: int | None = None
     reward_min: float = 0.0  # reference scores: normalised reward is (R − min)/(max − min)
     reward_max: float = 1.0
-    cost_max: float | None = None  # largest episode cost in the reference data
+    cost_max: float | None = None  # largest episode cost in the reference data; None: no constraint known
     files: tuple[str, ...] = ()  # known dataset files, the preferred one first
+
+    def __post_init__(self) -> None:
+        for field in ("horizon", "obs_dim", "action_dim"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise PdocrlError(f"task {self.name}: `{field}` is {value}, must be at least 1.")
+        if not self.reward_min < self.reward_max:
+            raise PdocrlError(
+                f"task {self.name}: `reward_min` {self.reward_min} must be below `reward_max` {self.reward_max}."
+            )
 
 
 def _bullet(name: str, horizon: int, obs: int, act: int, low: float, high: float, cost: int, trajectories: int) -> Task:
@@ -30,35 +54,89 @@ def _bullet(name: str, horizon: int, obs: int, act: int, low: float, high: float
     return Task(name, horizon, f"Safety{name}-v0", obs, act, low, high, float(cost), (file,))
 
 
-_TASKS: dict[str, Task] = {
-    t.name: t
-    for t in (
-        _bullet("BallRun", 100, 7, 2, 26.339754104614258, 1327.445556640625, 80, 940),
-        _bullet("CarRun", 200, 7, 2, 204.28726196289062, 574.6533203125, 40, 651),
-        _bullet("DroneRun", 200, 17, 4, 10.557029724121094, 682.8330078125, 140, 1990),
-        _bullet("AntRun", 200, 33, 8, 0.001767391717990563, 955.4818725585938, 150, 1816),
-        _bullet("BallCircle", 200, 8, 2, 0.38312244415283203, 881.46337890625, 80, 886),
-        _bullet("CarCircle", 300, 8, 2, 3.484419822692871, 534.3060913085938, 100, 1450),
-        _bullet("DroneCircle", 300, 18, 4, 207.794189453125, 996.38916015625, 100, 1923),
-        _bullet("AntCircle", 500, 34, 8, 0.0177031010389328, 460.7091979980469, 200, 5728),
-    )
-}
+BUILT_IN = (
+    _bullet("BallRun", 100, 7, 2, 26.339754104614258, 1327.445556640625, 80, 940),
+    _bullet("CarRun", 200, 7, 2, 204.28726196289062, 574.6533203125, 40, 651),
+    _bullet("DroneRun", 200, 17, 4, 10.557029724121094, 682.8330078125, 140, 1990),
+    _bullet("AntRun", 200, 33, 8, 0.001767391717990563, 955.4818725585938, 150, 1816),
+    _bullet("BallCircle", 200, 8, 2, 0.38312244415283203, 881.46337890625, 80, 886),
+    _bullet("CarCircle", 300, 8, 2, 3.484419822692871, 534.3060913085938, 100, 1450),
+    _bullet("DroneCircle", 300, 18, 4, 207.794189453125, 996.38916015625, 100, 1923),
+    _bullet("AntCircle", 500, 34, 8, 0.0177031010389328, 460.7091979980469, 200, 5728),
+)
+_registered: dict[str, Task] = {}
 
 
 def find_task(name: str) -> Task:
-    """The task of that name, in any spelling of case; an unknown one raises with a suggestion."""
-    for task in all_tasks():
-        if task.name.lower() == name.lower() or (task.env_id or "").lower() == name.lower():
+    """The task of that name or environment id, in any spelling of case; an unknown one raises with a suggestion."""
+    tasks = all_tasks()
+    for task in tasks:
+        if name.lower() in (task.name.lower(), (task.env_id or task.name).lower()):
             return task
-    raise UnknownNameError("task", name, [t.name for t in all_tasks()], "`pdocrl tasks` lists all.")
+    raise UnknownNameError("task", name, [task.name for task in tasks], "`pdocrl tasks` lists all.")
 
 
 def all_tasks() -> tuple[Task, ...]:
-    """Every task known here: built in and registered."""
-    return tuple(_TASKS.values())
+    """Every task known here: built in, from the file `PDOCRL_TASKS` names, and registered in this process."""
+    named = os.environ.get("PDOCRL_TASKS")
+    from_file = {task.name: task for task in read_tasks(named)} if named else {}
+    return (*BUILT_IN, *(from_file | _registered).values())
 
 
 def register(task: Task) -> Task:
-    """Make a task known under its name for this process."""
-    _TASKS[task.name] = task
+    """Make a task known under its name for this process. Built-in ones stay as they are, so that scores compare."""
+    if task.name.lower() in {known.name.lower() for known in BUILT_IN}:
+        raise PdocrlError(f"task {task.name} is built in. Choose another name.")
+    _registered[task.name] = task
     return task
+
+
+def register_file(path: str | os.PathLike[str]) -> None:
+    """Register every task of a TOML file."""
+    for task in read_tasks(path):
+        register(task)
+
+
+def read_tasks(path: str | os.PathLike[str]) -> tuple[Task, ...]:
+    """The tasks of a TOML file, one table each."""
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PdocrlError(f"{path}: cannot read the task file ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
+    return tuple(_task(path, name, table) for name, table in tables.items())
+
+
+def _task(path: Path, name: str, table: Any) -> Task:
+    if not isinstance(table, dict):
+        raise PdocrlError(f"{path}: `{name}` stands outside a task. Begin each task with a line like [MyTask].")
+    if name.lower() in {known.name.lower() for known in BUILT_IN}:
+        raise PdocrlError(f"{path}: task {name} is built in. Choose another name.")
+    kinds: dict[str, tuple[type, ...]] = {
+        "horizon": (int,),
+        "env_id": (str,),
+        "obs_dim": (int,),
+        "action_dim": (int,),
+        "reward_min": (int, float),
+        "reward_max": (int, float),
+        "cost_max": (int, float),
+        "files": (list,),
+    }
+    for key, value in table.items():
+        if key not in kinds:
+            raise PdocrlError(f"{path}: task {name} has an unknown key `{key}`.{did_you_mean(key, kinds)}")
+        if not isinstance(value, kinds[key]) or isinstance(value, bool):
+            raise PdocrlError(f"{path}: task {name}: `{key}` is {value!r}, expected {kinds[key][-1].__name__}.")
+    if "horizon" not in table:
+        raise PdocrlError(f"{path}: task {name} has no `horizon` (steps of a full episode).")
+    files = table.get("files", [])
+    if not all(isinstance(file, str) for file in files):
+        raise PdocrlError(f"{path}: task {name}: `files` must be a list of file names.")
+    beside = [path.parent.resolve() / file for file in files]
+    found = tuple(str(full) if full.exists() else file for full, file in zip(beside, files, strict=True))
+    try:
+        return Task(name=name, **(table | {"files": found}))
+    except PdocrlError as error:
+        raise PdocrlError(f"{path}: {error}") from error
