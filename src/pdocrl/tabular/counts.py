@@ -118,7 +118,8 @@ class Counts:
         return np.asarray([(row / seen).reshape(self.shape) for row in sums])
 
     def _per_pair(self, weights: NDArray[Any]) -> Floats:
-        return np.bincount(self.pair, weights=weights.astype(np.float64), minlength=self.n_states * self.n_actions)
+        sums = np.bincount(self.pair, weights=weights, minlength=self.n_states * self.n_actions)
+        return np.asarray(sums, np.float64)
 
     @classmethod
     def from_arrays(
@@ -177,9 +178,9 @@ class Counts:
     @classmethod
     def from_log(cls, path: str | Path | Sequence[str | Path], **options: Any) -> Counts:
         """Count a Parquet or CSV log without loading it; the options are those of `pdocrl.tabular.logs.count`."""
-        from pdocrl.tabular import logs
+        from pdocrl.tabular.logs import count
 
-        return logs.count(path, **options)
+        return count(path, **options)
 
     @classmethod
     def sample(cls, cmdp: CMDP, mu_D: Floats, size: int, seed: int | np.random.Generator = 0) -> Counts:

@@ -1,0 +1,251 @@
+"""A Parquet or CSV log seen through DuckDB: which column plays which role, are all values sound, and its groups.
+
+Nothing here loads the rows: each question is one scan within a memory limit, and what comes back is as large as the
+number of distinct transitions. Bad values are reported with the file, the column and the row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.errors import DataError, did_you_mean
+from pdocrl.tabular.counts import LIMB, Ints
+
+LABELS = ("state", "action", "next_state")
+REQUIRED = (*LABELS, "reward")
+OPTIONAL = ("terminal", "initial", "episode", "step")
+INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"))}
+NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
+TEXTS = {"VARCHAR", "ENUM"}
+
+Paths = str | Path | Sequence[str | Path]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tally:
+    """G groups of rows with the same labels: what goes from DuckDB, or from another machine, to memory."""
+
+    state: NDArray[Any]  # [G] labels, as are the next two
+    action: NDArray[Any]
+    next_state: NDArray[Any]  # where `over`, a stand-in
+    over: NDArray[np.bool_]  # [G] terminal
+    count: Ints  # [G]
+    high: Ints  # [2, 1+K, G] exact sums of x and x², see `counts.exact_sums`
+    low: Ints
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LogFile:
+    """One or many files as one table of rows."""
+
+    name: str  # for messages
+    connection: Any
+    rows: str  # SQL for all rows
+    types: dict[str, str]  # column → DuckDB type, without its parameters
+    column: dict[str, str]  # role → column
+    costs: tuple[str, ...]
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        return (self.column["reward"], *self.costs)
+
+    def survey(self) -> NDArray[np.float64]:
+        """[1+K] the largest magnitude of each signal, after checking every value of the log."""
+        checks = list(self._checks())
+        wrong = [f"count(*) FILTER ({condition})" for condition, _, _ in checks]
+        largest = [f"coalesce(max(abs({self._number(s)})), 0)" for s in self.signals]
+        rows, *answer = self.fetch(f"SELECT count(*), {', '.join(wrong + largest)} FROM {self.rows}")[0]
+        if rows == 0:
+            raise DataError(f"{self.name} is empty: no rows.")
+        for (condition, column, complaint), times in zip(checks, answer, strict=False):
+            if times:
+                numbered = f"SELECT row_number() OVER () AS row, * FROM {self.rows}"
+                shown = f"CAST({_quote(column)} AS VARCHAR)"
+                found = self.fetch(f"SELECT row, {shown} FROM ({numbered}) WHERE {condition} ORDER BY row LIMIT 1")
+                row, value = found[0]
+                more = f" (and in {times - 1} more)" if times > 1 else ""
+                raise DataError(f"{self.name}: column `{column}`, row {row}{more}: {complaint.format(value)}.")
+        return np.array(answer[len(checks) :], np.float64)
+
+    def tally(self, exponent: Ints) -> Tally:
+        """Group the rows; the scaling by powers of two and the rounding are those of `counts.exact_sums`."""
+        units = [f"({self._number(s)} * {2.0 ** -int(e)!r})" for s, e in zip(self.signals, exponent, strict=True)]
+        scaled = [f"CAST({x} * {2.0**62!r} AS BIGINT)" for x in (*units, *(f"({u} * {u})" for u in units))]
+        sums = ", ".join(f"sum({x}) AS t{i}" for i, x in enumerate(scaled))
+        low = [f"(t{i} & {(1 << LIMB) - 1}::HUGEINT)" for i in range(len(scaled))]
+        high = [f"((t{i} - {x}) // {1 << LIMB}::HUGEINT)" for i, x in enumerate(low)]
+        halves = ", ".join(f"CAST({x} AS BIGINT) AS half{i}" for i, x in enumerate((*high, *low)))
+        state, over = self.label("state"), self._flag("terminal")
+        grouped = (
+            f"SELECT {state} AS s, {self.label('action')} AS a, {over} AS over, "
+            f"CASE WHEN {over} THEN {state} ELSE {self.label('next_state')} END AS z, "
+            f"count(*) AS n, {sums} FROM {self.rows} GROUP BY ALL"
+        )
+        with self._errors():
+            table = self.connection.execute(f"SELECT s, a, z, over, n, {halves} FROM ({grouped})").fetchnumpy()
+        both = np.stack([table[f"half{i}"] for i in range(2 * len(scaled))]).astype(np.int64)
+        halved = both.reshape(2, 2, len(self.signals), -1)
+        over_flags = np.asarray(table["over"], bool)
+        return Tally(table["s"], table["a"], table["z"], over_flags, table["n"].astype(np.int64), halved[0], halved[1])
+
+    def starts(self) -> dict[Any, int] | None:
+        """{state: episodes begun there}, or None if the log does not say."""
+        if "initial" in self.column:
+            marked = f"SELECT {self.label('state')} AS s FROM {self.rows} WHERE {self._flag('initial')}"
+            return dict(self.fetch(f"SELECT s, count(*) FROM ({marked}) GROUP BY s"))
+        if "episode" in self.column:
+            return dict(self.fetch(f"SELECT s, count(*) FROM ({self._first_rows()}) GROUP BY s"))
+        return None
+
+    def first_rows(self) -> list[tuple[str, float, Any]]:
+        """(episode, time, state) of the first row of each episode, for logs whose episodes cross files."""
+        return self.fetch(self._first_rows())
+
+    def _first_rows(self) -> str:
+        rows, time = self.rows, "row"
+        if "step" in self.column:
+            time = self._number(self.column["step"])
+        else:
+            rows = f"(SELECT row_number() OVER () AS row, * FROM {self.rows})"
+        episode = f"CAST({_quote(self.column['episode'])} AS VARCHAR)"
+        first = f"min({time}) AS time, arg_min({self.label('state')}, {time}) AS s"
+        return f"SELECT {episode} AS episode, {first} FROM {rows} GROUP BY episode"
+
+    def label(self, role: str) -> str:
+        """SQL for a label: BIGINT, or VARCHAR where state and next_state are not both numbers."""
+        together = ("state", "next_state") if role != "action" else (role,)
+        whole = all(self.types[self.column[r]] in NUMBERS for r in together)
+        return f"TRY_CAST({_quote(self.column[role])} AS {'BIGINT' if whole else 'VARCHAR'})"
+
+    def _number(self, column: str) -> str:
+        return f"TRY_CAST({_quote(column)} AS DOUBLE)"
+
+    def _flag(self, role: str) -> str:
+        """SQL for a truth value, NULL where it is neither true nor false."""
+        if role not in self.column:
+            return "false"
+        name, kind = _quote(self.column[role]), self.types[self.column[role]]
+        if kind in NUMBERS:
+            return f"CASE CAST({name} AS DOUBLE) WHEN 1 THEN true WHEN 0 THEN false END"
+        return f"CASE WHEN lower({name}) IN ('true', '1') THEN true WHEN lower({name}) IN ('false', '0') THEN false END"
+
+    def _checks(self) -> Iterator[tuple[str, str, str]]:
+        """What no row may be: (SQL condition, column, complaint)."""
+        for role in ("terminal", "initial"):
+            if role in self.column:
+                yield f"{self._flag(role)} IS NULL", self.column[role], "{!r} is neither true nor false"
+        for role in LABELS:
+            column, name = self.column[role], _quote(self.column[role])
+            needed = f"NOT {self._flag('terminal')} AND " if role == "next_state" else ""
+            yield f"{needed}{name} IS NULL", column, "missing"
+            if self.types[column] in NUMBERS - INTEGERS:
+                wrong = f"{needed}({name} <> floor({name}) OR {self.label(role)} IS NULL)"
+                yield wrong, column, "{} is not a label; those are integers or text"
+        if "episode" in self.column:
+            yield f"{_quote(self.column['episode'])} IS NULL", self.column["episode"], "missing"
+        for column in (*self.signals, *([self.column["step"]] if "step" in self.column else [])):
+            name, value = _quote(column), self._number(column)
+            yield f"{name} IS NULL OR isnan({value})", column, "missing or NaN"
+            yield f"{name} IS NOT NULL AND {value} IS NULL", column, "{!r} is text, not a number"
+            yield f"isinf({value})", column, "infinite"
+        for column in self.costs:
+            yield f"{self._number(column)} < 0", column, "{} is negative; a cost is at least 0"
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._errors():
+            return list(self.connection.execute(sql).fetchall())
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return _one_line(self.name)
+
+
+@contextlib.contextmanager
+def open_log(
+    files: Sequence[str],
+    costs: Sequence[str] | None,
+    columns: Mapping[str, str] | None,
+    memory: str,
+    threads: int | None,
+) -> Iterator[LogFile]:
+    """Files as one log, within a memory limit beyond which DuckDB spills to a temporary folder."""
+    import duckdb
+
+    name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    with tempfile.TemporaryDirectory(prefix="pdocrl-") as spill, duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{memory}'; SET temp_directory = '{spill}'")
+        if threads is not None:
+            connection.execute(f"SET threads = {int(threads)}")
+        listed = "[" + ", ".join("'" + f.replace("'", "''") + "'" for f in files) + "]"
+        # CSV as text: DuckDB would guess a column's type from its first rows only.
+        rows = f"read_parquet({listed})" if _is_parquet(files) else f"read_csv({listed}, all_varchar = true)"
+        with _one_line(name):
+            described = connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
+        types = {column: kind.split("(")[0] for column, kind, *_ in described}
+        roles, chosen = _roles(name, types, costs, columns or {})
+        yield LogFile(name, connection, rows, types, roles, chosen)
+
+
+def find_files(path: Paths) -> list[str]:
+    """The files meant by a path, several, or a pattern with `*`."""
+    given = [path] if isinstance(path, str | Path) else list(path)
+    files = [f for p in given for f in (sorted(glob.glob(str(p))) if "*" in str(p) else [str(p)])]
+    for file in files or [str(p) for p in given] or ["(no path)"]:
+        if not Path(file).is_file():
+            raise DataError(f"{file}: no such file.")
+    return files
+
+
+def _roles(
+    name: str, types: dict[str, str], costs: Sequence[str] | None, columns: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Which column plays which role, and which are the costs."""
+    for role in columns:
+        if role not in REQUIRED + OPTIONAL:
+            raise DataError(f"no role `{role}` for a column.{did_you_mean(role, REQUIRED + OPTIONAL)}")
+    wanted = {role: columns.get(role, role) for role in REQUIRED + OPTIONAL}
+    column = {role: c for role, c in wanted.items() if c in types or role in REQUIRED or role in columns}
+    named_so = [c for c in types if c == "cost" or c.startswith("cost_")]
+    chosen = tuple(named_so if costs is None else dict.fromkeys(costs))
+    for needed in (*column.values(), *chosen):
+        if needed not in types:
+            raise DataError(f"{name}: no column `{needed}`.{did_you_mean(needed, types)} It has {', '.join(types)}.")
+    kinds = {column[role]: NUMBERS - {"DECIMAL"} | TEXTS for role in LABELS}
+    kinds |= {c: NUMBERS | {"VARCHAR"} for c in (column["reward"], *chosen)}
+    for needed, allowed in kinds.items():
+        if types[needed] not in allowed:
+            raise DataError(f"{name}: column `{needed}` holds {types[needed]}, which is neither numbers nor text.")
+    return column, chosen
+
+
+def _is_parquet(files: Sequence[str]) -> bool:
+    parquet = [f.lower().endswith((".parquet", ".pq")) for f in files]
+    text = [f.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")) for f in files]
+    for file, one, other in zip(files, parquet, text, strict=True):
+        if not (one or other):
+            raise DataError(f"{file}: a log is a Parquet or CSV file, by its name ending in .parquet or .csv.")
+    if any(parquet) and any(text):
+        raise DataError("a log is all Parquet or all CSV; these files are of both kinds.")
+    return any(parquet)
+
+
+@contextlib.contextmanager
+def _one_line(name: str) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise DataError(f"{name} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+
+
+def _quote(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
