@@ -1,0 +1,345 @@
+"""Finite constrained Markov decision processes: the model, what a policy does in it, and generators of test problems.
+
+    max_π (1−γ) J_0(π)   subject to   (1−γ) J_i(π) ≥ τ_i,  i = 1 … I
+
+Everything here is in (1−γ)J units: the value of a policy is ⟨μ^π, r_0⟩ with μ^π its discounted occupancy measure.
+A row of P may sum to less than one; the missing mass is the probability that the episode ends there, with no future.
+A policy is a row-stochastic matrix [S, A], or for deterministic ones a vector [S] of actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from numpy.typing import ArrayLike, NDArray
+
+from pdocrl.errors import PdocrlError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_DENSE_STATES = 400  # below this a dense factorisation beats every sparse method
+_RESIDUAL = 1e-14  # backward error at which a linear system counts as solved
+
+
+class ModelError(PdocrlError):
+    """A CMDP whose arrays do not fit together or are not probabilities."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CMDP:
+    """M = (S, A, P, r_0, {r_i}, τ, γ, d_0). P may be given dense as [S, A, S]; it is kept as one sparse matrix."""
+
+    P: sp.csr_array  # [S·A, S]; row s·A + a is P(·|s, a)
+    r: Floats  # [S, A] the reward r_0
+    g: Floats  # [I, S, A] the constraint rewards r_i
+    tau: Floats  # [I] limits: (1−γ) J_i ≥ τ_i
+    d0: Floats  # [S] where episodes start
+    gamma: float
+
+    def __post_init__(self) -> None:
+        r = np.asarray(self.r, dtype=np.float64)
+        if r.ndim != 2 or r.size == 0:
+            raise ModelError(f"CMDP: r has shape {r.shape}, expected [states, actions].")
+        S, A = r.shape
+        P = self.P if sp.issparse(self.P) else np.asarray(self.P, dtype=np.float64).reshape(S * A, -1)
+        tau = np.asarray(self.tau, dtype=np.float64).reshape(-1)
+        g = np.asarray(self.g, dtype=np.float64) if len(tau) or np.size(self.g) else np.zeros((0, S, A))
+        fields: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "P": (sp.csr_array(P, dtype=np.float64), (S * A, S)),
+            "r": (r, (S, A)),
+            "g": (g, (len(tau), S, A)),
+            "tau": (tau, tau.shape),
+            "d0": (np.asarray(self.d0, dtype=np.float64), (S,)),
+        }
+        for name, (array, shape) in fields.items():
+            if array.shape != shape:
+                raise ModelError(f"CMDP: {name} has shape {array.shape}, expected {shape}: {S} states, {A} actions.")
+            if not np.isfinite(array.data if name == "P" else array).all():
+                raise ModelError(f"CMDP: {name} has an entry that is not a finite number.")
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "gamma", float(self.gamma))
+        self._check_probabilities()
+
+    def _check_probabilities(self) -> None:
+        if not 0 <= self.gamma < 1:
+            raise ModelError(f"CMDP: gamma is {self.gamma}, expected 0 ≤ gamma < 1.")
+        if self.P.data.size and self.P.data.min() < 0:
+            raise ModelError("CMDP: P has a negative entry.")
+        mass = self.P.sum(axis=1)
+        worst = int(np.argmax(mass))
+        if mass[worst] > 1 + 1e-9:
+            s, a = divmod(worst, self.n_actions)
+            raise ModelError(f"CMDP: probabilities of (state {s}, action {a}) sum to {mass[worst]:.9g}, more than 1.")
+        if self.d0.min() < 0 or abs(self.d0.sum() - 1) > 1e-9:
+            raise ModelError(
+                f"CMDP: d0 sums to {self.d0.sum():.9g} with least entry {self.d0.min():.3g}, expected 1 and ≥ 0."
+            )
+
+    @classmethod
+    def from_costs(cls, P: Any, r: ArrayLike, costs: ArrayLike, limits: ArrayLike, d0: ArrayLike, gamma: float) -> CMDP:
+        """Constraints as costs [K, S, A] kept under limits [K]: (1−γ)J_c ≤ limit is r_i = −c, τ_i = −limit."""
+        return cls(
+            P, np.asarray(r), -np.asarray(costs, dtype=float), -np.asarray(limits, dtype=float), np.asarray(d0), gamma
+        )
+
+    @property
+    def n_states(self) -> int:
+        return int(self.r.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.r.shape[1])
+
+    @property
+    def n_constraints(self) -> int:
+        return len(self.tau)
+
+    def replace(self, **changes: Any) -> CMDP:
+        """The same problem with some fields changed: `cmdp.replace(tau=…)`."""
+        return dataclasses.replace(self, **changes)
+
+
+class Evaluation(NamedTuple):
+    """What a policy earns: (1−γ)J_0 and (1−γ)J_i."""
+
+    value: float
+    constraints: Floats  # [I]
+
+    def error(self, cmdp: CMDP, optimum: float) -> float:
+        """err = max(suboptimality, largest violation, 0)."""
+        violation = float((cmdp.tau - self.constraints).max(initial=0.0))
+        return max(optimum - self.value, violation, 0.0)
+
+
+def occupancy(cmdp: CMDP, pi: NDArray[Any]) -> Floats:
+    """μ^π [S, A]: solves E^⊤μ = (1−γ)d_0 + γP^⊤μ with μ(s, a) = π(a|s) μ(s). Sums to one unless episodes end."""
+    d = solve_linear(transition_matrix(cmdp, pi).T.tocsr(), (1 - cmdp.gamma) * cmdp.d0, cmdp.gamma)
+    return as_matrix(pi, cmdp.n_actions) * np.maximum(d, 0)[:, None]
+
+
+def evaluate(cmdp: CMDP, pi: NDArray[Any]) -> Evaluation:
+    """(1−γ)J_0(π) and (1−γ)J_i(π)."""
+    return evaluate_occupancy(cmdp, occupancy(cmdp, pi))
+
+
+def evaluate_occupancy(cmdp: CMDP, mu: Floats) -> Evaluation:
+    """⟨μ, r_0⟩ and ⟨μ, r_i⟩."""
+    return Evaluation(float(np.vdot(mu, cmdp.r)), np.tensordot(cmdp.g, mu, axes=2))
+
+
+def values(cmdp: CMDP, pi: NDArray[Any], reward: Floats) -> tuple[Floats, Floats]:
+    """V^π [S] and Q^π [S, A] of any reward [S, A]: V = r_π + γP_πV, Q = r + γPV (not scaled by 1−γ)."""
+    r_pi = (as_matrix(pi, cmdp.n_actions) * reward).sum(axis=1)
+    V = solve_linear(transition_matrix(cmdp, pi), r_pi, cmdp.gamma)
+    return V, backup(cmdp, reward, V)
+
+
+def backup(cmdp: CMDP, reward: Floats, V: Floats) -> Floats:
+    """r + γPV [S, A]."""
+    Q: Floats = reward + cmdp.gamma * (cmdp.P @ V).reshape(reward.shape)
+    return Q
+
+
+def extract(mu: Floats, unvisited: Literal["uniform"] | int = "uniform") -> Floats:
+    """π(a|s) = μ(s, a) / Σ μ(s, ·). Where μ(s) = 0, the uniform policy (L275) or one given action (L1133)."""
+    mass = mu.sum(axis=1, keepdims=True)
+    if unvisited == "uniform":
+        default = np.full(mu.shape, 1 / mu.shape[1])
+    else:
+        default = as_matrix(np.full(len(mu), unvisited), mu.shape[1])
+    # A subnormal mass cannot be divided by accurately, and no policy visits such a state in any run.
+    visited = mass > np.finfo(np.float64).tiny
+    pi = np.where(visited, mu / np.where(visited, mass, 1), default)
+    normalised: Floats = pi / pi.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def as_matrix(pi: NDArray[Any], n_actions: int) -> Floats:
+    """A policy as [S, A]; a vector of actions becomes one-hot rows."""
+    if pi.ndim == 2:
+        return pi
+    matrix = np.zeros((len(pi), n_actions))
+    matrix[np.arange(len(pi)), pi] = 1
+    return matrix
+
+
+def transition_matrix(cmdp: CMDP, pi: NDArray[Any]) -> sp.csr_array:
+    """P_π [S, S]: from state to state under the policy."""
+    S, A = cmdp.r.shape
+    if pi.ndim == 1:
+        return cmdp.P[np.arange(S) * A + pi]
+    mix = sp.csr_array((pi.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
+    return mix @ cmdp.P
+
+
+def solve_linear(
+    M: sp.csr_array, b: Floats, gamma: float, start: Floats | None = None, accuracy: float = _RESIDUAL
+) -> Floats:
+    """x = (I − γM)⁻¹ b for a (sub)stochastic M or its transpose.
+
+    Small systems are factorised densely. Large ones use BiCGSTAB, because a sparse factorisation of a random
+    transition matrix fills in almost completely, while Krylov methods need a few dozen products; restarting it on the
+    residual removes the accuracy BiCGSTAB alone loses. Should it stall, the factorisation remains.
+    """
+    n = len(b)
+    if gamma == 0 or not b.any():
+        return b.copy()
+    if n <= _DENSE_STATES:
+        x: Floats = np.linalg.solve(np.eye(n) - gamma * M.toarray(), b)
+        return x
+    A = spla.LinearOperator((n, n), matvec=lambda v: v - gamma * (M @ v), dtype=np.float64)
+    x = np.zeros(n) if start is None else start.copy()
+    for _ in range(6):
+        residual = b - (x - gamma * (M @ x))
+        size = np.linalg.norm(residual)
+        # Backward error: what rounding alone leaves behind grows with |x|, not with |b|.
+        target = accuracy * (np.linalg.norm(b) + 2 * np.linalg.norm(x))
+        if size <= target:
+            return x
+        # A unit right-hand side, because SciPy's breakdown test compares with an absolute number.
+        x = x + size * spla.bicgstab(A, residual / size, rtol=max(target / size / 2, 1e-10), atol=0, maxiter=1000)[0]
+    direct: Floats = spla.spsolve((sp.eye_array(n) - gamma * M).tocsc(), b)
+    return direct
+
+
+class Plan(NamedTuple):
+    """A policy for one reward, with proof: no policy's value exceeds (1−γ)d_0·V + excess."""
+
+    actions: Ints  # [S]
+    V: Floats  # [S] its value function, up to the solver's accuracy
+    excess: float  # ≥ 0; the largest Bellman residual max_a(r + γPV) − V
+
+
+def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: float = 1e-12) -> Plan:
+    """The best policy for one reward [S, A], without constraints, by policy iteration.
+
+    Stops when no action improves by more than `accuracy` (relative to the size of the values). `start` [S] is a
+    guess of V, such as the solution for a nearby reward. With δ the largest Bellman residual, V + δ/(1−γ) is a
+    super-solution of the optimality equation, so every policy's value is at most (1−γ)d_0·V + δ.
+    """
+    everywhere = np.arange(cmdp.n_states)
+    V = np.zeros(cmdp.n_states) if start is None else start
+    Q = backup(cmdp, reward, V)
+    actions = Q.argmax(axis=1)
+    while True:
+        V = solve_linear(transition_matrix(cmdp, actions), reward[everywhere, actions], cmdp.gamma, start=V)
+        Q = backup(cmdp, reward, V)
+        gain = Q.max(axis=1) - V
+        # Changing an action only for a real gain keeps ties from cycling.
+        better = gain > accuracy * (1 + np.abs(V).max())
+        if not better.any():
+            return Plan(actions, V, max(float(gain.max()), 0.0))
+        actions = np.where(better, Q.argmax(axis=1), actions)
+
+
+def random_cmdp(
+    n_states: int = 10,
+    n_actions: int = 3,
+    n_constraints: int = 1,
+    gamma: float = 0.9,
+    tightness: float = 0.5,
+    seed: int = 0,
+) -> CMDP:
+    """Every state can follow every other; rewards and start distribution random; limits that bind (see `bind`)."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(n_states, 0.3), size=n_states * n_actions)
+    return _random_rewards(sp.csr_array(P), n_states, n_actions, n_constraints, gamma, tightness, rng)
+
+
+def garnet(
+    n_states: int,
+    n_actions: int = 4,
+    branching: int = 5,
+    n_constraints: int = 1,
+    gamma: float = 0.95,
+    tightness: float = 0.5,
+    seed: int = 0,
+) -> CMDP:
+    """A sparse random CMDP: each (s, a) leads to at most `branching` states drawn at random; limits that bind."""
+    rng = np.random.default_rng(seed)
+    rows = n_states * n_actions
+    P = sp.csr_array(
+        (
+            rng.dirichlet(np.ones(branching), size=rows).ravel(),
+            rng.integers(n_states, size=rows * branching),
+            np.arange(0, rows * branching + 1, branching),
+        ),
+        shape=(rows, n_states),
+    )
+    P.sum_duplicates()
+    return _random_rewards(P, n_states, n_actions, n_constraints, gamma, tightness, rng)
+
+
+def _random_rewards(
+    P: sp.csr_array, S: int, A: int, n_constraints: int, gamma: float, tightness: float, rng: np.random.Generator
+) -> CMDP:
+    r, *g = rng.uniform(size=(1 + n_constraints, S, A))
+    d0 = rng.dirichlet(np.ones(S))
+    return bind(CMDP(P, r, np.array(g).reshape(-1, S, A), np.zeros(n_constraints), d0, gamma), tightness)
+
+
+def gridworld(
+    width: int = 8,
+    height: int = 8,
+    slip: float = 0.1,
+    hazards: float = 0.25,
+    gamma: float = 0.95,
+    tightness: float = 0.5,
+    seed: int = 0,
+) -> CMDP:
+    """From the left edge to the goal in the lower right corner, around hazard cells that cost one unit each.
+
+    Actions: up, down, left, right; with probability `slip` the step goes in a random direction; walls hold. The goal
+    pays one and sends back to the left edge. The limit on the hazard cost lies between the cost of the quickest policy
+    and that of the safest.
+    """
+    rng = np.random.default_rng(seed)
+    S, A = width * height, 4
+    row, column = np.divmod(np.arange(S), width)
+    step = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
+    target_row = np.clip(row[:, None] + step[:, 0], 0, height - 1)
+    target = target_row * width + np.clip(column[:, None] + step[:, 1], 0, width - 1)  # [S, A]
+    probability = np.full((S, A, A), slip / A) + (1 - slip) * np.eye(A)  # [S, chosen, realised]
+    edge = np.flatnonzero(column == 0)
+    goal = S - 1
+
+    moves = np.delete(np.arange(S), goal)
+    state, chosen, realised = np.meshgrid(moves, np.arange(A), np.arange(A), indexing="ij")
+    restart_rows = np.repeat(goal * A + np.arange(A), len(edge))
+    P = sp.coo_array(
+        (
+            np.r_[probability[state, chosen, realised].ravel(), np.full(len(restart_rows), 1 / len(edge))],
+            (
+                np.r_[(state * A + chosen).ravel(), restart_rows],
+                np.r_[target[state, realised].ravel(), np.tile(edge, A)],
+            ),
+        ),
+        shape=(S * A, S),
+    ).tocsr()
+    r = np.zeros((S, A))
+    r[goal] = 1
+    cost = np.zeros((1, S, A))
+    cost[0, rng.uniform(size=S) < hazards] = 1
+    cost[0, goal] = 0
+    d0 = np.zeros(S)
+    d0[edge] = 1 / len(edge)
+    return bind(CMDP.from_costs(P, r, cost, [0.0], d0, gamma), tightness)
+
+
+def bind(cmdp: CMDP, tightness: float) -> CMDP:
+    """The same CMDP with limits that the best unconstrained policy breaks and another policy keeps with room.
+
+    τ_i lies `tightness` ∈ (0, 1) of the way from what the reward's best policy has of r_i to what the best policy for
+    Σ_i r_i has; a signal of which the latter has less gets a limit it keeps by a small margin.
+    """
+    if not cmdp.n_constraints:
+        return cmdp
+    greedy = evaluate(cmdp, plan(cmdp, cmdp.r).actions).constraints
+    safe = evaluate(cmdp, plan(cmdp, cmdp.g.sum(axis=0)).actions).constraints
+    between = greedy + tightness * (safe - greedy)
+    return cmdp.replace(tau=np.where(safe > greedy, between, safe - 0.05 * np.abs(safe)))
