@@ -33,17 +33,16 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
     """The dataset in a source, or None where `report` was told why there is none."""
     findings = _Findings(report)
     check_shapes(source, task, findings)
+    _check_memory(source, findings)
     if findings.any():
         return None
-    arrays = {field.name: _read_field(source, field, findings) for field in FIELDS if field.name in source.columns}
-    n, notes = len(source), list(source.notes)
-    if not (arrays["terminal"].any() or arrays["timeout"].any()):
-        keys = f"`{source.columns['terminal'].key}` nor `{source.columns['timeout'].key}`"
-        findings(f"{source.name}: no episode end: neither {keys} is ever set. Mark each episode's last row.")
+    arrays = {field.name: read_field(source, field, findings) for field in FIELDS if field.name in source.columns}
+    check_ends(source, arrays["terminal"], arrays["timeout"], findings)
     if findings.any():
         return None
+    notes = list(source.notes)
     if "cost" not in arrays:
-        arrays["cost"] = np.zeros((n, 0), np.float32)
+        arrays["cost"] = np.zeros((len(source), 0), np.float32)
         notes.append("no costs in the file: read as a dataset without constraints.")
     if "next_obs" not in arrays:
         notes.append(_derive_next_obs(arrays, source.name))
@@ -52,32 +51,34 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
 
 def check_shapes(source: Source, task: Task | None, report: Report) -> None:
     """Report what is wrong with the keys, types and shapes, before anything is read."""
-    name, columns = source.name, source.columns
-    for field in FIELDS:
-        needed = field.required or (field.name == "cost" and task is not None and task.cost_max is not None)
-        if field.name not in columns and needed:
-            hint = did_you_mean(field.key, source.keys) or f" Found: {_some(source.keys)}."
-            report(f"{name}: key `{field.key}` is missing.{hint}")
+    name = source.name
     good: dict[str, Column] = {}
     for field in FIELDS:
-        column = columns.get(field.name)
+        column = source.columns.get(field.name)
         if column is None:
-            continue
-        if column.dtype.kind not in "fiub":
+            constrained = field.name == "cost" and task is not None and task.cost_max is not None
+            if field.required or constrained:
+                hint = did_you_mean(field.key, source.keys) or f" Found: {_some(source.keys)}."
+                report(f"{name}: key `{field.key}` is missing.{hint}")
+        elif column.dtype.kind not in "fiub":
             report(f"{name}: `{column.key}` holds {column.dtype}, not numbers.")
         elif len(column.shape) not in (1, 2) or (field.axes == 1 and column.shape[1:] not in ((), (1,))):
-            report(
-                f"{name}: `{column.key}` has shape {column.shape}, expected {'[N, dim]' if field.axes == 2 else '[N]'}."
-            )
+            expected = "[N, dim]" if field.axes == 2 else "[N]"
+            report(f"{name}: `{column.key}` has shape {column.shape}, expected {expected}.")
         elif column.shape[1:] == (0,) and field.name != "cost":
             report(f"{name}: `{column.key}` has no columns (shape {column.shape}).")
         else:
             good[field.name] = column
     if "obs" in good:
         _check_against_obs(name, good, task, report)
-    if "action" in good and task is not None:
-        _check_width(name, good["action"], task.action_dim, task, report)
-    _check_size(source, report)
+    if task is not None:
+        for key, expected_width in (("obs", task.obs_dim), ("action", task.action_dim)):
+            if key in good and expected_width is not None and width(good[key]) != expected_width:
+                report(
+                    f"{name}: `{good[key].key}` has {width(good[key])} columns, task {task.name} has {expected_width}. "
+                    "Is it the data of another task? `pdocrl tasks` lists all."
+                )
+    _check_promise(source, report)
 
 
 def _check_against_obs(name: str, columns: dict[str, Column], task: Task | None, report: Report) -> None:
@@ -92,40 +93,34 @@ def _check_against_obs(name: str, columns: dict[str, Column], task: Task | None,
                 f"{name}: `{column.key}` has {column.shape[0]} rows, `{obs.key}` has {n}. "
                 f"Was the file cut while copying?{again}"
             )
-    if "next_obs" in columns and _width(columns["next_obs"]) != _width(obs):
-        other = columns["next_obs"]
-        report(f"{name}: `{other.key}` has {_width(other)} columns, `{obs.key}` has {_width(obs)}. They must agree.")
-    if task is not None:
-        _check_width(name, obs, task.obs_dim, task, report)
+    other = columns.get("next_obs", obs)
+    if width(other) != width(obs):
+        report(f"{name}: `{other.key}` has {width(other)} columns, `{obs.key}` has {width(obs)}. They must agree.")
 
 
-def _check_width(name: str, column: Column, expected: int | None, task: Task, report: Report) -> None:
-    if expected is not None and _width(column) != expected:
-        report(
-            f"{name}: `{column.key}` has {_width(column)} columns, task {task.name} has {expected}. "
-            f"Is it the data of another task? `pdocrl tasks` lists all."
-        )
-
-
-def _check_size(source: Source, report: Report) -> None:
-    """Refuse a header that promises more than its file can hold or this machine can take, before allocating it."""
-    promised = sum(4 * int(np.prod(column.shape, dtype=object)) for column in source.columns.values())
+def _check_promise(source: Source, report: Report) -> None:
+    """Refuse a header that promises more than its file can hold, before anything is allocated for it."""
+    promised = _bytes_in_memory(source)
     if source.stored_bytes is not None and promised > max(LARGEST_RATIO * source.stored_bytes, 1 << 26):
         report(f"{source.name}: promises {promised:,} bytes but is only {source.stored_bytes:,} long. It is damaged.")
-    elif promised > (memory := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+
+
+def _check_memory(source: Source, report: Report) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = _bytes_in_memory(source)
+    if needed > memory:
         report(
-            f"{source.name}: needs {promised / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB. "
+            f"{source.name}: needs {needed / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB. "
             "Draw batches from the file instead (`pdocrl.data.stream`)."
         )
 
 
-def _read_field(source: Source, field: Field, report: Report) -> NDArray[Any]:
-    """One column, in its final type and shape; what is wrong with its values is reported."""
+def read_field(source: Source, field: Field, report: Report = refuse) -> NDArray[Any]:
+    """One column, in its final type and shape; the first thing wrong with its values is reported."""
     column = source.columns[field.name]
     n = column.shape[0]
-    shape = (n, _width(column)) if field.axes == 2 else (n,)
     # Flags keep the file's type until checked: h5py has no conversion to bool, and 2 or NaN must not become True.
-    out = np.empty(shape, column.dtype if field.flag else np.float32)
+    out = np.empty((n, width(column)) if field.axes == 2 else n, column.dtype if field.flag else np.float32)
     column.read(out, 0)
     for start in range(0, n, BLOCK_ROWS):
         block = out[start : start + BLOCK_ROWS]
@@ -154,43 +149,40 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
     return f"`{key}` is {values[row, column]:g} at {place}. {why}"
 
 
-def last_rows_without_successor(terminal: Flags, timeout: Flags) -> Rows:
-    """[M] rows whose next observation was never recorded when a log has no `next_observations`.
+def check_ends(source: Source, terminal: Flags, timeout: Flags, report: Report) -> None:
+    """Report a log in which no episode ever ends."""
+    if not (terminal.any() or timeout.any()):
+        keys = f"`{source.columns['terminal'].key}` nor `{source.columns['timeout'].key}`"
+        report(f"{source.name}: no episode end: neither {keys} is ever set. Mark each episode's last row.")
 
-    That is the last row of each episode that did not end by itself. A terminal row needs no successor, since no value
-    lies beyond it. A timed-out row does: its value goes on, from a state the log does not hold.
+
+def drop_rows_without_successor(name: str, terminal: Flags, timeout: Flags) -> tuple[Rows, Flags]:
+    """For a log without `next_observations`: the rows [M] that must go, and the timeouts [N] that mark the new ends.
+
+    Inside an episode the next observation is the next row's. A terminal row needs none, since no value lies beyond it;
+    its own observation stands in, and nothing bootstraps from it. The last row of a timed-out (or cut) episode does
+    need one, and the log does not hold it: bootstrapping from an invented state would be worse than one step less. So
+    that row is dropped, and the row before it, whose successor is known, becomes the timed-out end.
     """
-    ends = timeout.copy()
-    ends[-1] = True
-    return np.flatnonzero(ends & ~terminal)
+    cut = timeout & ~terminal
+    cut[-1] = not terminal[-1]
+    dropped = np.flatnonzero(cut)
+    if len(dropped) == len(terminal):
+        raise DataError(f"{name}: `next_observations` is missing and no episode has two rows to derive it from.")
+    new_timeout = timeout.copy()
+    before = dropped[dropped > 0] - 1
+    new_timeout[before] |= ~terminal[before]  # before a one-row episode stands another's terminal: leave it
+    return dropped, new_timeout
 
 
 def _derive_next_obs(arrays: dict[str, NDArray[Any]], name: str) -> str:
-    """Add `next_obs` by shifting `obs` inside episodes; returns what was done, as a note.
-
-    The last row of a timed-out (or cut) episode is dropped, and the row before it, whose successor is known, becomes
-    the timed-out end: bootstrapping from an invented state would be worse than one step less. A terminal row stays,
-    with its own observation as a placeholder that nothing bootstraps from.
-    """
-    dropped = last_rows_without_successor(arrays["terminal"], arrays["timeout"])
-    n = len(arrays["obs"])
-    keep = np.ones(n, bool)
-    keep[dropped] = False
-    if not keep.any():
-        raise DataError(f"{name}: `next_observations` is missing and no episode has two rows to derive it from.")
-    successor = np.minimum(np.arange(n) + 1, n - 1)
-    successor[arrays["terminal"]] -= 1
-    successor[-1] = n - 1
-    timeout = arrays["timeout"].copy()
-    before = dropped[dropped > 0] - 1
-    timeout[before] |= ~arrays["terminal"][before]  # a one-row episode leaves nothing behind to mark
-    next_obs = arrays["obs"][successor[keep]]
-    for field, array in arrays.items():
-        arrays[field] = array[keep]
-    arrays["timeout"], arrays["next_obs"] = timeout[keep], next_obs
-    return (
-        f"`next_observations` is missing: derived inside episodes; {len(dropped)} last rows without one were dropped."
-    )
+    """Add `next_obs` [N, S] in place (see `drop_rows_without_successor`); returns what was done, as a note."""
+    dropped, arrays["timeout"] = drop_rows_without_successor(name, arrays["terminal"], arrays["timeout"])
+    kept = np.delete(np.arange(len(arrays["obs"])), dropped)
+    arrays["next_obs"] = arrays["obs"][kept + ~arrays["terminal"][kept]]
+    for field in arrays.keys() - {"next_obs"}:
+        arrays[field] = arrays[field][kept]
+    return f"no `next_observations`: derived inside episodes, and {len(dropped)} last rows without one were dropped."
 
 
 class _Findings:
@@ -207,8 +199,13 @@ class _Findings:
         return self._called
 
 
-def _width(column: Column) -> int:
+def width(column: Column) -> int:
+    """How many numbers a row of the column holds."""
     return column.shape[1] if len(column.shape) == 2 else 1
+
+
+def _bytes_in_memory(source: Source) -> int:
+    return sum(4 * int(np.prod(column.shape, dtype=object)) for column in source.columns.values())
 
 
 def _some(keys: tuple[str, ...]) -> str:

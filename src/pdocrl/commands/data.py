@@ -1,0 +1,208 @@
+"""`pdocrl data info | check | plot | convert | filter`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from pdocrl import console
+from pdocrl.errors import DataError
+
+if TYPE_CHECKING:
+    from pdocrl.data.dataset import Dataset
+
+
+def info(dataset: Positional[str], task: str | None = None, tasks_file: Path | None = None, json: bool = False) -> None:
+    """What a dataset holds: episodes, transitions, dimensions, returns, costs, ends, digest.
+
+    Example: pdocrl data info BallRun --json
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        task: Check the file against this task's dimensions.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object instead of a table.
+    """
+    from pdocrl.data.load import load
+    from pdocrl.data.summary import summarise
+
+    _register(tasks_file)
+    data = load(dataset, task)
+    summary = summarise(data)
+    if json:
+        console.print_json(summary)
+        return
+    returns = {"reward": summary.pop("reward_return")}
+    costs = summary.pop("cost_return")
+    returns |= dict(zip(data.cost_names, costs if isinstance(costs, list) else [costs], strict=True))
+    rows = [[key.replace("_", " "), value] for key, value in summary.items()]
+    rows += [[f"{name} of an episode", _range(values)] for name, values in returns.items()]
+    rows += [["note", note] for note in data.notes]
+    console.print_table(["", data.name], [[key, str(value)] for key, value in rows])
+
+
+def check(
+    dataset: Positional[str], task: str | None = None, tasks_file: Path | None = None, json: bool = False
+) -> None:
+    """Look for everything wrong with a dataset, not only the first thing, and for what is odd about it.
+
+    Ends with status 2 if the dataset cannot be used as it is.
+
+    Example: pdocrl data check my.hdf5 --task CarRun
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        task: Check the file against this task: dimensions, horizon, reference scores, costs present.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object instead of a table.
+    """
+    from pdocrl.data.check import check as check_dataset
+
+    _register(tasks_file)
+    findings = check_dataset(dataset, task)
+    if json:
+        console.print_json({"ok": not findings.errors, "errors": findings.errors, "notes": findings.notes})
+    elif findings.errors or findings.notes:
+        rows = [["error", line] for line in findings.errors] + [["note", line] for line in findings.notes]
+        console.print_table(["", "finding"], rows)
+    else:
+        print("nothing wrong")
+    if findings.errors:
+        more = f" ({len(findings.errors)} errors in all)" if len(findings.errors) > 1 else ""
+        raise DataError(findings.errors[0] + more)
+
+
+def plot(
+    dataset: Positional[str],
+    out: Path,
+    limits: tuple[float, ...] = (10, 20, 40),
+    task: str | None = None,
+    tasks_file: Path | None = None,
+    json: bool = False,
+) -> None:
+    """The cost–reward scatter of a dataset: one dot per episode, limits drawn in, and the safe frontier.
+
+    Example: pdocrl data plot BallRun --out ballrun.png --limits 10 20 40
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        out: The picture to write, .png or .svg.
+        limits: Costs per episode at which to draw a line.
+        task: Check the file against this task's dimensions.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object: what `data info` says, and `out`.
+    """
+    from pdocrl.data import plot as pictures
+    from pdocrl.data.load import load
+
+    _register(tasks_file)
+    pictures.refuse_unknown_suffix(out)
+    data = load(dataset, task)
+    pictures.save(pictures.scatter(data, limits), out)
+    _report(data, str(out), json)
+
+
+def convert(
+    dataset: Positional[str],
+    out: str,
+    task: str | None = None,
+    tasks_file: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Write a dataset in another format. The suffix chooses it; the digest stays the same.
+
+    Example: pdocrl data convert BallRun --out ballrun.parquet
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        out: The file to write: .hdf5, .h5, .npz, .parquet, .csv; without suffix, or as minari:ID, a Minari dataset.
+        task: Check the file against this task's dimensions.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object: what `data info` says, and `out`.
+    """
+    from pdocrl.data.load import load, save
+
+    _register(tasks_file)
+    data = load(dataset, task)
+    save(data, out)
+    _report(data, out, json)
+
+
+def filter_(
+    dataset: Positional[str],
+    out: str,
+    safe: tuple[float, ...] = (),
+    frontier: float | None = None,
+    density: int | None = None,
+    bins: tuple[int, int] = (60, 50),
+    fraction: float | None = None,
+    outliers: float | None = None,
+    outlier_limit: float = 10,
+    noise: float | None = None,
+    seed: int = 0,
+    task: str | None = None,
+    tasks_file: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Keep a part of a dataset, or spoil it for a study. Several filters apply in the order listed below.
+
+    Example: pdocrl data filter CarRun --out safe.hdf5 --safe 20 --fraction 0.5 --seed 1
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        out: The file to write, in the format of its suffix.
+        safe: Keep the episodes whose cost is at most this; one number, or one per cost.
+        frontier: Keep the episodes within this share of the range of returns below the best at no more cost.
+        density: Keep about evenly spread episodes, this many: DSRL's random grid filter.
+        bins: Cells of that grid: in cost, in reward.
+        fraction: Keep this share of the episodes, at random.
+        outliers: Make this share of the episodes lie: costly, rewarding ones come to look safe and still better.
+        outlier_limit: Outliers show a cost below this.
+        noise: Add Gaussian noise to observations, this many times each dimension's standard deviation.
+        seed: Decides every random choice.
+        task: Check the file against this task's dimensions.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object: what `data info` says of the result, and `out`.
+    """
+    from pdocrl.data import filters
+    from pdocrl.data.load import load, save
+
+    _register(tasks_file)
+    data = load(dataset, task)
+    if safe:
+        data = filters.safe(data, safe if len(safe) > 1 else safe[0])
+    if frontier is not None:
+        data = filters.frontier(data, frontier)
+    if density is not None:
+        data = filters.density(data, density, bins, seed)
+    if fraction is not None:
+        data = filters.fraction(data, fraction, seed)
+    if outliers is not None:
+        data = filters.outliers(data, outliers, outlier_limit, seed)
+    if noise is not None:
+        data = filters.noise(data, noise, seed)
+    save(data, out)
+    _report(data, out, json)
+
+
+def _report(data: Dataset, out: str, json: bool) -> None:
+    """What was written."""
+    from pdocrl.data.summary import summarise
+
+    if json:
+        console.print_json({"out": out} | summarise(data))
+    else:
+        console.log(f"wrote {out}: {data.n_episodes:,} episodes, {len(data):,} transitions")
+
+
+def _register(tasks_file: Path | None) -> None:
+    if tasks_file is not None:
+        from pdocrl.data.tasks import register_file
+
+        register_file(tasks_file)
+
+
+def _range(values: dict[str, float]) -> str:
+    return f"{values['min']:.4g} … {values['median']:.4g} … {values['max']:.4g}  (min, median, max)"

@@ -1,0 +1,66 @@
+"""Everything wrong with a file at once, and what is odd about it without being wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+
+from pdocrl.data import validate
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.load import open_named
+from pdocrl.data.tasks import Task
+from pdocrl.errors import DataError
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Errors keep a dataset from being used; notes do not."""
+
+    errors: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check(name_or_path: str | os.PathLike[str], task: str | Task | None = None) -> Findings:
+    """Read a dataset as `load` would, but go on after the first error. A path that cannot be opened raises."""
+    errors: list[str] = []
+    dataset = None
+    with open_named(name_or_path, task) as (source, known):
+        try:
+            dataset = validate.read(source, known, errors.append)
+        except DataError as error:  # a column that cannot be read at all
+            errors.append(str(error))
+    return Findings(tuple(errors), tuple(notes(dataset, known)) if dataset is not None else ())
+
+
+def notes(dataset: Dataset, task: Task | None = None) -> list[str]:
+    """What a careful reader would mention about usable data."""
+    found = list(dataset.notes)
+    last = len(dataset) - 1
+    if not (dataset.terminal[last] or dataset.timeout[last]):
+        found.append(f"the last episode ({dataset.episode_length[-1]} rows) is cut: no terminal or timeout ends it.")
+    inside = np.ones(len(dataset), bool)
+    inside[dataset.episode_start + dataset.episode_length - 1] = False
+    rows = np.flatnonzero(inside)
+    gaps = rows[(dataset.next_obs[rows] != dataset.obs[rows + 1]).any(axis=1)]
+    if len(gaps):
+        found.append(
+            f"{len(gaps)} rows inside episodes have another next observation than the row after (first: {gaps[0]})."
+        )
+    constant = np.flatnonzero(np.ptp(dataset.obs, axis=0) == 0)
+    if len(constant):
+        found.append(f"observation columns that never change: {', '.join(map(str, constant))}.")
+    if task is not None:
+        longer = np.flatnonzero(dataset.episode_length > task.horizon)
+        if len(longer):
+            found.append(
+                f"{len(longer)} episodes are longer than the horizon {task.horizon} (first: episode {longer[0]})."
+            )
+        low, high = dataset.reward_return.min(), dataset.reward_return.max()
+        if low < task.reward_min or high > task.reward_max:
+            found.append(
+                f"returns {low:.4g} … {high:.4g} reach beyond the reference scores {task.reward_min:.4g} … "
+                f"{task.reward_max:.4g}: normalised rewards below 0 or above 1 are possible."
+            )
+    return found
