@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl.data import Dataset, make_dataset
+from pdocrl import cli
+from pdocrl.data import Dataset, make_dataset, tasks
 
 SHARED = Path(os.environ.get("PDOCRL_SHARED") or Path(__file__).parents[2] / "shared")
 
@@ -44,6 +45,26 @@ def random_dataset(
         timeout=timeout,
         name="random",
     )
+
+
+@pytest.fixture
+def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`run_cli("data", "info", …)` → (exit status, standard output, standard error)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks registered by one test are unknown to the next."""
+    monkeypatch.setattr(tasks, "_registered", {})
+    monkeypatch.delenv("PDOCRL_TASKS", raising=False)
 
 
 @pytest.fixture

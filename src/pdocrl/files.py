@@ -14,6 +14,12 @@ from typing import Any
 
 from pdocrl.errors import PdocrlError
 
+# Trouble of the place we write to. Any other error (a file read inside the block is missing) is someone else's.
+PLACE_ERRORS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
+    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+}  # fmt: skip
+
 
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
@@ -36,7 +42,9 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
         _sync_directory(target.parent)
     except OSError as error:
-        raise _explained(error, target) from error
+        if error.errno not in PLACE_ERRORS:
+            raise
+        raise _unwritable(target, error.errno) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -60,7 +68,9 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.rename(target)
         _sync_directory(target.parent)
     except OSError as error:
-        raise _explained(error, target) from error
+        if error.errno not in PLACE_ERRORS:
+            raise
+        raise _unwritable(target, error.errno) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -77,16 +87,8 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def _explained(error: OSError, target: Path) -> Exception:
-    """Trouble of the place we write to as one line; an error about another file (read inside the block) as it is."""
-    places = {
-        errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
-        errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-    }  # fmt: skip
-    if error.errno not in places:
-        return error
-    reason = os.strerror(error.errno)
-    return PdocrlError(f"cannot write {target}: {reason}. Nothing was written; choose another place.")
+def _unwritable(target: Path, number: int) -> PdocrlError:
+    return PdocrlError(f"cannot write {target}: {os.strerror(number)}. Nothing was written; choose another place.")
 
 
 def _umask() -> int:

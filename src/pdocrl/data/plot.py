@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INK, MUTED, FAINT = "#1f2933", "#6b7680", "#c3cad1"
 SAFE_COLOURS = ("#0b6e6e", "#2fa4a0", "#93cfc4", "#c7e3dc")  # from the tightest limit to the loosest
 POINT_COLOURS = ("#d1495b", "#edae49", "#30638e", "#8f5fbf", "#3b8a4e")
-POINT_MARKERS = ("*", "D", "P", "X", "^")
+POINT_MARKERS = (("*", 220), ("D", 75), ("P", 110), ("X", 110), ("^", 100))  # with the area that makes them look equal
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -56,11 +56,12 @@ def scatter(
         panels = figure.subplots(1, dataset.n_costs, squeeze=False, sharey=True)[0]
         for k, panel in enumerate(panels):
             chosen = {label: np.asarray(values)[:, [0, 1 + k]] for label, values in (points or {}).items()}
-            _panel(panel, dataset.cost_return[:, k], dataset.reward_return, sorted(limits), chosen)
+            line = _panel(panel, dataset.cost_return[:, k], dataset.reward_return, sorted(limits), chosen)
             panel.set_xlabel(f"{dataset.cost_names[k].replace('_', ' ')} of an episode")
         panels[0].set_ylabel("return of an episode")
         text = title or f"{dataset.name}   {dataset.n_episodes:,} episodes, {len(dataset):,} transitions"
         figure.suptitle(text, x=0.02, ha="left", color=INK, fontsize=11)
+        figure.legend([line], ["safe frontier"], loc="upper right", frameon=False, labelcolor=INK, fontsize=9)
     return figure
 
 
@@ -86,7 +87,8 @@ def _panel(
     reward: NDArray[np.float64],
     limits: Sequence[float],
     points: Mapping[str, NDArray[Any]],
-) -> None:
+) -> Any:
+    """Draw one cost against the reward; returns the frontier's line for the legend."""
     band = np.searchsorted(limits, cost, side="left")  # [E] the tightest limit each episode keeps
     for index in reversed(range(len(limits) + 1)):
         colour = _safe_colour(index, len(limits)) if index < len(limits) else FAINT
@@ -98,11 +100,7 @@ def _panel(
     np.maximum.at(best, level, reward)
     best = np.maximum.accumulate(best)
     right = max(cost.max(), max(limits, default=0)) * 1.04 + 0.5
-    panel.step(np.append(levels, right), np.append(best, best[-1]), where="post", color=INK, linewidth=1.4, zorder=3)
-    panel.annotate(
-        "safe frontier", (right, best[-1]), xytext=(0, 4), textcoords="offset points",
-        ha="right", va="bottom", color=INK, fontsize=8.5, fontstyle="italic",
-    )  # fmt: skip
+    (line,) = panel.step(np.append(levels, right), np.append(best, best[-1]), where="post", color=INK, lw=1.4, zorder=3)
 
     top = panel.get_xaxis_transform()
     for index, limit in enumerate(limits):
@@ -118,16 +116,19 @@ def _panel(
                 ha="right", va="bottom", color=INK, fontsize=8.5, zorder=6,
             )  # fmt: skip
     for index, (label, values) in enumerate(points.items()):
+        marker, area = POINT_MARKERS[index % len(POINT_MARKERS)]
         panel.scatter(
-            values[:, 1], values[:, 0], s=110, label=label, zorder=7, edgecolors="white", linewidths=0.9,
-            marker=POINT_MARKERS[index % len(POINT_MARKERS)], color=POINT_COLOURS[index % len(POINT_COLOURS)],
+            values[:, 1], values[:, 0], s=area, marker=marker, color=POINT_COLOURS[index % len(POINT_COLOURS)],
+            label=label, edgecolors="white", linewidths=0.9, zorder=7,
         )  # fmt: skip
     if points:
-        panel.legend(loc="lower right", frameon=False, labelcolor=INK)
+        panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     panel.set_xlim(-0.02 * right, right)
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", color="#eef1f4", linewidth=0.8, zorder=0)
     panel.set_axisbelow(True)
+    panel.margins(y=0.08)
+    return line
 
 
 def _safe_colour(index: int, count: int) -> str:
