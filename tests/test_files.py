@@ -34,7 +34,8 @@ def test_an_interrupted_write_leaves_the_old_file_as_it_was(tmp_path: Path) -> N
             path.write_text("half")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert target.read_text() == "old"
     assert names(tmp_path) == ["result.txt"]
 
@@ -94,7 +95,8 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
             (folder / "half").write_text("x")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, fails)
+    with pytest.raises(RuntimeError):
+        fails()
     assert names(tmp_path) == []
     with atomic_folder(tmp_path / "run") as folder:
         (folder / "whole").write_text("x")
