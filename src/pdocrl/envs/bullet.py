@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -32,6 +33,7 @@ _RUN_GEOMETRY = {
     "DroneRun": (1, 0.1, 3, 0.2, 1.5),
     "AntRun": (1, 0.1, 3, 0.3, 1.5),
 }
+_REPEATABLE = {"RunTask", "CircleTask"}  # the others move obstacles by the wall clock
 _BOUNDARY = 2.0  # Run tasks: |y| beyond this costs 1 a step
 
 
@@ -41,20 +43,20 @@ def make(name: str) -> gymnasium.Env:
     Bullet's Run and Circle tasks come as `BulletEnv`; everything else is what Gymnasium makes of it, with the task's
     horizon as its time limit if it has none of its own.
     """
+    return maker(name)()
+
+
+def maker(name: str) -> Callable[[], gymnasium.Env]:
+    """Look a name up now and make the environment later, perhaps in a process that does not know the name."""
     task = _task_of(name)
     if task is not None and task.env_id is None:
         raise PdocrlError(f"task {task.name} has no simulator (no env_id); it can be trained on, not rolled out.")
     env_id = name if task is None or task.env_id is None else task.env_id
     if env_id.startswith("Safety"):
-        _import_simulator()
+        _register_bullet()
     spec = _find_spec(env_id)
-    if spec.kwargs.get("task") in {"RunTask", "CircleTask"} and env_id.startswith("Safety"):
-        return BulletEnv(spec)
     horizon = task.horizon if task is not None and spec.max_episode_steps is None else None
-    try:
-        return gymnasium.make(spec, max_episode_steps=horizon, disable_env_checker=True)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise PdocrlError(f"environment {env_id} cannot be made: {_one_line(error)}") from error
+    return functools.partial(_make, spec, horizon)
 
 
 class BulletEnv(gymnasium.Env):  # type: ignore[misc]
@@ -161,6 +163,15 @@ def _task_of(name: str) -> Task | None:
         return None
 
 
+def _make(spec: Any, horizon: int | None) -> gymnasium.Env:
+    if spec.entry_point == "bullet_safety_gym.envs.builder:EnvironmentBuilder" and spec.kwargs["task"] in _REPEATABLE:
+        return BulletEnv(spec)
+    try:
+        return gymnasium.make(spec, max_episode_steps=horizon, disable_env_checker=True)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise PdocrlError(f"environment {spec.id} cannot be made: {_one_line(error)}") from error
+
+
 def _find_spec(env_id: str) -> Any:
     try:
         return gymnasium.spec(env_id)
@@ -172,15 +183,14 @@ def _find_spec(env_id: str) -> Any:
         raise PdocrlError(f"environment {env_id}: {_one_line(error)}") from error
 
 
-@functools.cache
-def _import_simulator() -> None:
-    """Import the simulator without the line it prints, which would spoil a `--json` answer."""
+def _register_bullet() -> None:
+    """Make the ids known. Bullet itself is imported by the first environment."""
     try:
-        with _quiet():
-            import bullet_safety_gym  # registers the ids
-            import bullet_safety_gym.envs.builder  # noqa: F401 (imports pybullet)
+        import bullet_safety_gym  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("the Bullet simulator", "bullet") from error
+    if importlib.util.find_spec("pybullet") is None:
+        raise MissingExtraError("the Bullet simulator", "bullet")
 
 
 def _bind_functions(client: Any) -> None:
