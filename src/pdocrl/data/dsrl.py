@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
 from pdocrl.errors import DataError
 from pdocrl.files import atomic_path
@@ -59,7 +60,7 @@ def open_source(path: Path) -> Iterator[Source]:
 
 def write(dataset: Dataset, path: Path) -> None:
     """A DSRL file with the dataset in it, whole or not at all."""
-    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+    with atomic_path(path) as temporary, new_file(temporary) as file:
         for field in FIELDS:
             array = getattr(dataset, field.name)
             if not array.size:  # no costs: an array without columns, which has no chunks to compress

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import ArrayColumn, Source, blaming
 from pdocrl.errors import DataError, MissingExtraError
 from pdocrl.files import atomic_folder
@@ -72,29 +73,28 @@ def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
             observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
             action_space=Box(-1.0, 1.0, (dataset.action_dim,), np.float32),
         )
-        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__})
-        storage.update_episodes(_buffers(dataset))
+        # Minari's own writer lets libhdf5 meet a full disk (see `hdf5`); so its main file is written here.
+        with new_file(temporary / "data" / "main_data.hdf5") as file:
+            for index in range(dataset.n_episodes):
+                _write_episode(file.create_group(f"episode_{index}", track_order=True), dataset, index)
+        totals = {"total_episodes": dataset.n_episodes, "total_steps": len(dataset), "dataset_size": storage.get_size()}
+        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__} | totals)
 
 
-def _buffers(dataset: Dataset) -> Iterator[Any]:
-    buffer_class = _minari_module("minari.data_collector").EpisodeBuffer
-    for index, (start, length) in enumerate(zip(dataset.episode_start, dataset.episode_length, strict=True)):
-        rows = slice(start, start + length)
-        reset = np.zeros((1, dataset.n_costs), np.float32)  # Minari's infos begin with the reset, which costs nothing
-        costs = np.concatenate([reset, dataset.cost[rows]])
-        yield buffer_class(
-            id=index,
-            observations=np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]]),
-            actions=dataset.action[rows],
-            rewards=dataset.reward[rows],
-            terminations=dataset.terminal[rows],
-            truncations=dataset.timeout[rows],
-            infos={name: costs[:, k] for k, name in enumerate(_info_names(dataset))},
-        )
-
-
-def _info_names(dataset: Dataset) -> list[str]:
-    return [name if name.startswith("cost") else f"cost_{name}" for name in dataset.cost_names]
+def _write_episode(group: Any, dataset: Dataset, index: int) -> None:
+    start, length = dataset.episode_start[index], dataset.episode_length[index]
+    rows = slice(start, start + length)
+    group.attrs["id"] = index
+    group.attrs["total_steps"] = int(length)
+    group["observations"] = np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]])
+    group["actions"] = dataset.action[rows]
+    group["rewards"] = dataset.reward[rows]
+    group["terminations"] = dataset.terminal[rows]
+    group["truncations"] = dataset.timeout[rows]
+    infos = group.create_group("infos")
+    for name, cost in zip(dataset.cost_names, dataset.cost[rows].T, strict=True):
+        key = name if name.startswith("cost") else f"cost_{name}"
+        infos[key] = np.concatenate([[np.float32(0)], cost])  # infos begin with the reset, which costs nothing
 
 
 def _refuse_gaps(dataset: Dataset) -> None:
