@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 NUMBERED = {"obs": r"obs_(\d+)", "action": r"action_(\d+)", "next_obs": r"next_obs_(\d+)"}
+SPELLING = {field.name: f"{field.name}_0" if field.name in NUMBERED else field.name for field in FIELDS}
 
 
 @contextlib.contextmanager
@@ -34,7 +35,9 @@ def open_source(path: Path) -> Iterator[Source]:
     table = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
     found = _assign(path.name, table.column_names)
     columns = {field: ArrayColumn(_label(names), _gather(path.name, table, names)) for field, names in found.items()}
-    yield Source(path.name, columns, tuple(table.column_names), cost_names=tuple(found.get("cost", ())))
+    yield Source(
+        path.name, columns, tuple(table.column_names), cost_names=tuple(found.get("cost", ())), spelling=SPELLING
+    )
 
 
 def write(dataset: Dataset, path: Path) -> None:
@@ -128,7 +131,9 @@ def _read_csv(path: Path) -> pyarrow.Table:
         flags = {name: pyarrow.bool_() for name in header if name in {"terminal", "timeout"}}
         # Parsed as float32 at once: by way of float64 a number could be rounded twice.
         numbers = {name: pyarrow.float32() for name in header if re.match(r"(next_)?obs_|action_|reward$|cost", name)}
-        return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(column_types=numbers | flags))
+        # "nan" is a number to complain about, not an empty cell.
+        options = pyarrow.csv.ConvertOptions(column_types=numbers | flags, null_values=[""])
+        return pyarrow.csv.read_csv(path, convert_options=options)
 
 
 def _label(names: list[str]) -> str:

@@ -69,7 +69,7 @@ class Source:
     keys: tuple[str, ...]  # everything found in the file, for suggestions
     stored_bytes: int | None = None  # size of the file; None where it is already in memory
     cost_names: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    spelling: Mapping[str, str] = dataclasses.field(default_factory=lambda: {field.name: field.key for field in FIELDS})
 
     def __len__(self) -> int:
         return self.columns["obs"].shape[0]

@@ -40,7 +40,7 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
     check_ends(source, arrays["terminal"], arrays["timeout"], findings)
     if findings.any():
         return None
-    notes = list(source.notes)
+    notes = []
     if "cost" not in arrays:
         arrays["cost"] = np.zeros((len(source), 0), np.float32)
         notes.append("no costs in the file: read as a dataset without constraints.")
@@ -58,8 +58,9 @@ def check_shapes(source: Source, task: Task | None, report: Report) -> None:
         if column is None:
             constrained = field.name == "cost" and task is not None and task.cost_max is not None
             if field.required or constrained:
-                hint = did_you_mean(field.key, source.keys) or f" Found: {_some(source.keys)}."
-                report(f"{name}: key `{field.key}` is missing.{hint}")
+                key = source.spelling[field.name]
+                hint = did_you_mean(key, source.keys) or f" Found: {_some(source.keys)}."
+                report(f"{name}: key `{key}` is missing.{hint}")
         elif column.dtype.kind not in "fiub":
             report(f"{name}: `{column.key}` holds {column.dtype}, not numbers.")
         elif len(column.shape) not in (1, 2) or (field.axes == 1 and column.shape[1:] not in ((), (1,))):
