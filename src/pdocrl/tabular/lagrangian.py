@@ -1,0 +1,161 @@
+"""The Lagrangian of the paper, for a known model or for counts, its four gradients, and the sets the players play in.
+
+    L(w, π; Q, λ) = (1−γ) d₀·Q_π + ⟨w, r_λ + γPQ_π − Q⟩_{μ_D} − λ·τ
+
+with r_λ = r + Σ λ_i g_i and Q_π(s) = Σ_a π(a|s) Q(s,a). With μ = w·μ_D, and ν = π·((1−γ)d₀ + γPᵀμ) the mass that
+flows into a state, spread by the policy, it is also
+
+    L = ⟨μ, r⟩ + ⟨ν − μ, Q⟩ + λ·(⟨μ, g⟩ − τ)
+
+The population and the empirical Lagrangian (L̂) are the same function of different data: (μ_D, P) of a known CMDP, or
+(μ̂_D, P̂) of a log. A cost c with (1−γ)J_c ≤ limit is g = −c, τ = −limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.cmdp import CMDP
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.limits import Limit
+
+Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lagrangian:
+    """The data of L. Where a row of P sums to less than one, the rest is the end of the episode, which pays nothing."""
+
+    mu_D: Floats  # [S, A] the data distribution; 0 where a pair was never tried
+    P: csr_array  # [S·A, S]
+    r: Floats  # [S, A]
+    g: Floats  # [I, S, A] constraint rewards
+    tau: Floats  # [I] (1−γ)J_i ≥ τ_i
+    d0: Floats  # [S]
+    gamma: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma < 1:
+            raise PdocrlError(f"gamma is {self.gamma}; it must lie strictly between 0 and 1.")
+
+    @classmethod
+    def population(cls, cmdp: CMDP, mu_D: Floats) -> Lagrangian:
+        """L of a known CMDP and data distribution."""
+        return cls(np.asarray(mu_D), cmdp.P, cmdp.r, cmdp.g, cmdp.tau, cmdp.d0, cmdp.gamma)
+
+    @classmethod
+    def empirical(cls, counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> Lagrangian:
+        """L̂ of a log: one constraint per limit, on one of its costs."""
+        g = [limit.sign * counts.costs[limit.index(counts.cost_names)] for limit in limits]
+        tau = np.array([limit.sign * limit.value for limit in limits])
+        return cls(counts.mu, counts.P, counts.r, np.reshape(g, (-1, *counts.shape)), tau, counts.d0, gamma)
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_]:
+        """[S, A] the pairs the data covers."""
+        return np.asarray(self.mu_D > 0)
+
+    @cached_property
+    def r_range(self) -> tuple[float, float]:
+        """The least and largest reward, with 0 between them: it is what a finished episode pays."""
+        return min(0.0, float(self.r.min())), max(0.0, float(self.r.max()))
+
+    @cached_property
+    def g_range(self) -> Floats:
+        """[I, 2] likewise for each constraint reward."""
+        return np.stack([self.g.min(axis=(1, 2), initial=0), self.g.max(axis=(1, 2), initial=0)], axis=1)
+
+    @cached_property
+    def _P_transposed(self) -> csr_array:
+        return self.P.T.tocsr()
+
+    def __call__(self, w: Floats, pi: Floats, Q: Floats, lam: Floats) -> float:
+        """L(w, π; Q, λ): w [S, A], π [S, A], Q [S, A], λ [I] → scalar."""
+        V = expected(Q, pi)
+        start = (1 - self.gamma) * self.d0 @ V
+        return float(start + np.vdot(w * self.mu_D, self.residual(V, Q, lam)) - lam @ self.tau)
+
+    def residual(self, V: Floats, Q: Floats, lam: Floats) -> Floats:
+        """r_λ + γPV − Q [S, A]; times μ_D it is ∇_w L, when V = Q_π."""
+        return np.asarray(self.reward(lam) + self.gamma * (self.P @ V).reshape(self.r.shape) - Q)
+
+    def reward(self, lam: Floats) -> Floats:
+        """r_λ = r + Σ λ_i g_i [S, A]."""
+        return np.asarray(self.r + np.tensordot(lam, self.g, axes=1))
+
+    def inflow(self, mu: Floats) -> Floats:
+        """(1−γ)d₀ + γPᵀμ [S]: the mass that arrives in each state."""
+        return np.asarray((1 - self.gamma) * self.d0 + self.gamma * (self._P_transposed @ mu.ravel()))
+
+    def slack(self, mu: Floats) -> Floats:
+        """⟨μ, g_i⟩ − τ_i [I], which is ∇_λ L; negative where a constraint is missed."""
+        return np.asarray(np.tensordot(self.g, mu, axes=2) - self.tau)
+
+    def grad_w(self, pi: Floats, Q: Floats, lam: Floats) -> Floats:
+        """∇_w L = μ_D (r_λ + γPQ_π − Q) [S, A]."""
+        return self.mu_D * self.residual(expected(Q, pi), Q, lam)
+
+    def grad_pi(self, w: Floats, Q: Floats) -> Floats:
+        """∇_π L = inflow(s) Q(s, a) [S, A]."""
+        return self.inflow(w * self.mu_D)[:, None] * Q
+
+    def grad_Q(self, w: Floats, pi: Floats) -> Floats:
+        """∇_Q L = ν − μ [S, A]."""
+        mu = w * self.mu_D
+        return pi * self.inflow(mu)[:, None] - mu
+
+    def grad_lam(self, w: Floats) -> Floats:
+        """∇_λ L = ⟨μ, g⟩ − τ [I]."""
+        return self.slack(w * self.mu_D)
+
+
+def expected(Q: Floats, pi: Floats) -> Floats:
+    """Q_π(s) = Σ_a π(a|s) Q(s, a) [S]."""
+    return np.asarray(np.einsum("sa,sa->s", Q, pi))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sets:
+    """Where the players play: w ∈ [0, C], Q ∈ [q_low, q_high], λ ≥ 0 with Σλ ≤ B; π is any policy.
+
+    The theory asks that Q_λ^π be in the set for every π and every λ of BΔ (all-policy realisability). With r ∈ [r₋, r₊]
+    and g_i ∈ [g₋, g₊], both around 0, that is q_low ≤ (r₋ + B·g₋)/(1−γ) and q_high ≥ (r₊ + B·g₊)/(1−γ). Costs make
+    g₋ negative, so Q must be allowed to be negative even where rewards are not.
+    """
+
+    C: float
+    B: float
+    q_low: float
+    q_high: float
+
+    def __post_init__(self) -> None:
+        if not self.C > 0:
+            raise PdocrlError(f"C is {self.C}; the bound on w must be positive.")
+        if not (self.B >= 0 and np.isfinite(self.B)):
+            raise PdocrlError(f"B is {self.B}; the bound on the multipliers must be finite and at least 0.")
+
+    @classmethod
+    def tight(cls, L: Lagrangian, C: float, B: float) -> Sets:
+        """The smallest box for Q that the theory allows."""
+        low, high = L.r_range
+        g_low = min(L.g_range[:, 0], default=0.0)
+        g_high = max(L.g_range[:, 1], default=0.0)
+        return cls(C, B, (low + B * g_low) / (1 - L.gamma), (high + B * g_high) / (1 - L.gamma))
+
+    @classmethod
+    def paper(cls, L: Lagrangian, C: float, phi: float) -> Sets:
+        """As the paper has them, for a Slater margin φ: B = 1 + 1/φ and |Q| ≤ (2 + 1/φ)/(1−γ) when |r|, |g| ≤ 1."""
+        if not phi > 0:
+            raise PdocrlError(
+                f"the Slater margin is {phi}; without room inside the limits the multipliers are unbounded."
+            )
+        B = 1 + 1 / phi
+        scale = np.abs([*L.r_range]).max() + B * np.abs(L.g_range).max(initial=0)
+        return cls(C, B, -scale / (1 - L.gamma), scale / (1 - L.gamma))

@@ -1,0 +1,150 @@
+"""The empirical saddle problem as one linear program, for sets that are a box per (s, a), solved exactly by HiGHS.
+
+The paper calls max_{w,π} min_{Q,λ} L̂ intractable in general (L515). For the tabular sets of `Sets` it is
+
+    max  ⟨μ, r⟩ + q_low Σ_s p(s) − B t
+    s.t. Σ_a μ(s, a) + p(s) = (1−γ) d₀(s) + γ [P̂ᵀμ](s)      dual V
+         ⟨μ, g_i⟩ + t ≥ τ_i                                 dual λ
+         0 ≤ μ ≤ C μ̂_D,  p ≥ 0,  t ≥ 0
+
+over the pairs the log has seen. p is the mass that arrives where the log, or the bound C, lets it go no further: it
+earns the least Q allowed. (ν < μ would be priced at q_high, more than any mass can earn, so it never happens.) Q
+follows from V. Two more programs share its rows: how far inside the limits a covered policy can be, and the price of
+the limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, hstack, identity, vstack
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.certificate import Point
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets
+
+SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point with crossover is several times faster and as exact
+
+
+def saddle_lp(L: Lagrangian, sets: Sets) -> Point:
+    """A saddle point of L over the sets, to rounding."""
+    found = _optimise(L, sets.C, L.r, leak=sets.q_low, price=sets.B)
+    assert found is not None, "the saddle program has the feasible point μ = 0"
+    mu = np.clip(found.mu, 0, sets.C * L.mu_D)
+    lam = np.maximum(found.lam, 0)
+    lam *= min(1.0, sets.B / max(lam.sum(), np.finfo(float).tiny))
+    V = np.clip(found.V, sets.q_low, sets.q_high)
+    # Any Q ≤ V that is at least the backup where w = 0 is dual optimal; unseen pairs get the least.
+    Q = np.clip(np.minimum(V[:, None], L.residual(V, np.zeros_like(mu), lam)), sets.q_low, sets.q_high)
+    return Point(mu, spread(L, mu), np.where(L.seen, Q, sets.q_low), lam)
+
+
+def spread(L: Lagrangian, mu: Floats) -> Floats:
+    """ν = π·inflow(μ) with π in proportion to μ, to the data where μ is 0, and uniform where there is no data."""
+    nu = np.where(L.mu_D.sum(axis=1, keepdims=True) > 0, L.mu_D, 1.0)
+    nu = np.where(mu.sum(axis=1, keepdims=True) > 1e-12, mu, nu)
+    return np.asarray(nu / nu.sum(axis=1, keepdims=True) * L.inflow(mu)[:, None])
+
+
+def margin(L: Lagrangian, C: float) -> float:
+    """The largest φ such that some policy covered within C keeps every limit by φ; negative if none keeps them all.
+
+    Mass that leaves the data counts at the worst of every constraint.
+    """
+    if not len(L.tau):
+        return np.inf
+    found = _optimise(L, C, np.zeros_like(L.r), leak=0.0, leak_g=L.g_range[:, 0] / (1 - L.gamma), price=1.0, below=True)
+    assert found is not None, "the margin may be as negative as need be"
+    return -found.t
+
+
+def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
+    """λ* [I] of the problem with hard limits τ among policies covered within C; None if none keeps them."""
+    worst = (L.r_range[0] / (1 - L.gamma), L.g_range[:, 0] / (1 - L.gamma))
+    found = _optimise(L, C, L.r, leak=worst[0], leak_g=worst[1], tau=tau)
+    return None if found is None else np.maximum(found.lam, 0)
+
+
+def choose_B(L: Lagrangian, C: float) -> tuple[float, float]:
+    """B = 1 + 2‖λ*‖₁ and the margin φ (0 stands for "at least 0").
+
+    The guarantee needs B ≥ 1 + ‖λ*‖₁ (L1990); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
+    also does, but is many times larger. If the limits cannot be kept, λ* is that of the nearest limits that can, give
+    or take a thousandth of the constraints' range: with it, missing them by the least comes before reward.
+    """
+    if not len(L.tau):
+        return 0.0, 0.0
+    lam = prices(L, C, L.tau)
+    if lam is not None:
+        return 1 + 2 * float(lam.sum()), 0.0
+    phi = min(margin(L, C), 0.0)
+    room = 1e-3 * float(np.ptp(L.g_range, axis=1).max())
+    lam = prices(L, C, L.tau + phi - room)
+    assert lam is not None, "the margin program found limits that can be kept"
+    return 1 + 2 * float(lam.sum()), phi
+
+
+class _Optimum(NamedTuple):
+    mu: Floats  # [S, A]
+    t: float
+    V: Floats  # [S]
+    lam: Floats  # [I]
+
+
+def _optimise(
+    L: Lagrangian,
+    C: float,
+    reward: Floats,
+    leak: float,
+    leak_g: Floats | None = None,
+    price: float | None = None,
+    below: bool = False,
+    tau: Floats | None = None,
+) -> _Optimum | None:
+    """max ⟨μ, reward⟩ + leak Σp − price t over the rows above; None if infeasible.
+
+    `leak_g` [I] is what a unit of p adds to each constraint. Without a price there is no t; `below` lets t be negative.
+    """
+    import highspy
+
+    (S, A), n = L.r.shape, len(L.tau)
+    pairs = np.flatnonzero(L.seen)
+    flow = csr_array((np.ones(S * A), (np.arange(S * A) // A, np.arange(S * A))), shape=(S, S * A)) - L.gamma * L.P.T
+    leaks = np.zeros((n, S)) if leak_g is None else np.tile(leak_g[:, None], S)
+    rows = hstack([flow.tocsc()[:, pairs], identity(S), csc_array((S, 1))])
+    limits = hstack([csc_array(L.g.reshape(n, -1)[:, pairs]), csc_array(leaks), csc_array(np.ones((n, 1)))])
+    matrix = csc_array(vstack([rows, limits]))
+
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = matrix.shape
+    # Always as a minimisation: HiGHS returns duals of the wrong sign for some maximisations.
+    lp.col_cost_ = np.concatenate([-reward.ravel()[pairs], np.full(S, -leak), [price or 0.0]])
+    infinite = highspy.kHighsInf
+    lp.col_lower_ = np.concatenate([np.zeros(len(pairs) + S), [-infinite if below else 0.0]])
+    bound = np.minimum(C * L.mu_D.ravel()[pairs], infinite)
+    lp.col_upper_ = np.concatenate([bound, np.full(S, infinite), [0.0 if price is None else infinite]])
+    start, limit = (1 - L.gamma) * L.d0, L.tau if tau is None else tau
+    lp.row_lower_ = np.concatenate([start, limit])
+    lp.row_upper_ = np.concatenate([start, np.full(n, infinite)])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+
+    solver: Any = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("solver", "simplex" if len(pairs) <= SIMPLEX_UP_TO else "ipm")
+    solver.passModel(lp)
+    solver.run()
+    status = solver.getModelStatus()
+    if status in {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}:
+        return None
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise PdocrlError(
+            f"HiGHS stopped with {solver.modelStatusToString(status)}; try another method or a smaller C."
+        )
+    solution = solver.getSolution()
+    x, dual = np.array(solution.col_value), np.array(solution.row_dual)
+    mu = np.zeros(S * A)
+    mu[pairs] = x[: len(pairs)]
+    return _Optimum(mu.reshape(S, A), float(x[-1]), -dual[:S], dual[S:])
