@@ -178,13 +178,14 @@ def transition_matrix(cmdp: CMDP, pi: NDArray[Any]) -> sp.csr_array:
 
 
 def solve_linear(
-    M: sp.csr_array, b: Floats, gamma: float, start: Floats | None = None, accuracy: float = _RESIDUAL
+    M: sp.csr_array, b: Floats, gamma: float, start: Floats | None = None, reduction: float | None = None
 ) -> Floats:
     """x = (I − γM)⁻¹ b for a (sub)stochastic M or its transpose.
 
     Small systems are factorised densely. Large ones use BiCGSTAB, because a sparse factorisation of a random
     transition matrix fills in almost completely, while Krylov methods need a few dozen products; restarting it on the
-    residual removes the accuracy BiCGSTAB alone loses. Should it stall, the factorisation remains.
+    residual regains the digits that BiCGSTAB alone loses. Should it stall, the factorisation remains. With `reduction`
+    the residual of `start` is only made smaller by that factor.
     """
     n = len(b)
     if gamma == 0 or not b.any():
@@ -198,11 +199,14 @@ def solve_linear(
         residual = b - (x - gamma * (M @ x))
         size = np.linalg.norm(residual)
         # Backward error: what rounding alone leaves behind grows with |x|, not with |b|.
-        target = accuracy * (np.linalg.norm(b) + 2 * np.linalg.norm(x))
+        target = _RESIDUAL * (np.linalg.norm(b) + 2 * np.linalg.norm(x))
         if size <= target:
             return x
         # A unit right-hand side, because SciPy's breakdown test compares with an absolute number.
-        x = x + size * spla.bicgstab(A, residual / size, rtol=max(target / size / 2, 1e-10), atol=0, maxiter=1000)[0]
+        rtol = reduction or max(target / size / 2, 1e-10)
+        x = x + size * spla.bicgstab(A, residual / size, rtol=rtol, atol=0, maxiter=1000)[0]
+        if reduction:
+            return x
     direct: Floats = spla.spsolve((sp.eye_array(n) - gamma * M).tocsc(), b)
     return direct
 
@@ -211,30 +215,38 @@ class Plan(NamedTuple):
     """A policy for one reward, with proof: no policy's value exceeds (1−γ)d_0·V + excess."""
 
     actions: Ints  # [S]
-    V: Floats  # [S] its value function, up to the solver's accuracy
+    V: Floats  # [S] its value function, up to `accuracy`
     excess: float  # ≥ 0; the largest Bellman residual max_a(r + γPV) − V
 
 
 def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: float = 1e-12) -> Plan:
-    """The best policy for one reward [S, A], without constraints, by policy iteration.
+    """The best policy for one reward [S, A], without constraints, by inexact policy iteration.
 
-    Stops when no action improves by more than `accuracy` (relative to the size of the values). `start` [S] is a
-    guess of V, such as the solution for a nearby reward. With δ the largest Bellman residual, V + δ/(1−γ) is a
-    super-solution of the optimality equation, so every policy's value is at most (1−γ)d_0·V + δ.
+    A few backups carry news over several steps, then the greedy policy is evaluated by a Krylov method, roughly at
+    first and ever more exactly. Stops when the Bellman residual is below `accuracy`, relative to the size of the
+    values. `start` [S] is a guess of V, such as the solution for a nearby reward. With δ the largest residual,
+    V + δ/(1−γ) is a super-solution of the optimality equation, so every policy's value is at most (1−γ)d_0·V + δ.
     """
     everywhere = np.arange(cmdp.n_states)
     V = np.zeros(cmdp.n_states) if start is None else start
-    Q = backup(cmdp, reward, V)
-    actions = Q.argmax(axis=1)
+    actions = backup(cmdp, reward, V).argmax(axis=1)
+    reduction = 0.01
     while True:
-        V = solve_linear(transition_matrix(cmdp, actions), reward[everywhere, actions], cmdp.gamma, start=V)
         Q = backup(cmdp, reward, V)
-        gain = Q.max(axis=1) - V
-        # Changing an action only for a real gain keeps ties from cycling.
-        better = gain > accuracy * (1 + np.abs(V).max())
-        if not better.any():
-            return Plan(actions, V, max(float(gain.max()), 0.0))
-        actions = np.where(better, Q.argmax(axis=1), actions)
+        tolerance = accuracy * (1 + np.abs(V).max())
+        if (Q.max(axis=1) > Q[everywhere, actions] + tolerance).any():
+            for _ in range(5):
+                V = Q.max(axis=1)
+                Q = backup(cmdp, reward, V)
+            # Changing an action only for a real gain keeps ties from cycling.
+            better = Q.max(axis=1) > Q[everywhere, actions] + tolerance
+            actions = np.where(better, Q.argmax(axis=1), actions)
+        residual = Q.max(axis=1) - V
+        if np.abs(residual).max() <= tolerance:
+            return Plan(actions, V, max(float(residual.max()), 0.0))
+        P_pi, r_pi = transition_matrix(cmdp, actions), reward[everywhere, actions]
+        V = solve_linear(P_pi, r_pi, cmdp.gamma, start=V, reduction=reduction)
+        reduction = max(0.97 * reduction, 1e-9)
 
 
 def random_cmdp(
@@ -339,7 +351,9 @@ def bind(cmdp: CMDP, tightness: float) -> CMDP:
     """
     if not cmdp.n_constraints:
         return cmdp
-    greedy = evaluate(cmdp, plan(cmdp, cmdp.r).actions).constraints
-    safe = evaluate(cmdp, plan(cmdp, cmdp.g.sum(axis=0)).actions).constraints
+    # A trace of the other reward settles ties, so that rounding does not choose the limits.
+    r, g = cmdp.r, cmdp.g.sum(axis=0)
+    greedy = evaluate(cmdp, plan(cmdp, r + 1e-6 * g).actions).constraints
+    safe = evaluate(cmdp, plan(cmdp, g + 1e-6 * r).actions).constraints
     between = greedy + tightness * (safe - greedy)
     return cmdp.replace(tau=np.where(safe > greedy, between, safe - 0.05 * np.abs(safe)))
