@@ -1,5 +1,6 @@
 """Simulators behind the Gymnasium API, and episodes played in them."""
 
 from pdocrl.envs.bullet import make, split_run_costs
+from pdocrl.envs.rollout import Episodes, RolloutError, Rollouts, rollout
 
-__all__ = ["make", "split_run_costs"]
+__all__ = ["Episodes", "RolloutError", "Rollouts", "make", "rollout", "split_run_costs"]

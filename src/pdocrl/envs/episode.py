@@ -1,0 +1,132 @@
+"""One episode: a policy, an environment, a seed. Everything a roll-out does, without the processes around it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.errors import PdocrlError
+
+Step = Callable[[NDArray[np.float32], float, NDArray[np.float64]], Any]
+LONGEST = 1_000_000  # steps after which an episode is taken to have no end
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """Every step of one episode, as the policy saw it and as it was carried out."""
+
+    obs: NDArray[np.float32]  # [T + 1, S] the last one is where the episode ended
+    action: NDArray[Any]  # [T, A] after clipping
+    reward: NDArray[np.float64]  # [T]
+    cost: NDArray[np.float64]  # [T, K]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What one episode came to."""
+
+    reward: float  # undiscounted
+    cost: tuple[float, ...]  # K undiscounted costs
+    length: int
+    terminated: bool  # the world stopped, not the clock
+    trajectory: Trajectory | None = None
+
+
+class Player:
+    """An environment that plays one episode after another.
+
+    Args:
+        env: any Gymnasium environment with array observations and box or discrete actions.
+        costs: the keys of `info` that hold the costs. None: `cost` where the environment has it (a number, or one per
+            constraint), else no cost at all.
+    """
+
+    def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None) -> None:
+        self.env = env
+        space = env.action_space
+        self._discrete = isinstance(space, gymnasium.spaces.Discrete)
+        if not self._discrete and not isinstance(space, gymnasium.spaces.Box):
+            raise PdocrlError(
+                f"environment has a {type(space).__name__} action space; box and discrete ones are known."
+            )
+        if not self._discrete:
+            self._low, self._high = space.low, space.high
+        self._keys, self.cost_names = self._find_costs(costs)
+
+    def play(
+        self, policy: Any, seed: int, record: bool = False, look: Callable[[gymnasium.Env], None] | None = None
+    ) -> Outcome:
+        """Play the episode of this seed. Actions are clipped to the environment's bounds before they are carried out.
+
+        A policy with `begin` is asked for the episode's own `step(obs [S], last_reward, last_cost [K])`; any other is
+        called with one observation as a batch, [1, S] → [1, A], so that its rounding does not depend on how many
+        episodes are played side by side. `look` is called after the reset and after every step.
+        """
+        step: Step = policy.begin(seed) if hasattr(policy, "begin") else lambda obs, *_: policy(obs[None])[0]
+        raw, _ = self.env.reset(seed=seed)
+        reward, cost = 0.0, np.zeros(len(self.cost_names))
+        total, total_cost, length = 0.0, cost, 0
+        seen, done, rewards, costs = [], [], [], []
+        while True:
+            obs = np.atleast_1d(np.asarray(raw, dtype=np.float32))
+            if look is not None:
+                look(self.env)
+            action = self._executable(step(obs, reward, cost), length)
+            raw, reward, terminated, truncated, info = self.env.step(action)
+            cost = self._costs_in(info)
+            total, total_cost, length = total + reward, total_cost + cost, length + 1
+            if record:
+                seen.append(obs)
+                done.append(action)
+                rewards.append(reward)
+                costs.append(cost)
+            if terminated or truncated:
+                break
+            if length >= LONGEST:
+                raise PdocrlError(f"no end after {LONGEST} steps; wrap the environment in gymnasium's TimeLimit.")
+        if look is not None:
+            look(self.env)
+        trajectory = None
+        if record:
+            last = np.atleast_1d(np.asarray(raw, dtype=np.float32))
+            trajectory = Trajectory(
+                np.stack([*seen, last]), np.stack([np.atleast_1d(a) for a in done]), np.array(rewards), np.stack(costs)
+            )
+        return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
+
+    def _executable(self, output: Any, step: int) -> Any:
+        """The policy's output as the environment takes it: the space's type, within its bounds, never NaN."""
+        if self._discrete:
+            return int(np.asarray(output).reshape(()))
+        action = np.asarray(output, dtype=self._low.dtype)
+        if action.shape != self._low.shape:
+            raise PdocrlError(
+                f"the policy's action at step {step} has shape {action.shape}, the environment takes {self._low.shape}."
+            )
+        if not np.isfinite(action).all():
+            raise PdocrlError(f"the policy's action at step {step} is not finite: {action.tolist()}.")
+        return np.minimum(np.maximum(action, self._low), self._high)
+
+    def _find_costs(self, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(keys in `info`, names of the K costs). Played out, since no environment declares what its `info` holds."""
+        self.env.reset(seed=0)
+        self.env.action_space.seed(0)
+        info = self.env.step(self.env.action_space.sample())[4]
+        keys = asked if asked is not None else tuple(key for key in ("cost",) if key in info)
+        missing = [key for key in keys if key not in info]
+        if missing:
+            there = ", ".join(sorted(map(str, info))) or "nothing"
+            raise PdocrlError(f"the environment's info has no `{missing[0]}`; it holds {there}.")
+        if len(keys) == 1 and np.ndim(info[keys[0]]) == 1 and (k := len(info[keys[0]])) != 1:
+            return keys, tuple(f"{keys[0]}_{i}" for i in range(k))
+        return keys, keys
+
+    def _costs_in(self, info: dict[str, Any]) -> NDArray[np.float64]:
+        if len(self._keys) == 1:
+            return np.asarray(info[self._keys[0]], dtype=np.float64).reshape(len(self.cost_names))
+        return np.array([float(info[key]) for key in self._keys])

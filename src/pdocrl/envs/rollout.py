@@ -1,0 +1,361 @@
+"""Seeded episodes in parallel: the same numbers with one worker or with many.
+
+    with Rollouts("BallRun") as pool:
+        episodes = pool.run([policy_a, policy_b], episodes=20)   # blocks
+        later = pool.submit(policy_c, episodes=20)               # training goes on …
+        episodes = later.result()                                # … until here
+
+Every policy plays every episode exactly once, so short episodes weigh no more than long ones; the seed of episode i is
+a function of (seed, i) alone, the same for all policies. A policy is any callable obs [B, S] → action [B, A], or an
+object with `begin(seed) → step` for those with memory or randomness (see `Player.play`). Observations come as float32,
+actions are clipped to the environment's bounds.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.dataset import Dataset, make_dataset
+from pdocrl.envs.bullet import maker
+from pdocrl.envs.episode import Outcome, Player, Trajectory
+from pdocrl.envs.worker import Failure, Worker, WorkerDied
+from pdocrl.errors import PdocrlError
+
+EnvLike = str | Callable[[], gymnasium.Env]
+
+
+class RolloutError(PdocrlError):
+    """An episode that could not be played; the message names it, a note holds the traceback from the worker."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Episodes:
+    """E episodes, all of the first policy before all of the second."""
+
+    policy: NDArray[np.int64]  # [E] index into the policies given
+    episode: NDArray[np.int64]  # [E] index within its policy: 0, 1, …
+    seed: NDArray[np.int64]  # [E] given to the environment's reset and the policy's begin
+    reward: NDArray[np.float64]  # [E] undiscounted
+    cost: NDArray[np.float64]  # [E, K] undiscounted
+    length: NDArray[np.int64]  # [E]
+    terminated: NDArray[np.bool_]  # [E] the world stopped; otherwise the clock did
+    cost_names: tuple[str, ...]  # K
+    trajectories: tuple[Trajectory, ...] | None = None  # E, when recorded
+
+    def __len__(self) -> int:
+        return len(self.policy)
+
+    def of_policy(self, index: int) -> Episodes:
+        """The episodes of one policy."""
+        rows = np.flatnonzero(self.policy == index)
+        arrays = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
+        kept = None if self.trajectories is None else tuple(self.trajectories[row] for row in rows)
+        return dataclasses.replace(self, trajectories=kept, **{name: getattr(self, name)[rows] for name in arrays})
+
+    def records(self) -> list[dict[str, Any]]:
+        """One JSON-able row per episode."""
+        names = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
+        columns = [getattr(self, name).tolist() for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def dataset(self, name: str = "roll-outs") -> Dataset:
+        """The recorded transitions, episode after episode."""
+        if self.trajectories is None:
+            raise PdocrlError("these episodes were not recorded; roll out with record=True.")
+        last = np.cumsum(self.length) - 1
+        terminal, timeout = np.zeros((2, last[-1] + 1), dtype=bool)
+        terminal[last], timeout[last] = self.terminated, ~self.terminated
+        return make_dataset(
+            obs=np.concatenate([t.obs[:-1] for t in self.trajectories]),
+            action=np.concatenate([t.action for t in self.trajectories]),
+            reward=np.concatenate([t.reward for t in self.trajectories]),
+            cost=np.concatenate([t.cost for t in self.trajectories]),
+            next_obs=np.concatenate([t.obs[1:] for t in self.trajectories]),
+            terminal=terminal,
+            timeout=timeout,
+            name=name,
+            cost_names=self.cost_names,
+        )
+
+
+def rollout(
+    env: EnvLike,
+    policies: Any,
+    episodes: int,
+    seed: int = 0,
+    workers: int | None = None,
+    costs: tuple[str, ...] | None = None,
+    record: bool = False,
+) -> Episodes:
+    """Play `episodes` episodes of each policy and wait for them. See `Rollouts` for the arguments."""
+    many = len(policies) if isinstance(policies, list | tuple) else 1
+    wanted = min(_cores() if workers is None else workers, many * episodes)
+    with Rollouts(env, wanted, costs) as pool:
+        return pool.run(policies, episodes, seed, record)
+
+
+class Rollouts:
+    """Worker processes that each hold one environment and play episodes until closed.
+
+    Args:
+        env: a task's name, a Gymnasium id, or a function that makes an environment.
+        workers: processes; by default one per core. 0 plays in this process: for debugging, or for what cannot be sent
+            to another. (The numbers are the same unless the policy's arithmetic depends on the number of threads.)
+        costs: keys of `info` that hold the costs; by default `cost` if the environment has it.
+    """
+
+    def __init__(self, env: EnvLike, workers: int | None = None, costs: tuple[str, ...] | None = None) -> None:
+        self.workers = _cores() if workers is None else workers
+        if self.workers < 0:
+            raise PdocrlError(f"workers is {self.workers}, must be 0 or more.")
+        self._make = maker(env) if isinstance(env, str) else env
+        self._costs = costs
+        self._packed_env = _pack(self._make, "environment") if self.workers else b""
+        self._player: Player | None = None  # workers=0 only
+        self._waiting: collections.deque[_Turn] = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._alive: set[Worker] = set()
+        self._numbers = itertools.count()
+        self._threads = [threading.Thread(target=self._attend, daemon=True) for _ in range(self.workers)]
+        for thread in self._threads:
+            thread.start()
+
+    def run(
+        self,
+        policies: Any,
+        episodes: int,
+        seed: int = 0,
+        record: bool = False,
+        progress: Callable[[], None] | None = None,
+    ) -> Episodes:
+        """`submit`, and wait."""
+        return self.submit(policies, episodes, seed, record, progress).result()
+
+    def submit(
+        self,
+        policies: Any,
+        episodes: int,
+        seed: int = 0,
+        record: bool = False,
+        progress: Callable[[], None] | None = None,
+    ) -> Future[Episodes]:
+        """Start playing and return at once. The first episode that fails makes the result raise `RolloutError`.
+
+        Args:
+            policies: one policy or a list of them.
+            episodes: how many of each policy.
+            seed: decides all episode seeds, the same for every policy.
+            record: keep every transition.
+            progress: called after each episode, from another thread.
+        """
+        many = list(policies) if isinstance(policies, list | tuple) else [policies]
+        if episodes < 1 or not many:
+            raise PdocrlError(f"{len(many)} policies × {episodes} episodes: nothing to play.")
+        if seed < 0:
+            raise PdocrlError(f"seed is {seed}, must be 0 or more.")
+        packed = [_pack(policy, f"policy {i}") for i, policy in enumerate(many)] if self.workers else []
+        job = _Job(next(self._numbers), packed, _episode_seeds(seed, episodes), record, progress, len(many))
+        turns = [_Turn(job, policy, episode) for policy in range(len(many)) for episode in range(episodes)]
+        with self._changed:
+            if self._closed:
+                raise PdocrlError("these roll-outs are closed.")
+            self._waiting.extend(turns if self.workers else ())
+            self._changed.notify_all()
+        if not self.workers:
+            self._play_here(many, turns)
+        return job.future
+
+    def close(self) -> None:
+        """End the workers now; what is still being played is cancelled."""
+        with self._changed:
+            self._closed = True
+            left = {turn.job for turn in self._waiting}
+            self._waiting.clear()
+            self._changed.notify_all()
+            for worker in self._alive:
+                worker.kill()
+        for thread in self._threads:
+            thread.join()
+        for job in left:
+            job.fail(RolloutError("the roll-outs were closed before every episode was played."))
+
+    def __enter__(self) -> Rollouts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _attend(self) -> None:
+        """A thread per worker: hand it turns, collect outcomes, replace it when it dies."""
+        worker: Worker | None = None
+        while turns := self._take():
+            job, policy = turns[0].job, turns[0].policy
+            done = 0
+            try:
+                if worker is None:
+                    worker = self._start()
+                seeds = [job.seeds[turn.episode] for turn in turns]
+                for reply in worker.play(job.number, policy, job.packed[policy], seeds, job.record):
+                    if isinstance(reply, Failure):
+                        job.fail(_failure(turns[done], reply.message, reply.details))
+                    else:
+                        job.finish(turns[done], *reply)
+                    done += 1
+            except WorkerDied as error:
+                died = f"its worker process died ({error})"
+                job.fail(_failure(turns[done], "the roll-outs were closed" if self._closed else died))
+            except Exception as error:  # a thread that ended here would leave the caller waiting for ever
+                failure = Failure.of(error)
+                job.fail(_failure(turns[done], failure.message, failure.details))
+            else:
+                continue
+            self._bury(worker)
+            worker = None
+        self._bury(worker)
+
+    def _take(self) -> list[_Turn]:
+        """The next turns of one policy: many while there are many, so that workers rarely wait; [] when closed."""
+        with self._changed:
+            while True:
+                while self._waiting and self._waiting[0].job.future.done():
+                    self._waiting.popleft()
+                if self._waiting or self._closed:
+                    break
+                self._changed.wait()
+            if self._closed:
+                return []
+            share = max(1, min(16, len(self._waiting) // (3 * self.workers)))
+            turns = [self._waiting.popleft()]
+            while len(turns) < share and self._waiting and self._waiting[0].follows(turns[-1]):
+                turns.append(self._waiting.popleft())
+            return turns
+
+    def _start(self) -> Worker:
+        worker = Worker(self._packed_env, self._costs)
+        with self._changed:
+            self._alive.add(worker)
+            if self._closed:
+                worker.kill()
+        return worker
+
+    def _bury(self, worker: Worker | None) -> None:
+        if worker is not None:
+            with self._changed:
+                self._alive.discard(worker)
+            worker.stop()
+
+    def _play_here(self, policies: list[Any], turns: list[_Turn]) -> None:
+        for turn in turns:
+            try:
+                if self._player is None:
+                    self._player = Player(self._make(), self._costs)
+                outcome = self._player.play(policies[turn.policy], turn.job.seeds[turn.episode], turn.job.record)
+                turn.job.finish(turn, outcome, self._player.cost_names)
+            except Exception as error:
+                failure = Failure.of(error)
+                turn.job.fail(_failure(turn, failure.message, failure.details))
+                self._player = None
+                return
+
+
+class _Job:
+    """One `submit`: collects outcomes in their places, whoever played them."""
+
+    def __init__(
+        self,
+        number: int,
+        packed: list[bytes],
+        seeds: list[int],
+        record: bool,
+        progress: Callable[[], None] | None,
+        policies: int,
+    ) -> None:
+        self.number, self.packed, self.seeds, self.record, self.progress = number, packed, seeds, record, progress
+        self.future: Future[Episodes] = Future()
+        self._outcomes: list[list[Outcome | None]] = [[None] * len(seeds) for _ in range(policies)]
+        self._missing = policies * len(seeds)
+        self._lock = threading.Lock()
+
+    def finish(self, turn: _Turn, outcome: Outcome, cost_names: tuple[str, ...]) -> None:
+        with self._lock:
+            self._outcomes[turn.policy][turn.episode] = outcome
+            self._missing -= 1
+            complete = self._missing == 0
+        if self.progress is not None:
+            self.progress()
+        if complete and self.future.set_running_or_notify_cancel():
+            self.future.set_result(self._episodes(cost_names))
+
+    def fail(self, error: RolloutError) -> None:
+        with self._lock:
+            if not self.future.done() and self.future.set_running_or_notify_cancel():
+                self.future.set_exception(error)
+
+    def _episodes(self, cost_names: tuple[str, ...]) -> Episodes:
+        places = [(p, e) for p in range(len(self._outcomes)) for e in range(len(self.seeds))]
+        outcomes = [outcome for row in self._outcomes for outcome in row if outcome is not None]
+        recorded = tuple(o.trajectory for o in outcomes if o.trajectory is not None)
+        return Episodes(
+            policy=np.array([p for p, _ in places]),
+            episode=np.array([e for _, e in places]),
+            seed=np.array([self.seeds[e] for _, e in places]),
+            reward=np.array([o.reward for o in outcomes]),
+            cost=np.array([o.cost for o in outcomes]).reshape(len(outcomes), len(cost_names)),
+            length=np.array([o.length for o in outcomes]),
+            terminated=np.array([o.terminated for o in outcomes]),
+            cost_names=cost_names,
+            trajectories=recorded if self.record else None,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Turn:
+    """One episode of one policy, waiting to be played."""
+
+    job: _Job
+    policy: int
+    episode: int
+
+    def follows(self, other: _Turn) -> bool:
+        return self.job is other.job and self.policy == other.policy
+
+
+def _episode_seeds(seed: int, episodes: int) -> list[int]:
+    """Seed of episode i: a function of (seed, i) alone."""
+    return [int(np.random.SeedSequence((seed, i)).generate_state(1)[0]) for i in range(episodes)]
+
+
+def _failure(turn: _Turn, message: str, details: str = "") -> RolloutError:
+    error = RolloutError(
+        f"episode {turn.episode} of policy {turn.policy} (seed {turn.job.seeds[turn.episode]}): {message}"
+    )
+    if details:
+        error.add_note(details)
+    return error
+
+
+def _pack(value: Any, what: str) -> bytes:
+    """Bytes another process can unpack: also lambdas and what the running script defines."""
+    try:
+        packed: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # any object may refuse in its own way
+        reason = " ".join(str(error).split())
+        raise PdocrlError(f"{what} cannot be sent to worker processes ({reason}). Use workers=0.") from error
+    return packed
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

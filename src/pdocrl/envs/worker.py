@@ -1,0 +1,161 @@
+"""A process that plays episodes on request: what runs at the far end of `pdocrl.envs.rollout`.
+
+It is a plain Python process, not a fork: it shares no locks with the training program, imports neither JAX nor the
+caller's script, and ends by itself when the other end of its connection is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pdocrl.envs.episode import Outcome, Player
+from pdocrl.errors import PdocrlError
+
+# One thread each: workers fill the cores themselves, and sums of several threads round differently.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",  # a policy of the user's own may need JAX; it must not take the training's device
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """An episode that raised: one line, and the traceback for who wants it."""
+
+    message: str
+    details: str
+
+    @staticmethod
+    def of(error: Exception) -> Failure:
+        text = " ".join(str(error).split())
+        message = text if isinstance(error, PdocrlError) else f"{type(error).__name__}: {text}".rstrip(": ")
+        return Failure(message, "".join(traceback.format_exception(error)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Episodes of one policy. The policy's bytes come along once per job and worker."""
+
+    job: int
+    policy: int
+    packed_policy: bytes | None
+    seeds: tuple[int, ...]
+    record: bool
+
+
+class WorkerDied(Exception):
+    """The process ended while it should have played; the message says how."""
+
+
+class Worker:
+    """The near end: starts the process, sends requests, yields outcomes one by one."""
+
+    def __init__(self, packed_env: bytes, costs: tuple[str, ...] | None) -> None:
+        near, far = socket.socketpair()
+        with far:
+            program = (
+                "import sys, json; sys.path[:] = json.loads(sys.argv[1]); import pdocrl.envs.worker as w; w.main()"
+            )
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, json.dumps([p or os.getcwd() for p in sys.path]), str(far.fileno())],
+                pass_fds=[far.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # an environment's chatter must not mix with a command's answer
+                env=os.environ | _ENVIRONMENT,
+            )
+        self._connection = Connection(near.detach())
+        self._job, self._known = -1, set[int]()
+        self._send((packed_env, costs))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def play(
+        self, job: int, policy: int, packed_policy: bytes, seeds: Sequence[int], record: bool
+    ) -> Iterator[tuple[Outcome, tuple[str, ...]] | Failure]:
+        """An outcome with the names of its costs per seed, in order; a failure ends the sequence."""
+        if job != self._job:
+            self._job, self._known = job, set()
+        payload = None if policy in self._known else packed_policy
+        self._known.add(policy)
+        self._send(Request(job, policy, payload, tuple(seeds), record))
+        for _ in seeds:
+            try:
+                reply = pickle.loads(self._connection.recv_bytes())
+            except (EOFError, OSError):
+                raise self._died() from None
+            yield reply
+            if isinstance(reply, Failure):
+                return
+
+    def stop(self) -> None:
+        """End the process now. It holds nothing worth saving."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+    def kill(self) -> None:
+        """End the process from another thread; whoever waits for its answer sees it die."""
+        self._process.kill()
+
+    def _send(self, message: Any) -> None:
+        try:
+            self._connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            raise self._died() from None
+
+    def _died(self) -> WorkerDied:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return WorkerDied("it closed its connection")
+        return WorkerDied(f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
+
+
+def main() -> None:
+    """The far end: play what is asked for until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the caller decides
+    connection = Connection(int(sys.argv[2]))
+    try:
+        _serve(connection)
+    except (EOFError, ConnectionError):
+        return
+
+
+def _serve(connection: Connection) -> None:
+    packed_env, costs = pickle.loads(connection.recv_bytes())
+    player: Player | None = None
+    job, policies = -1, dict[int, Any]()
+    while True:
+        request: Request = pickle.loads(connection.recv_bytes())
+        if request.job != job:
+            job, policies = request.job, {}
+        for seed in request.seeds:
+            reply: tuple[Outcome, tuple[str, ...]] | Failure
+            try:
+                if request.policy not in policies:
+                    assert request.packed_policy is not None
+                    policies[request.policy] = pickle.loads(request.packed_policy)
+                if player is None:
+                    player = Player(pickle.loads(packed_env)(), costs)
+                reply = player.play(policies[request.policy], seed, request.record), player.cost_names
+            except Exception as error:
+                reply = Failure.of(error)
+                player = None  # whatever broke may be in any state
+            connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
+            if isinstance(reply, Failure):
+                break
