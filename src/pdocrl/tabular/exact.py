@@ -90,9 +90,17 @@ def upper_bound(cmdp: CMDP, V: Floats, lam: Floats, reward: bool = True) -> floa
 def solve_lp(cmdp: CMDP, method: Literal["simplex", "ipm"] = "simplex") -> Solution:
     """The linear program in HiGHS; occupancy and V are then recomputed from its policy and λ, to full accuracy."""
     found = _occupancy_lp(cmdp, method, reward=True)
-    feasible = found.status == "optimal"
+    feasible = found.optimal
     if not feasible:
+        # Feasibility is decided by a program that always has a solution, not by the solver's word.
         found = _occupancy_lp(cmdp, method, reward=False)
+        feasible = found.objective >= -_ROOM
+        if feasible:
+            found = _occupancy_lp(cmdp.replace(tau=cmdp.tau - 2 * _ROOM), method, reward=True)
+        if not found.optimal:
+            raise PdocrlError(
+                f"linear program: HiGHS ({method}) found no solution. Try the other method or `solve_columns`."
+            )
     S, n = cmdp.n_states, cmdp.r.size
     pi = extract(np.maximum(found.x[:n], 0).reshape(cmdp.r.shape))
     # Its duals are slopes of the minimum of −⟨μ, r_0⟩: V turns the sign, λ (minus the slope of the maximum) does not.
@@ -113,7 +121,7 @@ def _solution(
 
 
 class _LP(NamedTuple):
-    status: Literal["optimal", "infeasible"]
+    optimal: bool
     objective: float  # of the maximisation
     x: Floats  # [columns]
     dual: Floats  # [rows] slopes of the minimum of −objective in the row's right-hand side
@@ -161,19 +169,15 @@ def _maximise(
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         highs.setOptionValue(option, 1e-10)
     highs.setOptionValue("small_matrix_value", 1e-12)  # the default silently drops probabilities below 1e-9
-    highs.passModel(lp)
-    highs.run()
-    status = highs.getModelStatus()
-    solution = highs.getSolution()
-    x, dual = np.array(solution.col_value), np.array(solution.row_dual)
-    if status == highspy.HighsModelStatus.kOptimal:
-        return _LP("optimal", float(objective @ x), x, dual)
-    # Occupancies are bounded, so "unbounded or infeasible" can only mean the latter.
-    if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-        return _LP("infeasible", -np.inf, x, dual)
-    raise PdocrlError(
-        f"linear program: HiGHS ({method}) ended with {status}. Try the other method, or `solve_columns`."
-    )
+    for presolve in ("on", "off"):  # its presolve sometimes ends undecided
+        highs.setOptionValue("presolve", presolve)
+        highs.passModel(lp)
+        highs.run()
+        status, solution = highs.getModelStatus(), highs.getSolution()
+        if status == highspy.HighsModelStatus.kOptimal:
+            x = np.array(solution.col_value)
+            return _LP(True, float(objective @ x), x, np.array(solution.row_dual))
+    return _LP(False, -np.inf, np.zeros(0), np.zeros(0))
 
 
 def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000) -> Solution:
@@ -241,7 +245,7 @@ class _Columns:
             column_lower=np.r_[np.zeros(k), slack if reward else -np.inf],
             column_upper=np.r_[np.full(k, np.inf), slack if reward else np.inf],
         )
-        if found.status == "infeasible":
+        if not found.optimal:
             raise PdocrlError(
                 "Dantzig–Wolfe: the master program lost its feasible mixture to rounding; use `solve_lp`."
             )
