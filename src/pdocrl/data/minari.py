@@ -68,13 +68,14 @@ def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
     _refuse_gaps(dataset)
     name = dataset_id or (path.name if re.search(r"-v\d+$", path.name) else f"{path.name}-v0")
     with atomic_folder(path) as temporary:
+        data = (temporary / "data").absolute()  # Minari measures the size of relative folders wrongly
         storage = storage_class.new(
-            temporary / "data",
+            data,
             observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
             action_space=Box(-1.0, 1.0, (dataset.action_dim,), np.float32),
         )
         # Minari's own writer lets libhdf5 meet a full disk (see `hdf5`); so its main file is written here.
-        with new_file(temporary / "data" / "main_data.hdf5") as file:
+        with new_file(data / "main_data.hdf5") as file:
             for index in range(dataset.n_episodes):
                 _write_episode(file.create_group(f"episode_{index}", track_order=True), dataset, index)
         totals = {"total_episodes": dataset.n_episodes, "total_steps": len(dataset), "dataset_size": storage.get_size()}
