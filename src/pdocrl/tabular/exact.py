@@ -12,14 +12,14 @@ its gap to the value is a proof of optimality that does not depend on the solver
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import highspy
 import numpy as np
 import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import CMDP, Floats, Ints, backup, extract, occupancy, plan
+from pdocrl.tabular.highs import LinearOptimum, maximise
 
 _LP_PAIRS = 1200  # up to this many pairs (s, a) the simplex method is at least as fast as Dantzig–Wolfe
 _INNER = 0.5  # how far prices stay with the best ones so far; plain Dantzig–Wolfe (0) needs half as many policies again
@@ -120,14 +120,7 @@ def _solution(
     return Solution(status, value, constraints, pi, mu, lam, V, bound, weights, policies)
 
 
-class _LP(NamedTuple):
-    optimal: bool
-    objective: float  # of the maximisation
-    x: Floats  # [columns]
-    dual: Floats  # [rows] slopes of the minimum of −objective in the row's right-hand side
-
-
-def _occupancy_lp(cmdp: CMDP, method: str, reward: bool) -> _LP:
+def _occupancy_lp(cmdp: CMDP, method: Literal["simplex", "ipm"], reward: bool) -> LinearOptimum:
     """max ⟨μ, r_0⟩, or without `reward` max t with ⟨μ, r_i⟩ − t ≥ τ_i, over occupancies μ; x = (μ, t)."""
     S, A, n, I = cmdp.n_states, cmdp.n_actions, cmdp.r.size, cmdp.n_constraints
     E_T = sp.kron(sp.eye_array(S), np.ones((1, A)), format="csr")
@@ -135,7 +128,7 @@ def _occupancy_lp(cmdp: CMDP, method: str, reward: bool) -> _LP:
     G = sp.csr_array(cmdp.g.reshape(I, n))
     t = sp.csr_array(np.r_[np.zeros(S), np.full(I, -1.0)][:, None])
     rhs = (1 - cmdp.gamma) * cmdp.d0
-    return _maximise(
+    return maximise(
         objective=np.r_[cmdp.r.ravel() * reward, 0.0 if reward else 1.0],
         matrix=sp.hstack([sp.vstack([flow, G]), t]),
         row_lower=np.r_[rhs, cmdp.tau],
@@ -144,40 +137,6 @@ def _occupancy_lp(cmdp: CMDP, method: str, reward: bool) -> _LP:
         column_upper=np.r_[np.full(n, np.inf), 0.0 if reward else np.inf],
         method=method,
     )
-
-
-def _maximise(
-    objective: Floats,
-    matrix: Any,
-    row_lower: Floats,
-    row_upper: Floats,
-    column_lower: Floats,
-    column_upper: Floats,
-    method: str = "simplex",
-) -> _LP:
-    """One linear program. HiGHS is always asked to minimise: under `kMaximize` some of its methods flip dual signs."""
-    matrix = sp.csc_array(matrix)
-    lp = highspy.HighsLp()
-    lp.num_row_, lp.num_col_ = matrix.shape
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -objective, column_lower, column_upper
-    lp.row_lower_, lp.row_upper_ = row_lower, row_upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("solver", method)
-    for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        highs.setOptionValue(option, 1e-10)
-    highs.setOptionValue("small_matrix_value", 1e-12)  # the default silently drops probabilities below 1e-9
-    for presolve in ("on", "off"):  # its presolve sometimes ends undecided
-        highs.setOptionValue("presolve", presolve)
-        highs.passModel(lp)
-        highs.run()
-        status, solution = highs.getModelStatus(), highs.getSolution()
-        if status == highspy.HighsModelStatus.kOptimal:
-            x = np.array(solution.col_value)
-            return _LP(True, float(objective @ x), x, np.array(solution.row_dual))
-    return _LP(False, -np.inf, np.zeros(0), np.zeros(0))
 
 
 def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000) -> Solution:
@@ -237,7 +196,7 @@ class _Columns:
         matrix[:I, :k] = np.array(self.constraints).reshape(k, I).T
         matrix[:I, k] = -1
         matrix[I, :k] = 1
-        found = _maximise(
+        found = maximise(
             objective=np.r_[np.array(self.values) * reward, 0.0 if reward else 1.0],
             matrix=matrix,
             row_lower=np.r_[self.cmdp.tau, 1.0],

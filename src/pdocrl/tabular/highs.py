@@ -1,0 +1,57 @@
+"""One linear program in HiGHS, with the pitfalls of its interface dealt with in one place."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class LinearOptimum(NamedTuple):
+    """What `maximise` found. Without an optimum, x and dual are empty and the objective is −∞."""
+
+    optimal: bool
+    objective: float
+    x: Floats  # [columns]
+    dual: Floats  # [rows] minus the slope of the maximum in the row's bound: ≥ 0 at a lower bound, ≤ 0 at an upper one
+
+
+def maximise(
+    objective: Floats,
+    matrix: Any,
+    row_lower: Floats,
+    row_upper: Floats,
+    column_lower: Floats,
+    column_upper: Floats,
+    method: Literal["simplex", "ipm"] = "simplex",
+) -> LinearOptimum:
+    """max objective·x over row_lower ≤ matrix·x ≤ row_upper, column_lower ≤ x ≤ column_upper."""
+    matrix = sp.csc_array(matrix)
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = matrix.shape
+    # Always as a minimisation: under `kMaximize` some of its methods return duals with flipped signs.
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -objective, column_lower, column_upper
+    lp.row_lower_, lp.row_upper_ = row_lower, row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("solver", method)
+    highs.setOptionValue("primal_feasibility_tolerance", 1e-10)
+    highs.setOptionValue("dual_feasibility_tolerance", 1e-10)
+    highs.setOptionValue("small_matrix_value", 1e-12)  # the default silently drops probabilities below 1e-9
+    for presolve in ("on", "off"):  # its presolve sometimes ends undecided
+        highs.setOptionValue("presolve", presolve)
+        highs.passModel(lp)
+        highs.run()
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            solution = highs.getSolution()
+            x = np.array(solution.col_value)
+            return LinearOptimum(True, float(objective @ x), x, np.array(solution.row_dual))
+    return LinearOptimum(False, -np.inf, np.zeros(0), np.zeros(0))
