@@ -1,0 +1,202 @@
+"""Scores as the field reports them: normalised reward, cost over limit, safe or not, with intervals.
+
+DSRL's normalisation: reward (R − R_min)/(R_max − R_min) with the task's reference scores, cost C/limit, or
+(C + 1)/(limit + 1) only where the limit is 0. A policy is safe when its mean normalised cost is at most 1.
+
+    normalised reward and cost of each episode ─▶ Score (one limit) ─▶ Scores (mean over the limits)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdocrl.data.tasks import Task, find_task
+from pdocrl.errors import PdocrlError, UnknownNameError
+
+Limit = float | tuple[float, ...]  # allowed cost per episode, one number or one per constraint
+Interval = tuple[float, float]  # 95 %, by a bootstrap with a fixed generator: the same episodes, the same interval
+_RESAMPLES = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """How a number in a table came about. Numbers of different protocols do not compare."""
+
+    name: str
+    limits: tuple[float, ...]  # cost limits, each trained and evaluated for itself
+    episodes: int  # per policy
+    seeds: tuple[int, ...]  # of the training runs
+    about: str
+
+
+PROTOCOLS = {
+    p.name: p
+    for p in (
+        Protocol("dsrl", (10.0, 20.0, 40.0), 20, (0, 5, 10), "the benchmark's tables for the Bullet tasks"),
+        Protocol("paper", (20.0, 40.0, 80.0), 20, (0, 5, 10), "what the paper's appendix states"),
+        Protocol("tight", (5.0,), 20, (0, 5, 10), "the strict setting of newer work"),
+    )
+}
+
+
+def find_protocol(name: str) -> Protocol:
+    """The protocol of that name."""
+    if name not in PROTOCOLS:
+        raise UnknownNameError("protocol", name, PROTOCOLS, f"Known: {', '.join(PROTOCOLS)}.")
+    return PROTOCOLS[name]
+
+
+def normalised_reward(task: str | Task, reward: ArrayLike) -> NDArray[np.float64]:
+    """Episode rewards on the task's scale: 0 and 1 are the lowest and highest of its reference data."""
+    task = find_task(task) if isinstance(task, str) else task
+    return (np.asarray(reward, dtype=np.float64) - task.reward_min) / (task.reward_max - task.reward_min)
+
+
+def normalised_cost(cost: ArrayLike, limit: ArrayLike) -> NDArray[np.float64]:
+    """Episode costs over their limits, [..., K] and [K] or plain numbers; at the limit it is 1, also at limit 0."""
+    allowed = np.asarray(limit, dtype=np.float64)
+    if not (allowed >= 0).all():
+        raise PdocrlError(f"cost limit {allowed} must be a number of at least 0.")
+    shift = np.where(allowed == 0, 1.0, 0.0)
+    return (np.asarray(cost, dtype=np.float64) + shift) / (allowed + shift)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Runs of one limit, R of them (seeds) with E episodes each."""
+
+    limit: tuple[float, ...]  # one per constraint
+    reward: float  # mean normalised reward
+    reward_interval: Interval
+    cost: float  # mean normalised cost, of the worst constraint
+    cost_interval: Interval
+    costs: tuple[float, ...]  # mean normalised cost of each constraint
+    safe: bool  # every constraint's mean is within its limit
+    runs: int
+    episodes: int  # per run
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """A task under several limits: what a table's cell holds is the mean over them."""
+
+    task: str
+    by_limit: tuple[Score, ...]
+    reward: float
+    reward_interval: Interval
+    cost: float
+    cost_interval: Interval
+    safe: bool  # the cell's own flag: mean normalised cost ≤ 1
+    safe_limits: int  # at how many limits it is safe, which the mean can hide
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+def score(task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit) -> Score:
+    """Score the runs of one limit.
+
+    Args:
+        task: gives the reference scores.
+        reward: [R, E] or [E] undiscounted episode rewards, R runs of E episodes.
+        cost: [R, E, K], or [R, E] or [E] for one constraint: undiscounted episode costs.
+        limit: allowed cost per episode, one number or one per constraint.
+    """
+    rewards, costs, limits = _normalised(task, reward, cost, limit)
+    return _score(limits, rewards, costs, _resampled_means(rewards, costs, np.random.default_rng(0)))
+
+
+def score_limits(task: str | Task, runs: Mapping[Limit, tuple[ArrayLike, ArrayLike]]) -> Scores:
+    """Score several limits and their mean: {limit: (reward [R, E], cost [R, E, K])}, each as in `score`."""
+    if not runs:
+        raise PdocrlError("no limits to score.")
+    rng = np.random.default_rng(0)
+    scores, means = [], []
+    for limit, (reward, cost) in runs.items():
+        rewards, costs, limits = _normalised(task, reward, cost, limit)
+        means.append(_resampled_means(rewards, costs, rng))
+        scores.append(_score(limits, rewards, costs, means[-1]))
+    # Limits are settings, not samples: each is resampled for itself, and the mean is taken over all of them.
+    over_limits = np.mean(means, axis=0)
+    mean_cost = float(np.mean([s.cost for s in scores]))
+    return Scores(
+        task=task if isinstance(task, str) else task.name,
+        by_limit=tuple(scores),
+        reward=float(np.mean([s.reward for s in scores])),
+        reward_interval=_interval(over_limits[:, 0]),
+        cost=mean_cost,
+        cost_interval=_interval(over_limits[:, 1]),
+        safe=mean_cost <= 1,
+        safe_limits=sum(s.safe for s in scores),
+    )
+
+
+def _normalised(
+    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit
+) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, ...]]:
+    """Normalised rewards [R, E] and costs [R, E, K], and the K limits; or an error that shows the shapes."""
+    limits = (float(limit),) if isinstance(limit, int | float) else tuple(float(x) for x in limit)
+    rewards = np.asarray(reward, dtype=np.float64)
+    costs = np.asarray(cost, dtype=np.float64)
+    shown = f"rewards {rewards.shape} and costs {costs.shape} with {len(limits)} limits"
+    if costs.ndim == rewards.ndim and len(limits) == 1:
+        costs = costs[..., None]
+    if rewards.ndim == 1:
+        rewards, costs = rewards[None], costs[None]
+    if rewards.ndim != 2 or rewards.size == 0 or costs.shape != (*rewards.shape, len(limits)):
+        raise PdocrlError(f"{shown}: expected rewards [runs, episodes] and costs [runs, episodes, limits].")
+    if not (np.isfinite(rewards).all() and np.isfinite(costs).all()):
+        raise PdocrlError("a reward or cost to be scored is not finite.")
+    return normalised_reward(task, rewards), normalised_cost(costs, limits), limits
+
+
+def _score(
+    limits: tuple[float, ...], reward: NDArray[np.float64], cost: NDArray[np.float64], means: NDArray[np.float64]
+) -> Score:
+    """From normalised [R, E] rewards, [R, E, K] costs, and their resampled means."""
+    costs = tuple(float(x) for x in cost.mean(axis=(0, 1)))
+    return Score(
+        limit=limits,
+        reward=float(reward.mean()),
+        reward_interval=_interval(means[:, 0]),
+        cost=max(costs, default=0.0),
+        cost_interval=_interval(means[:, 1]),
+        costs=costs,
+        safe=max(costs, default=0.0) <= 1,
+        runs=reward.shape[0],
+        episodes=reward.shape[1],
+    )
+
+
+def _resampled_means(
+    reward: NDArray[np.float64], cost: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """[B, 2] means (reward, cost of the worst constraint) of resampled runs and, within each, resampled episodes.
+
+    Both levels count: a table's uncertainty comes from training seeds as much as from episodes.
+    """
+    runs, episodes = reward.shape
+    means = np.empty((_RESAMPLES, 2))
+    chunk = max(1, 2_000_000 // reward.size)  # a piece at a time, so that memory stays bounded
+    for start in range(0, _RESAMPLES, chunk):
+        size = min(chunk, _RESAMPLES - start)
+        run = rng.integers(runs, size=(size, runs, 1))
+        episode = rng.integers(episodes, size=(size, runs, episodes))
+        means[start : start + size, 0] = reward[run, episode].mean(axis=(1, 2))
+        means[start : start + size, 1] = cost[run, episode].mean(axis=(1, 2)).max(axis=1, initial=0.0)
+    return means
+
+
+def _interval(means: NDArray[np.float64]) -> Interval:
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)

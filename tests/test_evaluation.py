@@ -1,0 +1,128 @@
+"""Scores: the field's normalisation, its protocols, and intervals that mean what they say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdocrl.data import Task, find_task
+from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.evaluation import (
+    PROTOCOLS,
+    find_protocol,
+    normalised_cost,
+    normalised_reward,
+    score,
+    score_limits,
+)
+
+UNIT = Task("Unit", horizon=10, reward_min=0.0, reward_max=1.0)
+
+
+def test_reference_scores_are_zero_and_one():
+    task = find_task("CarRun")
+    assert np.array_equal(normalised_reward("CarRun", [task.reward_min, task.reward_max]), [0.0, 1.0])
+
+
+@given(st.floats(0, 1e3), st.floats(0, 1e3))
+def test_a_cost_is_within_its_limit_exactly_when_its_normalised_value_is_at_most_one(cost: float, limit: float):
+    assert (normalised_cost(cost, limit) <= 1) == (cost <= limit) or np.isclose(cost, limit, rtol=1e-12, atol=1e-15)
+
+
+def test_one_is_added_on_both_sides_at_limit_zero_only():
+    """At limit 10 DSRL's formula is plainly C/10; a shift there would call a cost of 10.5 less than it is."""
+    assert normalised_cost(10.5, 10.0) == 1.05
+    assert normalised_cost([0.0, 3.0], 0.0).tolist() == [1.0, 4.0]
+    assert normalised_cost([[3.0, 5.0]], [0.0, 10.0]).tolist() == [[4.0, 0.5]]
+
+
+def test_protocols_are_those_of_the_field():
+    assert {name: (p.limits, p.episodes, len(p.seeds)) for name, p in PROTOCOLS.items()} == {
+        "dsrl": ((10, 20, 40), 20, 3),
+        "paper": ((20, 40, 80), 20, 3),
+        "tight": ((5,), 20, 3),
+    }
+    with pytest.raises(UnknownNameError, match="Did you mean `tight`"):
+        find_protocol("tigth")
+
+
+def test_safe_is_decided_by_the_mean_not_by_single_episodes():
+    assert score(UNIT, [0.5, 0.5], [1.0, 19.0], 10.0).safe
+    assert not score(UNIT, [0.5, 0.5], [1.0, 19.1], 10.0).safe
+
+
+def test_with_several_constraints_the_worst_decides():
+    result = score(UNIT, np.zeros((2, 3)), np.tile([5.0, 12.0], (2, 3, 1)), (10.0, 8.0))
+    assert result.costs == (0.5, 1.5)
+    assert (result.cost, result.safe) == (1.5, False)
+
+
+def test_a_task_without_costs_is_safe():
+    result = score(UNIT, np.ones((1, 4)), np.zeros((1, 4, 0)), ())
+    assert (result.reward, result.cost, result.safe) == (1.0, 0.0, True)
+
+
+def test_the_mean_over_limits_is_the_mean_of_the_limits_scores():
+    rng = np.random.default_rng(0)
+    runs = {limit: (rng.random((3, 20)), rng.random((3, 20)) * 2 * limit) for limit in (10.0, 20.0, 40.0)}
+    scores = score_limits(UNIT, runs)
+    assert scores.reward == pytest.approx(np.mean([s.reward for s in scores.by_limit]))
+    assert scores.cost == pytest.approx(np.mean([s.cost for s in scores.by_limit]))
+    assert scores.safe == (scores.cost <= 1)
+    assert scores.safe_limits == sum(s.safe for s in scores.by_limit)
+    assert json.loads(json.dumps(scores.as_dict()))["by_limit"][1]["limit"] == [20.0]
+
+
+def test_a_safe_mean_can_hide_an_unsafe_limit():
+    runs = {10.0: ([0.0], [15.0]), 40.0: ([0.0], [4.0])}
+    scores = score_limits(UNIT, runs)
+    assert scores.safe
+    assert scores.safe_limits == 1
+
+
+def test_the_same_episodes_give_the_same_interval_around_their_mean():
+    rng = np.random.default_rng(1)
+    reward, cost = rng.normal(size=(3, 20)), rng.random((3, 20, 1))
+    first, again = score(UNIT, reward, cost, 1.0), score(UNIT, reward, cost, 1.0)
+    assert first == again
+    assert first.reward_interval[0] < first.reward < first.reward_interval[1]
+    assert first.cost_interval[0] < first.cost < first.cost_interval[1]
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_claim():
+    """One run of 40 episodes: the percentile bootstrap of a normal mean covers 93–94 % at this size."""
+    rng = np.random.default_rng(2)
+    inside = 0
+    for _ in range(200):
+        low, high = score(UNIT, rng.normal(0.3, 1.0, 40), np.zeros(40), 1.0).reward_interval
+        inside += low <= 0.3 <= high
+    assert 0.88 <= inside / 200 <= 0.98
+
+
+def test_differences_between_runs_widen_the_interval():
+    """Episodes that agree within a run tell little when the runs disagree."""
+    agreeing = score(UNIT, np.full((3, 20), 0.5), np.zeros((3, 20)), 1.0)
+    disagreeing = score(UNIT, np.repeat([[0.0], [0.5], [1.0]], 20, axis=1), np.zeros((3, 20)), 1.0)
+    assert agreeing.reward_interval == (0.5, 0.5)
+    assert disagreeing.reward_interval[1] - disagreeing.reward_interval[0] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("reward", "cost", "limit", "complaint"),
+    [
+        ([[1.0, 2.0]], [[1.0]], 10.0, r"rewards \(1, 2\) and costs \(1, 1\)"),
+        ([], [], 10.0, "expected rewards"),
+        ([1.0], [[1.0, 2.0]], 10.0, "with 1 limits"),
+        ([1.0], [1.0], (10.0, 20.0), "with 2 limits"),
+        ([np.nan], [1.0], 10.0, "not finite"),
+        ([1.0], [1.0], -3.0, "at least 0"),
+        ([1.0], [1.0], float("nan"), "at least 0"),
+    ],
+)
+def test_what_cannot_be_scored_says_why(reward, cost, limit, complaint: str):
+    with pytest.raises(PdocrlError, match=complaint):
+        score(UNIT, reward, cost, limit)
