@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data plot": ("data", "plot", "the cost–reward scatter with limits and the safe frontier"),
     "data convert": ("data", "convert", "from one format to another"),
     "data filter": ("data", "filter_", "keep a part: safe, frontier, density, noise, outliers, fraction"),
-    "data fetch": ("data", "fetch", "download a public DSRL file, with resume and check"),
+    "data fetch": ("fetch", "fetch", "download a public DSRL file, with resume and check"),
     "solve": ("solve", "solve", "finite states and actions: a log to a certified policy"),
 }
 
