@@ -25,7 +25,7 @@ from pdocrl.files import atomic_path
 if TYPE_CHECKING:
     import pyarrow
 
-NUMBERED = {"obs": r"obs_(\d+)", "action": r"action_(\d+)", "next_obs": r"next_obs_(\d+)"}
+NUMBERED = {"obs": r"obs_(0|[1-9]\d*)", "action": r"action_(0|[1-9]\d*)", "next_obs": r"next_obs_(0|[1-9]\d*)"}
 SPELLING = {field.name: f"{field.name}_0" if field.name in NUMBERED else field.name for field in FIELDS}
 
 

@@ -49,7 +49,9 @@ class HDF5Column:
 def open_source(path: Path) -> Iterator[Source]:
     """The file's columns, readable while the context is open."""
     with blaming(path.name, *DAMAGE):
-        file = h5py.File(path, "r", locking=False)  # a file being read elsewhere, or on a read-only share, is fine
+        # No lock: a file being read elsewhere, or on a read-only share, is fine. No chunk cache: each chunk is read
+        # once, and the library would keep up to 8 MB of them for every array.
+        file = h5py.File(path, "r", locking=False, rdcc_nbytes=0)
     with file:
         with blaming(path.name, *DAMAGE):
             keys = tuple(file)

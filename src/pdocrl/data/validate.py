@@ -22,7 +22,7 @@ Report = Callable[[str], object]
 
 ACTION_SLACK = 1e-5  # rounding of a rescaled action, not a different scale
 LARGEST_RATIO = 1100  # deflate, the densest common compression, reaches 1032:1; more is a broken or hostile header
-BLOCK_ROWS = 1 << 16  # values are checked in blocks, so that checking needs no memory worth naming
+BLOCK_ROWS = 1 << 14  # values are checked in blocks, so that checking needs no memory worth naming
 
 
 def refuse(finding: str) -> NoReturn:
