@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pdocrl.errors import PdocrlError, did_you_mean
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, did_you_mean
 
 # command → (module in pdocrl.commands, function, one line for the overview)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data convert": ("data", "convert", "from one format to another"),
     "data filter": ("data", "filter_", "keep a part: safe, frontier, density, noise, outliers, fraction"),
     "data fetch": ("fetch", "fetch", "download a public DSRL file, with resume and check"),
+    "agents": ("train", "agents", "list the agents, or one agent's settings"),
+    "train": ("train", "train", "from a dataset to policies, many runs side by side"),
+    "evaluate": ("train", "evaluate", "play trained policies in the simulator and score them"),
+    "export": ("train", "export", "one policy as ONNX and plain NumPy"),
     "solve": ("solve", "solve", "finite states and actions: a log to a certified policy"),
 }
 
@@ -43,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = getattr(importlib.import_module(f"pdocrl.commands.{module}"), function)
         _parse_and_run(command, name, rest)
         return 0
+    except PdocrlInterrupted as stop:
+        print(stop, file=sys.stderr)
+        return 130
     except PdocrlError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

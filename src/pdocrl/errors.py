@@ -14,6 +14,10 @@ class PdocrlError(Exception):
     """Bad input or an environment that cannot do what was asked. The message is one line for a person."""
 
 
+class PdocrlInterrupted(PdocrlError):
+    """Ctrl-C during work that keeps its state; the message says how to go on. Commands end with status 130."""
+
+
 class DataError(PdocrlError):
     """A dataset or log that cannot be used as it is; the message names the file, the key and the place."""
 

@@ -12,8 +12,10 @@ runs where neither JAX nor pdocrl is installed.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -69,21 +71,41 @@ class MLPPolicy:
 KINDS: dict[str, Any] = {MLPPolicy.kind: MLPPolicy}
 
 
-def save(policy: Policy, path: str | os.PathLike[str]) -> None:
-    """Write a policy as `.npz`: its arrays, and its settings as JSON text. No pickle."""
-    header = json.dumps({"format": FORMAT, "kind": policy.kind, "settings": policy.settings()})
+def save(path: str | os.PathLike[str], policies: Sequence[Policy], story: dict[str, Any] | None = None) -> None:
+    """Write policies as one `.npz`: their arrays, and their settings (and any JSON-able story) as text. No pickle."""
+    kinds = [{"kind": policy.kind, "settings": policy.settings()} for policy in policies]
+    header = json.dumps({"format": FORMAT, "policies": kinds, "story": story or {}})
+    arrays = {f"{i}/{name}": array for i, policy in enumerate(policies) for name, array in policy.arrays().items()}
     with open(path, "wb") as file:
-        np.savez(file, header=np.frombuffer(header.encode(), np.uint8), **policy.arrays())  # type: ignore[arg-type]
+        np.savez(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that `save` wrote."""
+    """The (first) policy of a file that `save` wrote."""
+    return load_all(path)[0][0]
+
+
+def load_all(path: str | os.PathLike[str]) -> tuple[list[Policy], dict[str, Any]]:
+    """All policies of a file, and its story. Raises ValueError or OSError for any other file."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
+    if "header" not in arrays:
+        raise ValueError(f"{path}: not a policy file: no header")
     header = json.loads(arrays.pop("header").tobytes())
-    if header["format"] != FORMAT or header["kind"] not in KINDS:
-        raise ValueError(
-            f"{path}: policy of kind {header['kind']!r}, format {header['format']}; known: {sorted(KINDS)}, {FORMAT}"
-        )
-    policy: Policy = KINDS[header["kind"]].restore(arrays, header["settings"])
-    return policy
+    if header["format"] != FORMAT:
+        raise ValueError(f"{path}: policy file of format {header['format']}, this reader knows {FORMAT}")
+    restored = []
+    for i, entry in enumerate(header["policies"]):
+        own = {key.split("/", 1)[1]: array for key, array in arrays.items() if key.split("/", 1)[0] == str(i)}
+        restored.append(_find_kind(entry["kind"]).restore(own, entry["settings"]))
+    return restored, header["story"]
+
+
+def _find_kind(kind: str) -> Any:
+    """The class of a policy: ours by name, another package's as `module:Class`."""
+    if kind in KINDS:
+        return KINDS[kind]
+    module, _, attribute = kind.partition(":")
+    if not attribute:
+        raise ValueError(f"policy of unknown kind {kind!r}; known: {sorted(KINDS)}")
+    return getattr(importlib.import_module(module), attribute)

@@ -11,6 +11,10 @@ one that learns from some episodes only overrides `rows`.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
+import math
+import re
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -25,7 +29,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.policies import Policy
 
 Metrics = dict[str, Array]  # scalars, the same names at every step; a non-finite one stops the run
-Columns = dict[str, NDArray[Any]]  # arrays that go to the device once
+Columns = dict[str, NDArray[Any]]  # arrays that go to the device once; those of equal length are gathered together
 
 
 def static(default: Any) -> Any:
@@ -72,6 +76,34 @@ class Problem:
         )
 
 
+class Table(eqx.Module):
+    """Columns on the device. Those as long as the longest lie side by side in one matrix: one gather, not seven."""
+
+    packed: Float[Array, "N D"]
+    others: dict[str, Array]
+    layout: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)  # name and shape of a row, in order
+
+    @staticmethod
+    def of(columns: Columns) -> Table:
+        longest = max(len(column) for column in columns.values())
+        rows = {n: np.asarray(c, np.float32) for n, c in columns.items() if len(c) == longest}
+        packed = np.concatenate([c.reshape(longest, -1) for c in rows.values()], axis=1)
+        others = {n: jax.device_put(c) for n, c in columns.items() if n not in rows}
+        return Table(jax.device_put(packed), others, tuple((n, c.shape[1:]) for n, c in rows.items()))
+
+    def __len__(self) -> int:
+        return int(self.packed.shape[0])
+
+    def take(self, rows: Int[Array, " *B"]) -> dict[str, Array]:
+        """The given rows of every long column."""
+        block, found, start = self.packed[rows], {}, 0
+        for name, shape in self.layout:
+            width = math.prod(shape)
+            found[name] = block[..., start : start + width].reshape(*rows.shape, *shape)
+            start += width
+        return found
+
+
 class Transitions(eqx.Module):
     """A mini-batch of B transitions."""
 
@@ -116,12 +148,11 @@ class Agent(Generic[C, S]):
         """The rows of `columns` this run samples from; None for all of them."""
         return None
 
-    def batch(self, config: C, columns: dict[str, Array], rows: Int[Array, " B"], key: PRNGKeyArray) -> Any:
+    def batch(self, config: C, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray) -> Any:
         """Gather a mini-batch on the device."""
-        initial = columns["initial_obs"]
-        start = jax.random.randint(key, rows.shape, 0, initial.shape[0])
-        gathered = {name: column[rows] for name, column in columns.items() if name != "initial_obs"}
-        return Transitions(**gathered, initial_obs=initial[start])
+        starts = table.others["initial_obs"]
+        start = jax.random.randint(key, rows.shape, 0, starts.shape[0])
+        return Transitions(**table.take(rows), initial_obs=starts[start])
 
     def init(self, config: C, problem: Problem, key: PRNGKeyArray) -> S:
         """A fresh state: networks, optimisers, targets, multipliers."""
@@ -156,8 +187,6 @@ def agent_names() -> list[str]:
 
 def find_agent(name: str) -> Agent[Any, Any]:
     """The agent of that name; an unknown one raises with a suggestion."""
-    import importlib
-
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
         agent: Agent[Any, Any] = getattr(importlib.import_module(module), attribute)()
@@ -185,3 +214,18 @@ def make_config(agent: Agent[C, Any], **settings: Any) -> C:
                 f"setting {name} of {agent.name} is {default!r} by default; {value!r} is not of that kind."
             )
     return agent.Config(**settings)
+
+
+def describe_config(config: type[AgentConfig]) -> list[dict[str, Any]]:
+    """Name, default and meaning of every setting; the meaning is the comment beside the field."""
+    meanings: dict[str, str] = {}
+    for owner in reversed(config.__mro__):
+        if isinstance(owner, type) and issubclass(owner, AgentConfig):
+            found = re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(owner), re.MULTILINE)
+            meanings.update(found)
+    filled_in = {"cost_limit", "horizon"}
+    return [
+        {"name": f.name, "default": f.default, "meaning": meanings.get(f.name, "")}
+        for f in dataclasses.fields(config)
+        if f.name not in filled_in
+    ]

@@ -85,7 +85,6 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     def update(
         self, config: PDOCRLConfig, state: PDOCRLState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[PDOCRLState, Metrics]:
-        action_key, next_key = jax.random.split(key)
         lam = state.multiplier.value(dual_bound(config))
         starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
         reward = config.reward_scale * batch.reward - batch.cost @ lam
@@ -96,7 +95,10 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             q = critic(obs, action)
             return state.q_bound * jnp.tanh(q / state.q_bound) if config.critic == "linear" else q
 
-        next_action, _ = state.actor.sample(batch.next_obs, next_key)
+        # π acts where episodes start and where transitions lead: one pass over both, [2B, …]
+        visited = jnp.concatenate([starts, batch.next_obs])
+        actions = state.actor.sample(visited, key)[0]
+        start_action, next_action = jnp.split(actions, 2)
         next_value = value(state.target, batch.next_obs, next_action).min(0)
         backup = reward + config.gamma * batch.alive * next_value
 
@@ -105,7 +107,6 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             if config.critic == "squared":
                 return (w * (backup - q) ** 2).mean(-1).sum(), q
             # L̂ in Q: each twin descends it; the bound on Q is what keeps the minimum finite.
-            start_action, _ = state.actor.sample(starts, action_key)
             flow = (1 - config.gamma) * value(critic, starts, start_action)
             future = config.gamma * batch.alive * value(critic, batch.next_obs, next_action)
             return (flow + w * (future - q)).mean(-1).sum(), q
@@ -114,16 +115,12 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         residual = backup - q.min(0)
 
         def weight_loss(weight: MLP) -> Array:
-            return -(density_ratio(weight, pair, config.w_max) * residual).mean()
+            return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
 
         def actor_loss(actor: TanhGaussian) -> Array:
-            # (1−γ) Q(s₀,π) + γ E[w Q(s′,π)]: where the flow of w says π will be
-            action, _ = actor.sample(starts, action_key)
-            following, _ = actor.sample(batch.next_obs, next_key)
-            flow = (1 - config.gamma) * value(state.critic, starts, action).min(0)
-            future = config.gamma * batch.alive * w * value(state.critic, batch.next_obs, following).min(0)
-            objective: Array = (flow + future).mean()
-            return -objective
+            # (1−γ) E[Q(s₀,π)] + γ E[w Q(s′,π)]: where the flow of w says π will be
+            flow, future = jnp.split(value(state.critic, visited, actor.sample(visited, key)[0]).min(0), 2)
+            return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.alive * w * future)
 
         def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
             cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)

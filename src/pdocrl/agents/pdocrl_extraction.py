@@ -91,10 +91,10 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
         residual = backup - v.min(0)
 
         def weight_loss(weight: MLP) -> Array:
-            return -(density_ratio(weight, pair, config.w_max) * residual).mean()
+            return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
 
         def actor_loss(actor: TanhGaussian) -> Array:
-            return -(w * actor.log_prob(batch.obs, batch.action)).mean()
+            return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
             cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Problem
+from pdocrl.agents.agent import Agent, AgentConfig, Problem, Table
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import Policy
@@ -58,23 +58,15 @@ class Trainer:
         self.step = 0
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
         self._program = _program(agent, jax.default_backend() == "cpu")
-        self._columns = jax.device_put(agent.columns(runs[0].config, dataset))
-        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], self._columns)
-        self.state = self._initial_state()
-
-    def _initial_state(self) -> Any:
-        problem, agent = self.problem, self.agent
-
-        def init(config: AgentConfig, seed: Array) -> Any:
-            return agent.init(config, problem, jax.random.fold_in(jax.random.key(seed), 0))
-
-        return jax.jit(jax.vmap(init))(self.configs, self.seeds)
+        self._table = Table.of(agent.columns(runs[0].config, dataset))
+        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], len(self._table))
+        self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
 
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
         """Train every living run for `steps` steps; the mean of each metric over them, [R], NaN where a run failed."""
         alive = np.asarray([i not in self.failures for i in range(len(self.runs))])
         state, sums, bad = self._program(
-            self._columns, self._rows, self._sizes, self.configs, self.seeds, self.state,
+            self._table, self._rows, self._sizes, self.configs, self.seeds, self.state,
             jnp.asarray(alive), jnp.int32(self.step), jnp.int32(self.step + steps),
         )  # fmt: skip
         means = {name: np.asarray(total, np.float64) / steps for name, total in sums.items()}
@@ -116,10 +108,18 @@ class Trainer:
             if self.step < boundary:
                 return
 
-    def policy(self, run: int) -> Policy:
-        """The current policy of one run."""
-        state = jax.tree.map(lambda leaf: np.asarray(leaf[run]), self.state)
-        return self.agent.policy(self.runs[run].config, state)
+    def policies(self) -> list[Policy]:
+        """The current policy of each run."""
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
+        states = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(self.runs))]
+        return [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
+
+
+def _initial(agent: Agent[Any, Any], problem: Problem) -> Callable[[Any, Any], Any]:
+    def init(config: AgentConfig, seed: Array) -> Any:
+        return agent.init(config, problem, jax.random.fold_in(jax.random.key(seed), 0))
+
+    return jax.vmap(init)
 
 
 def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
@@ -150,7 +150,7 @@ def _program(agent: Agent[Any, Any], on_cpu: bool) -> Callable[..., Any]:
         return jax.lax.map(lambda a: function(*a), arguments) if on_cpu else jax.vmap(function)(*arguments)
 
     def program(
-        columns: Any,
+        table: Table,
         rows: Any,
         sizes: Array,
         configs: Any,
@@ -166,7 +166,7 @@ def _program(agent: Agent[Any, Any], on_cpu: bool) -> Callable[..., Any]:
             def step(state: Any, number: Array) -> Any:
                 row_key, batch_key, update_key = jax.random.split(jax.random.fold_in(key, number), 3)
                 index = jax.random.randint(row_key, (config.batch_size,), 0, size)
-                batch = agent.batch(config, columns, index if rows is None else rows[index], batch_key)
+                batch = agent.batch(config, table, index if rows is None else rows[index], batch_key)
                 return agent.update(config, state, batch, update_key)
 
             def body(number: Array, carry: Any) -> Any:
@@ -200,9 +200,8 @@ def _stack(configs: Sequence[AgentConfig]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *configs)
 
 
-def _row_table(tables: Sequence[NDArray[np.int64] | None], columns: dict[str, Array]) -> tuple[Array | None, Array]:
+def _row_table(tables: Sequence[NDArray[np.int64] | None], everything: int) -> tuple[Array | None, Array]:
     """Each run's rows padded to one table [R, longest] and how many of them count, [R]."""
-    everything = len(next(iter(columns.values())))
     if all(table is None for table in tables):
         return None, jnp.full(len(tables), everything, jnp.int32)
     filled = [np.arange(everything) if table is None else table for table in tables]
