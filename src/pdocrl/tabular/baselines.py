@@ -1,0 +1,145 @@
+"""What else one could do with the counts of a log: the methods the tabular half is compared with.
+
+    behaviour_cloning   imitate the log
+    plug_in             believe the empirical model and solve its CMDP; optionally only pairs seen often enough
+    fqi                 fitted Q-iteration: the same without constraints (Munos & Szepesvári, 2008)
+    mbcl                a game between a planner and the multipliers (Le, Voloshin & Yue, 2019)
+    coptidice           a density ratio kept close to the data by a χ² penalty (Lee et al., 2022)
+
+Limits are on (1−γ)J. A pair the log never tried is followed by the worst of every signal (`pessimistic_model`), so that
+none of them is tempted by what nobody has seen; what they do differ in is how far they trust what was seen rarely.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse as sp
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular import exact
+from pdocrl.tabular.algorithms import Mixture
+from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, evaluate, extract, plan
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
+from pdocrl.tabular.limits import Limits, as_limits
+
+
+def behaviour_cloning(counts: Counts) -> Floats:
+    """π(a|s) = n(s, a)/n(s) [S, A]; uniform in states never seen."""
+    return extract(counts.n.astype(np.float64))
+
+
+def plug_in(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 1) -> Floats:
+    """The optimal policy [S, A] of the empirical CMDP, restricted to pairs seen at least `min_count` times.
+
+    If the empirical CMDP cannot keep the limits, the policy that misses them least.
+    """
+    return exact.solve(_empirical_model(counts, gamma, limits, min_count)).pi
+
+
+def fqi(counts: Counts, gamma: float, iterations: int = 1000) -> Floats:
+    """Fitted Q-iteration Q ← r̂ + γP̂ max_a Q over the pairs seen; returns its greedy policy [S, A].
+
+    Starts from zero, as usual; actions never tried in a state are not considered there.
+    """
+    seen = counts.n > 0
+    Q = np.where(seen, 0.0, -np.inf)
+    for _ in range(iterations):
+        V = np.where(seen.any(axis=1), Q.max(axis=1), 0.0)
+        Q = np.where(seen, counts.r + gamma * (counts.P @ V).reshape(counts.shape), -np.inf)
+    return as_matrix(Q.argmax(axis=1), counts.n_actions)
+
+
+def mbcl(
+    counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 200, rate: float = 1.0
+) -> Mixture:
+    """Constrained batch learning as a game: the policy player plans for r_λ (FQI), the multipliers follow by
+    exponentiated gradient on what the plan misses (FQE), and the mixture of all plans is returned.
+
+    λ lives in BΔ, with one more coordinate for the unused part. Both fits are at their fixed points, which for tables
+    are the plan and the value in the empirical model.
+    """
+    model = _empirical_model(counts, gamma, limits)
+    weights = np.full(model.n_constraints + 1, 1 / (model.n_constraints + 1))
+    policies = np.zeros((iterations, *counts.shape))
+    V = np.zeros(counts.n_states)
+    for t in range(iterations):
+        found = plan(model, model.r + np.tensordot(B * weights[1:], model.g, axes=1), start=V)
+        V = found.V
+        policies[t] = as_matrix(found.actions, counts.n_actions)
+        missed = np.r_[0.0, model.tau - evaluate(model, found.actions).constraints]
+        weights = weights * np.exp(rate / np.sqrt(t + 1) * B * missed)
+        weights /= weights.sum()
+    return Mixture(policies)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DensityRatio:
+    """COptiDICE's answer: the ratio w, the multipliers, and the policy extracted from w·μ̂_D."""
+
+    pi: Floats  # [S, A]
+    w: Floats  # [S, A]
+    V: Floats  # [S]
+    lam: Floats  # [I]
+
+
+def coptidice(
+    counts: Counts, gamma: float, limits: Limits = (), alpha: float = 0.01, largest_multiplier: float = 1e3
+) -> DensityRatio:
+    """min_{V, λ ≥ 0} (1−γ)d_0·V + α Σ μ̂_D f*([r_λ + γP̂V − V]/α) − λ·τ  with f(w) = ½(w−1)², w = [1 + e/α]₊.
+
+    COptiDICE without its inflation of the estimated cost (ε = 0). The objective is convex and piecewise quadratic, so
+    Newton's method with an exact line search ends at the minimum. If the limits cannot be kept, a multiplier ends at
+    `largest_multiplier`.
+    """
+    if not alpha > 0:
+        raise PdocrlError(f"coptidice: alpha is {alpha}; it must be positive.")
+    L = Lagrangian.empirical(counts, gamma, as_limits(limits))
+    S, I = counts.n_states, len(L.tau)
+    seen = np.flatnonzero(L.seen)
+    mu_D, r = L.mu_D.ravel()[seen], L.r.ravel()[seen]
+    # The residual e = r + A·x is affine in x = (V, λ).
+    E = sp.csr_array((np.ones(L.r.size), (np.arange(L.r.size), np.arange(L.r.size) // L.r.shape[1])), shape=L.P.shape)
+    A = np.hstack([(gamma * L.P - E)[seen].toarray(), L.g.reshape(I, L.r.size)[:, seen].T])
+    linear = np.r_[(1 - gamma) * L.d0, -L.tau]
+    lower, upper = np.r_[np.full(S, -np.inf), np.zeros(I)], np.r_[np.full(S, np.inf), np.full(I, largest_multiplier)]
+
+    def ratio(x: Floats) -> Floats:
+        w: Floats = np.maximum(1 + (r + A @ x) / alpha, 0)
+        return w
+
+    def gradient(x: Floats) -> Floats:
+        slope: Floats = linear + A.T @ (mu_D * ratio(x))
+        return slope
+
+    x = np.zeros(S + I)
+    for _ in range(500):
+        slope = gradient(x)
+        if np.abs(x - np.clip(x - slope, lower, upper)).max() <= 1e-12:
+            break
+        hessian = (A.T * (mu_D * (ratio(x) > 0) / alpha)) @ A
+        ridge = 1e-12 * max(float(np.diag(hessian).max()), 1.0)  # it is flat where w = 0
+        root = np.linalg.cholesky(hessian + ridge * np.eye(S + I)).T
+        # The Newton step within the bounds: min ½|root·step|² + slope·step.
+        target = -scipy.linalg.solve_triangular(root, slope, trans="T")
+        step = scipy.optimize.lsq_linear(root, target, (lower - x, upper - x), method="bvls").x
+        # Along the step the objective is convex: go all the way, or to where its slope turns.
+        length = 1.0
+        if gradient(x + step) @ step > 0:
+            length = scipy.optimize.brentq(lambda t: gradient(x + t * step) @ step, 0.0, 1.0, xtol=1e-12)  # noqa: B023
+        x = np.clip(x + length * step, lower, upper)
+    w = np.zeros(L.r.shape)
+    w.ravel()[seen] = ratio(x)
+    return DensityRatio(extract(w * L.mu_D), w, x[:S], x[S:])
+
+
+def _empirical_model(counts: Counts, gamma: float, limits: Limits, min_count: int = 1) -> CMDP:
+    """The log's own CMDP; a pair seen fewer than `min_count` times counts as never tried."""
+    L = Lagrangian.empirical(counts, gamma, as_limits(limits))
+    keep = counts.n >= min_count
+    P = sp.diags_array(keep.ravel().astype(np.float64)) @ L.P
+    return pessimistic_model(dataclasses.replace(L, mu_D=L.mu_D * keep, P=sp.csr_array(P)))
