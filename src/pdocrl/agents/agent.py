@@ -16,7 +16,7 @@ import inspect
 import math
 import re
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import equinox as eqx
 import jax
@@ -177,6 +177,7 @@ class AgentMethodMissing(PdocrlError):
 BUILT_IN = {
     "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
     "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",
+    "bc": "pdocrl.agents.bc:BC",
 }
 
 
@@ -204,6 +205,7 @@ def find_agent(name: str) -> Agent[Any, Any]:
 def make_config(agent: Agent[C, Any], **settings: Any) -> C:
     """The agent's config with some fields set; an unknown field or a value of the wrong kind raises."""
     fields = {f.name: f for f in dataclasses.fields(agent.Config)}
+    kinds = get_type_hints(agent.Config)
     for name, value in settings.items():
         if name not in fields:
             raise UnknownNameError(f"setting of {agent.name}", name, fields, f"`pdocrl agents {agent.name}` lists all.")
@@ -213,6 +215,8 @@ def make_config(agent: Agent[C, Any], **settings: Any) -> C:
             raise PdocrlError(
                 f"setting {name} of {agent.name} is {default!r} by default; {value!r} is not of that kind."
             )
+        if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
+            raise UnknownNameError(f"{name} of {agent.name}", str(value), get_args(kinds[name]))
     return agent.Config(**settings)
 
 

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
+from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Metrics
+from pdocrl.data.dataset import Dataset
 from pdocrl.networks import MLP, TanhGaussian
 from pdocrl.policies import MLPPolicy
 
@@ -56,9 +58,20 @@ def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:
     return {f"{name}_{i}": value for i, value in enumerate(values)}
 
 
+def rows_of_episodes(dataset: Dataset, episodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row numbers of the given episodes, one after another."""
+    starts, lengths = dataset.episode_start[episodes], dataset.episode_length[episodes]
+    return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+
+
+def network_policy(network: MLP) -> MLPPolicy:
+    """tanh of a network's output."""
+    return MLPPolicy(tuple(map(np.asarray, network.weights)), tuple(map(np.asarray, network.biases)))
+
+
 def mode_policy(actor: TanhGaussian) -> MLPPolicy:
     """The network of the mean, without the half that gives the scale."""
-    weights = [np.asarray(w) for w in actor.mlp.weights]
-    biases = [np.asarray(b) for b in actor.mlp.biases]
-    half = weights[-1].shape[-1] // 2
-    return MLPPolicy((*weights[:-1], weights[-1][:, :half]), (*biases[:-1], biases[-1][:half]))
+    whole = network_policy(actor.mlp)
+    half = whole.weights[-1].shape[-1] // 2
+    weights = (*whole.weights[:-1], whole.weights[-1][:, :half])
+    return MLPPolicy(weights, (*whole.biases[:-1], whole.biases[-1][:half]))

@@ -1,0 +1,85 @@
+"""Behaviour cloning: imitate the dataset, or the part of it one would like to see again.
+
+    minimise  E_D[ ‖π(s) − a‖² ],   π(s) = tanh(network(s))
+
+BC-All imitates everything, BC-Safe the episodes that kept every limit, BC-Frontier those that (nearly) none beats in
+reward at no more cost. docs/agents/bc.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import NDArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, network_policy, rows_of_episodes
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.filters import best_within
+from pdocrl.errors import PdocrlError
+from pdocrl.networks import MLP
+from pdocrl.policies import MLPPolicy
+
+
+class BCConfig(AgentConfig):
+    """Which episodes to imitate, and how fast."""
+
+    actor_rate: float = 1e-4  # learning rate of π
+    episodes: Literal["all", "safe", "frontier"] = static("all")  # which episodes to imitate
+    slack: float = 0.1  # frontier: how far below it an episode may lie, as a share of the range of returns
+
+
+class BCState(eqx.Module):
+    """The policy and its optimiser."""
+
+    actor: MLP
+    actor_opt: optax.OptState
+
+
+class BC(Agent[BCConfig, BCState]):
+    """Behaviour cloning by least squares."""
+
+    name = "bc"
+    summary = "Imitates all episodes, the safe ones (episodes=safe) or those near the frontier (episodes=frontier)."
+    paper = "Pomerleau, ALVINN (1989); safe and frontier: Liu et al., Datasets and Benchmarks (2023)"
+    needs = "any number of costs"
+    fewest_costs = 0
+    Config = BCConfig
+
+    def rows(self, config: BCConfig, dataset: Dataset) -> NDArray[np.int64] | None:
+        """The transitions of the episodes to imitate; each run has its own limits."""
+        if config.episodes == "all":
+            return None
+        if config.episodes == "safe":
+            kept = (dataset.cost_return <= np.asarray(config.cost_limit)).all(1)
+        else:
+            kept = dataset.reward_return >= best_within(dataset) - config.slack * np.ptp(dataset.reward_return)
+        if not kept.any():
+            lowest = ", ".join(f"{cost:g}" for cost in dataset.cost_return.min(0))
+            raise PdocrlError(
+                f"{dataset.name}: no episode keeps the cost limit {config.cost_limit}; the lowest cost is {lowest}."
+            )
+        return rows_of_episodes(dataset, np.flatnonzero(kept))
+
+    def init(self, config: BCConfig, problem: Problem, key: PRNGKeyArray) -> BCState:
+        actor = MLP.create(key, (problem.obs_dim, *config.hidden, problem.action_dim))
+        return BCState(actor, optax.scale_by_adam().init(actor))
+
+    def update(
+        self, config: BCConfig, state: BCState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[BCState, Metrics]:
+        def actor_loss(actor: MLP) -> Array:
+            return jnp.mean((jnp.tanh(actor(batch.obs)) - batch.action) ** 2)
+
+        loss, gradient = jax.value_and_grad(actor_loss)(state.actor)
+        actor, actor_opt = adam_step(gradient, state.actor_opt, state.actor, config.actor_rate)
+        return BCState(actor, actor_opt), {"actor_loss": loss}
+
+    def policy(self, config: BCConfig, state: BCState) -> MLPPolicy:
+        return network_policy(state.actor)
