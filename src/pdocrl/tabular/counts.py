@@ -78,9 +78,7 @@ class Counts:
     @cached_property
     def next(self) -> csr_array:
         """[S·A, S] transition counts; a row sums to less than n where some of its transitions were terminal."""
-        going_on = self.to < self.n_states
-        rows, columns, data = self.pair[going_on], self.to[going_on], self.count[going_on]
-        return csr_array((data, (rows, columns)), shape=(self.n.size, self.n_states))
+        return self._matrix(self.count)
 
     @cached_property
     def r(self) -> Floats:
@@ -100,11 +98,7 @@ class Counts:
     @cached_property
     def P(self) -> csr_array:
         """[S·A, S] P̂(s′|s,a) = n(s,a,s′)/n(s,a); rows of pairs never tried are empty."""
-        seen = np.maximum(self.n.ravel(), 1)
-        going_on = self.to < self.n_states
-        rows, columns = self.pair[going_on], self.to[going_on]
-        data = self.count[going_on] / seen[rows]
-        return csr_array((data, (rows, columns)), shape=(self.n.size, self.n_states))
+        return self._matrix(self.count / self.n.ravel()[self.pair])
 
     @cached_property
     def d0(self) -> Floats:
@@ -116,6 +110,12 @@ class Counts:
         seen = np.maximum(self.n.ravel(), 1)
         sums = [self._per_pair(self.count * row) for row in self.mean]
         return np.asarray([(row / seen).reshape(self.shape) for row in sums])
+
+    def _matrix(self, data: NDArray[Any]) -> csr_array:
+        going_on = self.to < self.n_states
+        rows = np.bincount(self.pair[going_on], minlength=self.n.size)
+        start = np.concatenate([[0], np.cumsum(rows)])
+        return csr_array((data[going_on], self.to[going_on], start), shape=(self.n.size, self.n_states))
 
     def _per_pair(self, weights: NDArray[Any]) -> Floats:
         sums = np.bincount(self.pair, weights=weights, minlength=self.n_states * self.n_actions)

@@ -63,6 +63,12 @@ class Lagrangian:
         return np.asarray(self.mu_D > 0)
 
     @cached_property
+    def behaviour(self) -> Floats:
+        """[S, A] the policy that made the data; uniform in states it has nothing of."""
+        tried = np.where(self.mu_D.sum(axis=1, keepdims=True) > 0, self.mu_D, 1.0)
+        return np.asarray(tried / tried.sum(axis=1, keepdims=True))
+
+    @cached_property
     def r_range(self) -> tuple[float, float]:
         """The least and largest reward, with 0 between them: it is what a finished episode pays."""
         return min(0.0, float(self.r.min())), max(0.0, float(self.r.max()))
@@ -116,9 +122,26 @@ class Lagrangian:
         return self.slack(w * self.mu_D)
 
 
+def policy_of(L: Lagrangian, nu: Floats) -> Floats:
+    """π(a|s) = ν(s, a)/ν(s) [S, A]. Where ν is 0 the data's own policy stands, since the uniform one may be harmful."""
+    mass = nu.sum(axis=1, keepdims=True)
+    return np.where(mass > 1e-12, nu / np.where(mass > 1e-12, mass, 1), L.behaviour)
+
+
 def expected(Q: Floats, pi: Floats) -> Floats:
     """Q_π(s) = Σ_a π(a|s) Q(s, a) [S]."""
     return np.asarray(np.einsum("sa,sa->s", Q, pi))
+
+
+def pessimistic_model(L: Lagrangian, worst: Lagrangian | None = None) -> CMDP:
+    """The data's own CMDP, where a pair the data never tried is followed by the worst of every signal for ever.
+
+    `worst` says how bad that is, if not L itself: a resampled log must not forget it.
+    """
+    bound, unknown = worst or L, 1 / (1 - L.gamma)
+    r = np.where(L.seen, L.r, bound.r_range[0] * unknown)
+    g = np.where(L.seen, L.g, bound.g_range[:, 0, None, None] * unknown)
+    return CMDP(L.P, r, g, L.tau, L.d0, L.gamma)
 
 
 @dataclasses.dataclass(frozen=True)

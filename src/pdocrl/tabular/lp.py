@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, hstack, identity, vstack
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.certificate import Point
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, policy_of
 
 SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point with crossover is several times faster and as exact
 
@@ -33,18 +34,13 @@ def saddle_lp(L: Lagrangian, sets: Sets) -> Point:
     assert found is not None, "the saddle program has the feasible point μ = 0"
     mu = np.clip(found.mu, 0, sets.C * L.mu_D)
     lam = np.maximum(found.lam, 0)
-    lam *= min(1.0, sets.B / max(lam.sum(), np.finfo(float).tiny))
+    lam *= sets.B / max(lam.sum(), sets.B) if sets.B else 0.0
     V = np.clip(found.V, sets.q_low, sets.q_high)
     # Any Q ≤ V that is at least the backup where w = 0 is dual optimal; unseen pairs get the least.
     Q = np.clip(np.minimum(V[:, None], L.residual(V, np.zeros_like(mu), lam)), sets.q_low, sets.q_high)
-    return Point(mu, spread(L, mu), np.where(L.seen, Q, sets.q_low), lam)
-
-
-def spread(L: Lagrangian, mu: Floats) -> Floats:
-    """ν = π·inflow(μ) with π in proportion to μ, to the data where μ is 0, and uniform where there is no data."""
-    nu = np.where(L.mu_D.sum(axis=1, keepdims=True) > 0, L.mu_D, 1.0)
-    nu = np.where(mu.sum(axis=1, keepdims=True) > 1e-12, mu, nu)
-    return np.asarray(nu / nu.sum(axis=1, keepdims=True) * L.inflow(mu)[:, None])
+    # p has the same price for all actions of a state, so any policy there will do: the one of μ.
+    nu = policy_of(L, mu) * L.inflow(mu)[:, None]
+    return Point(mu, nu, np.where(L.seen, Q, sets.q_low), lam)
 
 
 def margin(L: Lagrangian, C: float) -> float:
@@ -66,23 +62,21 @@ def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
     return None if found is None else np.maximum(found.lam, 0)
 
 
-def choose_B(L: Lagrangian, C: float) -> tuple[float, float]:
-    """B = 1 + 2‖λ*‖₁ and the margin φ (0 stands for "at least 0").
+def choose_B(L: Lagrangian, C: float) -> float:
+    """B = 1 + 2‖λ*‖₁.
 
     The guarantee needs B ≥ 1 + ‖λ*‖₁ (L1990); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
     also does, but is many times larger. If the limits cannot be kept, λ* is that of the nearest limits that can, give
     or take a thousandth of the constraints' range: with it, missing them by the least comes before reward.
     """
     if not len(L.tau):
-        return 0.0, 0.0
+        return 0.0
     lam = prices(L, C, L.tau)
-    if lam is not None:
-        return 1 + 2 * float(lam.sum()), 0.0
-    phi = min(margin(L, C), 0.0)
-    room = 1e-3 * float(np.ptp(L.g_range, axis=1).max())
-    lam = prices(L, C, L.tau + phi - room)
+    if lam is None:
+        room = 1e-3 * float(np.ptp(L.g_range, axis=1).max())
+        lam = prices(L, C, L.tau + margin(L, C) - room)
     assert lam is not None, "the margin program found limits that can be kept"
-    return 1 + 2 * float(lam.sum()), phi
+    return 1 + 2 * float(lam.sum())
 
 
 class _Optimum(NamedTuple):
@@ -108,14 +102,8 @@ def _optimise(
     """
     import highspy
 
-    (S, A), n = L.r.shape, len(L.tau)
-    pairs = np.flatnonzero(L.seen)
-    flow = csr_array((np.ones(S * A), (np.arange(S * A) // A, np.arange(S * A))), shape=(S, S * A)) - L.gamma * L.P.T
-    leaks = np.zeros((n, S)) if leak_g is None else np.tile(leak_g[:, None], S)
-    rows = hstack([flow.tocsc()[:, pairs], identity(S), csc_array((S, 1))])
-    limits = hstack([csc_array(L.g.reshape(n, -1)[:, pairs]), csc_array(leaks), csc_array(np.ones((n, 1)))])
-    matrix = csc_array(vstack([rows, limits]))
-
+    S, n, pairs = len(L.d0), len(L.tau), np.flatnonzero(L.seen)
+    matrix = _rows(L, pairs, np.zeros(n) if leak_g is None else leak_g)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
     # Always as a minimisation: HiGHS returns duals of the wrong sign for some maximisations.
@@ -145,6 +133,24 @@ def _optimise(
         )
     solution = solver.getSolution()
     x, dual = np.array(solution.col_value), np.array(solution.row_dual)
-    mu = np.zeros(S * A)
+    mu = np.zeros(L.r.size)
     mu[pairs] = x[: len(pairs)]
-    return _Optimum(mu.reshape(S, A), float(x[-1]), -dual[:S], dual[S:])
+    return _Optimum(mu.reshape(L.r.shape), float(x[-1]), -dual[:S], dual[S:])
+
+
+def _rows(L: Lagrangian, pairs: NDArray[np.int64], leak_g: Floats) -> csc_array:
+    """[S + I, pairs + S + 1] the flow of each state, then the limits; columns μ, p, t."""
+    (S, A), n, m = L.r.shape, len(L.tau), len(pairs)
+    P, column = L.P[pairs], np.arange(m)
+    entering = np.repeat(column, np.diff(P.indptr))
+    limit = S + np.arange(n)
+    blocks = [  # (row, column, value), added up where they coincide
+        (pairs // A, column, np.ones(m)),
+        (P.indices, entering, -L.gamma * P.data),
+        (np.repeat(limit, m), np.tile(column, n), L.g.reshape(n, -1)[:, pairs].ravel()),
+        (np.arange(S), m + np.arange(S), np.ones(S)),
+        (np.repeat(limit, S), np.tile(m + np.arange(S), n), np.repeat(leak_g, S)),
+        (limit, np.full(n, m + S), np.ones(n)),
+    ]
+    row, at, value = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    return csc_array((value, (row, at)), shape=(S + n, m + S + 1))

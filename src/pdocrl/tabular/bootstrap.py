@@ -1,0 +1,110 @@
+"""How much of a policy's estimated value is luck: the log is drawn again, as a multinomial of its own transitions.
+
+Two kinds of luck, two uses of a redrawn log:
+
+    spread     the same policy, evaluated in the redrawn log: how the estimate varies
+    optimism   a policy learned from the redrawn log, evaluated there and in the log it was drawn from: by how much a
+               learner overrates what it learns, since it prefers what happened to go well
+
+A pair that a redrawn log does not have is followed by the worst of every signal for ever, as an unknown pair is. So a
+policy that lives on pairs tried once or twice has wide intervals, although each such pair, taken alone, looks certain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
+from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.solution import Setup, Solution, outcome, solve_saddle
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Intervals:
+    """Two-sided percentile intervals of (1−γ)J, less the optimism, widened to hold the estimate itself."""
+
+    level: float
+    value: tuple[float, float]
+    costs: Floats  # [I, 2] of each limited column, in its own sign
+    optimism: float  # by how much the value is probably overrated
+    resamples: int
+
+
+class Redrawn(NamedTuple):
+    """What c candidates earn, value and constraint rewards, in and after learning from redrawn logs."""
+
+    outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a redrawn log
+    there: Floats  # [c, relearned, 1+I] a policy learned as the candidate was, in the redrawn log it was learned from
+    here: Floats  # [c, relearned, 1+I] the same policy in the log itself
+
+    @property
+    def optimism(self) -> Floats:
+        """[c, 1+I] the mean of there − here; 0 if nothing was learned again."""
+        return np.asarray((self.there - self.here).sum(axis=1) / max(self.there.shape[1], 1))
+
+
+def resample(counts: Counts, rng: np.random.Generator) -> Counts:
+    """A log of the same size drawn from this one, with replacement; starts too, unless d₀ was known beforehand."""
+    drawn = rng.multinomial(counts.size, counts.count / counts.size)
+    hit = np.flatnonzero(drawn)
+    count = drawn[hit].astype(np.int64)
+    # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
+    noise = rng.standard_normal((len(counts.mean), len(hit))) * np.sqrt(counts.variance[:, hit] / count)
+    starts, episodes = counts.starts, counts.starts.sum()
+    if episodes > 1:
+        starts = rng.multinomial(round(episodes), counts.d0).astype(np.float64)
+    return dataclasses.replace(
+        counts,
+        pair=counts.pair[hit],
+        to=counts.to[hit],
+        count=count,
+        mean=counts.mean[:, hit] + noise,
+        variance=counts.variance[:, hit],
+        starts=starts,
+    )
+
+
+def redraw(
+    counts: Counts,
+    limits: Sequence[Limit],
+    candidates: Sequence[Solution],
+    resamples: int,
+    relearned: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Redrawn:
+    """Redraw the log, evaluate every candidate in it and, the first `relearned` times, learn again with its sets.
+
+    All candidates see the same redrawn logs, and the k-th depends on (seed, k) alone. Learning again is by linear
+    program whatever the candidate's method, and for the limits it was learned for.
+    """
+    size = 1 + len(limits)
+    log = Redrawn(*(np.empty((len(candidates), times, size)) for times in (resamples, relearned, relearned)))
+    for k in range(max(resamples, relearned)):
+        progress(f"redrawing the log: {k + 1} of {max(resamples, relearned)}")
+        drawn = resample(counts, np.random.default_rng([seed, k]))
+        redrawn = Lagrangian.empirical(drawn, candidates[0].L.gamma, limits)
+        model = pessimistic_model(redrawn, worst=candidates[0].L)
+        for index, candidate in enumerate(candidates):
+            if k < resamples:
+                log.outcomes[index, k] = outcome(model, candidate.policy)
+            if k < relearned:
+                problem = dataclasses.replace(redrawn, tau=candidate.L.tau)
+                learned = solve_saddle(problem, Setup(candidate.sets.C, candidate.sets.B))
+                log.there[index, k] = learned.estimate
+                log.here[index, k] = outcome(pessimistic_model(candidate.L), learned.policy)
+    return log
+
+
+def intervals(outcomes: Floats, estimate: Floats, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
+    """From the outcomes [resamples, 1+I] of one policy, its estimate [1+I] and the optimism [1+I]."""
+    low, high = np.quantile(outcomes - optimism, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.minimum(low, estimate), np.maximum(high, estimate)
+    signs = np.array([limit.sign for limit in limits])
+    costs = np.sort(np.stack([signs * low[1:], signs * high[1:]], axis=1), axis=1)
+    return Intervals(level, (float(low[0]), float(high[0])), costs, float(optimism[0]), len(outcomes))

@@ -1,0 +1,181 @@
+"""From counts to a policy: `solve`, the one door to the tabular half.
+
+counts → C (chosen or given) → B (the price of the limits) → saddle point → policy, certificate, coverage, intervals
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import get_args
+
+import numpy as np
+
+from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.tabular.algorithms import Mixture
+from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
+from pdocrl.tabular.certificate import Certificate, Point, certify
+from pdocrl.tabular.choice import Choice, sensitivity
+from pdocrl.tabular.counts import Counts, Label
+from pdocrl.tabular.coverage import Coverage, cover
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets
+from pdocrl.tabular.limits import Limit, Limits, as_limits
+from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, solve_saddle
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Result:
+    """A policy and what is known about it. Values and costs are (1−γ)J: averages per step, discounted."""
+
+    status: Status
+    policy: Floats  # [S, A]
+    value: float  # of the policy in the log's own model, where leaving the data is followed by the worst
+    costs: Floats  # [I] likewise, of each limited column
+    limits: tuple[Limit, ...]
+    tightened: Floats  # [I] the limits that were solved for; other than `limits` only with a confidence
+    multipliers: Floats  # [I] λ: what one unit of each limit is worth in reward
+    certificate: Certificate
+    margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
+    coverage: Coverage
+    intervals: Intervals | None
+    choices: tuple[Choice, ...]  # what other C would have given, if C was chosen
+    mixture: Mixture | None  # of pdocrl and pdorl
+    point: Point
+    sets: Sets
+    method: Method
+    gamma: float
+    states: tuple[Label, ...]
+    actions: tuple[Label, ...]
+
+
+def solve(
+    data: Counts | Lagrangian,
+    gamma: float | None = None,
+    limits: Limits = (),
+    method: Method = "lp",
+    C: float | None = None,
+    B: float | None = None,
+    iterations: int = 10_000,
+    resamples: int = 200,
+    relearned: int = 20,
+    level: float = 0.95,
+    confidence: float | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """The best policy the data supports that keeps the limits.
+
+    Args:
+        data: counts of a log, or a Lagrangian made by hand (then there are no intervals, and C must be given).
+        gamma: the discount, strictly between 0 and 1; a Lagrangian has its own.
+        limits: such as ["cost<=0.1"] or {"cost": 0.1}, on (1−γ)J; a Lagrangian has its own.
+        method: "lp" is exact. "pdocrl" and "pdorl" are the paper's Algorithms 1 and 2; "regret_matching" and
+            "optimistic" converge much faster. All but "lp" take `iterations`.
+        C: the bound on w = μ^π/μ_D, how far the policy may go from the data; chosen by `sensitivity` if not given.
+        B: the bound on the multipliers; by default from the data (see `lp.choose_B`).
+        iterations: T.
+        resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given.
+        relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
+            candidates if C is chosen).
+        level: of the intervals.
+        confidence: tighten the limits until the policy keeps the given ones in this share of redrawn logs.
+        seed: of the redrawn logs.
+        progress: is told in words what is being done.
+    """
+    if method not in get_args(Method):
+        raise UnknownNameError("method", method, get_args(Method))
+    counts, L, chosen = _problem(data, gamma, limits)
+    if not (0 < level < 1 and resamples >= 0 and relearned >= 0 and iterations > 0):
+        raise PdocrlError(
+            "level must lie between 0 and 1, and resamples, relearned and iterations must not be negative."
+        )
+    if (C is None or confidence is not None) and (counts is None or not resamples):
+        raise PdocrlError("choosing C, or a confidence, takes counts and resamples: give C, and no confidence.")
+    choices: tuple[Choice, ...] = ()
+    if C is None and counts is not None:
+        choices = sensitivity(
+            counts, L.gamma, chosen, resamples=min(resamples, 100), relearned=relearned, seed=seed, progress=progress
+        )
+    best = max(choices, key=lambda choice: choice.score, default=None)
+    setup = Setup(best.C if best else float(C or 0), B, method, iterations)
+    progress(f"solving with C = {setup.C:g}")
+    solution = solve_saddle(L, setup)
+    spread = None
+    if counts is not None and resamples:
+        redrawn = redraw(counts, chosen, [solution], resamples, 0 if best else relearned, seed, progress)
+        optimism = best.optimism if best else redrawn.optimism[0]
+        outcomes = redrawn.outcomes[0]
+        if confidence is not None:
+            solution, outcomes = _tighten(counts, chosen, solution, setup, outcomes, optimism, confidence, seed)
+        spread = intervals(outcomes, solution.estimate, optimism, chosen, level)
+    return _result(counts, chosen, solution, method, spread, choices)
+
+
+def _problem(
+    data: Counts | Lagrangian, gamma: float | None, limits: Limits
+) -> tuple[Counts | None, Lagrangian, tuple[Limit, ...]]:
+    chosen = as_limits(limits)
+    if isinstance(data, Counts):
+        if gamma is None:
+            raise PdocrlError("gamma, the discount, must be given.")
+        return data, Lagrangian.empirical(data, gamma, chosen), chosen
+    if chosen or gamma not in {None, data.gamma}:
+        raise PdocrlError("a Lagrangian has its own limits and discount; leave `limits` and `gamma` out.")
+    return None, data, tuple(Limit(f"g_{i}", float(t), ">=") for i, t in enumerate(data.tau))
+
+
+def _tighten(
+    counts: Counts,
+    limits: tuple[Limit, ...],
+    solution: Solution,
+    setup: Setup,
+    outcomes: Floats,
+    optimism: Floats,
+    confidence: float,
+    seed: int,
+) -> tuple[Solution, Floats]:
+    """Move τ inwards by how far the policy's lower confidence bound is below its estimate, until the bound keeps τ."""
+    if not 0.5 <= confidence < 1:
+        raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
+    given = solution.L.tau
+    for _ in range(5):
+        bound = np.quantile(outcomes[:, 1:], 1 - confidence, axis=0) - np.maximum(optimism[1:], 0)
+        if np.all(bound >= given - TOLERANCE):
+            break
+        tau = np.maximum(solution.L.tau, given + np.maximum(solution.estimate[1:] - bound, 0))
+        solution = solve_saddle(dataclasses.replace(solution.L, tau=tau), setup)
+        outcomes = redraw(counts, limits, [solution], len(outcomes), 0, seed).outcomes[0]
+    return solution, outcomes
+
+
+def _result(
+    counts: Counts | None,
+    limits: tuple[Limit, ...],
+    solution: Solution,
+    method: Method,
+    spread: Intervals | None,
+    choices: tuple[Choice, ...],
+) -> Result:
+    L, signs = solution.L, np.array([limit.sign for limit in limits])
+    states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
+    return Result(
+        status=solution.status,
+        policy=solution.policy,
+        value=float(solution.estimate[0]),
+        costs=signs * solution.estimate[1:],
+        limits=limits,
+        tightened=signs * L.tau,
+        multipliers=solution.point.lam,
+        certificate=certify(L, solution.sets, solution.point),
+        margin=solution.margin,
+        coverage=cover(L, solution.policy, states),
+        intervals=spread,
+        choices=choices,
+        mixture=solution.mixture,
+        point=solution.point,
+        sets=solution.sets,
+        method=method,
+        gamma=L.gamma,
+        states=states,
+        actions=actions,
+    )
