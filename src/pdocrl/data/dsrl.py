@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,10 @@ def open_source(path: Path) -> Iterator[Source]:
         yield Source(path.name, columns, keys, path.stat().st_size, names)
 
 
-def write(dataset: Dataset, path: Path) -> None:
-    """A DSRL file with the dataset in it, whole or not at all."""
+def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = None) -> None:
+    """A DSRL file with the dataset in it, whole or not at all. Attributes are kept at the root of the file."""
     with atomic_path(path) as temporary, new_file(temporary) as file:
+        file.attrs.update(attributes or {})
         for field in FIELDS:
             array = getattr(dataset, field.name)
             if not array.size:  # no costs: an array without columns, which has no chunks to compress

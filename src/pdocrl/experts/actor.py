@@ -1,0 +1,68 @@
+"""The expert as it plays: a Gaussian policy in plain NumPy, small enough to send to a worker process for every batch.
+
+Its noise is a function of the episode's seed alone. So the numbers do not depend on how many processes play, and the
+learner can draw the same noise again instead of having it sent along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.errors import PdocrlError
+
+Floats = NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianActor:
+    """a = centre + half · (μ(s) + σ ε), with μ a tanh network whose first layer normalises the observation.
+
+    Outside the bounds the action is clipped by whoever carries it out; the learner reasons about it unclipped.
+    """
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    std: Floats  # [A]
+    centre: Floats  # [A] of the action bounds
+    half: Floats  # [A] their half width
+
+    def begin(self, seed: int) -> Callable[..., NDArray[Any]]:
+        """The episode's own `step(obs [S], …) → action [A]`."""
+        rng = _noise_generator(seed)
+        (w0, *middle, w_last), (b0, *middle_biases, b_last) = self.weights, self.biases
+        hidden = list(zip(middle, middle_biases, strict=True))
+        actions = len(self.std)
+        steps = 0
+
+        def step(obs: Floats, *_: object) -> NDArray[Any]:
+            nonlocal steps
+            if not math.isfinite(obs.dot(obs)):
+                bad = np.flatnonzero(~np.isfinite(obs)).tolist() or [int(np.argmax(np.abs(obs)))]
+                raise PdocrlError(
+                    f"the observation after {steps} steps is not finite or too large (component {bad[0]} is "
+                    f"{obs[bad[0]]}). Does the environment end before its state explodes?"
+                )
+            steps += 1
+            x = np.tanh(obs @ w0 + b0)
+            for weight, bias in hidden:
+                x = np.tanh(x @ weight + bias)
+            raw = x @ w_last + b_last + self.std * rng.standard_normal(actions)
+            action: NDArray[Any] = self.centre + self.half * raw
+            return action
+
+        return step
+
+
+def noise_of(seed: int, steps: int, actions: int) -> NDArray[np.float64]:
+    """ε [T, A] of the episode of this seed, as `GaussianActor.begin(seed)` draws it."""
+    return _noise_generator(seed).standard_normal((steps, actions))
+
+
+def _noise_generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng((seed, 1))  # not the stream that the environment's own reset draws from

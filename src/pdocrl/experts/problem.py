@@ -1,0 +1,147 @@
+"""What is to be collected from: an environment with box actions, and the costs of each of its steps.
+
+Costs come from the environment's `info` (one key or several), or from a function of one's own, named as an entry point:
+
+    def too_fast(obs, action, next_obs, info):     # in my_costs.py
+        return float(abs(next_obs[2]) > 4)         # a number, or one per constraint
+
+    pdocrl collect Pendulum-v1 --cost-function my_costs:too_fast --cost-max 100
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.tasks import Task, find_task
+from pdocrl.envs.bullet import maker
+from pdocrl.envs.episode import Player
+from pdocrl.errors import PdocrlError, UnknownNameError
+
+CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """An environment that has been looked at: it can be made, has box actions, and says what its steps cost."""
+
+    name: str  # of the task, or the environment's id
+    make: Callable[[], gymnasium.Env]  # may be sent to another process
+    info_keys: tuple[str, ...]  # where `info` holds the costs
+    cost_names: tuple[str, ...]  # K
+    obs_dim: int
+    low: NDArray[np.float32]  # [A]
+    high: NDArray[np.float32]  # [A]
+    horizon: int | None  # steps of a full episode, where known
+    task: Task | None  # where the task table knows it
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.low)
+
+
+class CostOf(gymnasium.Wrapper):  # type: ignore[misc]
+    """Puts `function(obs, action, next_obs, info)` into `info["cost"]` at every step."""
+
+    def __init__(self, env: gymnasium.Env, function: CostFunction) -> None:
+        super().__init__(env)
+        self._function, self._obs = function, None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self._obs, info = self.env.reset(**options)
+        return self._obs, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        cost = np.asarray(self._function(self._obs, action, obs, info), dtype=np.float64)
+        self._obs = obs
+        return obs, float(reward), terminated, truncated, {**info, "cost": cost if cost.ndim else float(cost)}
+
+
+def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = None) -> Problem:
+    """Make the environment once, play a step, and refuse what no expert here can learn from."""
+    if costs and cost_function is not None:
+        raise PdocrlError("give either the keys of `info` that hold the costs or a cost function, not both.")
+    make = maker(env)
+    if cost_function is not None:
+        make = functools.partial(_with_cost, make, find_cost_function(cost_function))
+    made = make()
+    try:
+        obs_space, action_space = made.observation_space, made.action_space
+        if not isinstance(action_space, gymnasium.spaces.Box) or len(action_space.shape) != 1:
+            kind = type(action_space).__name__
+            raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] of real numbers only.")
+        if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
+            kind = type(obs_space).__name__
+            raise PdocrlError(f"{env} has a {kind} observation space {obs_space.shape}; a flat box [S] is needed.")
+        player = _player(made, env, costs, cost_function)
+    finally:
+        made.close()
+    if not player.cost_names:
+        raise PdocrlError(
+            f"{env} puts no `cost` into `info`. Name the keys that hold its costs (--costs KEY …), "
+            "or give a function (--cost-function module:function)."
+        )
+    task = _task_of(env)
+    limit = getattr(made.spec, "max_episode_steps", None)
+    return Problem(
+        name=task.name if task else env,
+        make=make,
+        info_keys=costs or ("cost",),
+        cost_names=player.cost_names,
+        obs_dim=int(obs_space.shape[0]),
+        low=action_space.low.astype(np.float32),
+        high=action_space.high.astype(np.float32),
+        horizon=task.horizon if task else limit,
+        task=task,
+    )
+
+
+def find_cost_function(entry_point: str) -> CostFunction:
+    """The function behind `module:function`; modules in the current folder are found too."""
+    module_name, _, name = entry_point.partition(":")
+    if not module_name or not name:
+        raise PdocrlError(f"cost function {entry_point!r}: write it as module:function, e.g. my_costs:too_fast.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise PdocrlError(f"cost function {entry_point}: {error}. Run from its folder, or set PYTHONPATH.") from error
+    if not callable(getattr(module, name, None)):
+        callables = [key for key, value in vars(module).items() if callable(value)]
+        raise UnknownNameError(f"function in {module_name}", name, callables)
+    function: CostFunction = getattr(module, name)
+    return function
+
+
+def _with_cost(make: Callable[[], gymnasium.Env], function: CostFunction) -> gymnasium.Env:
+    return CostOf(make(), function)
+
+
+def _player(env: gymnasium.Env, name: str, costs: tuple[str, ...], cost_function: str | None) -> Player:
+    try:
+        return Player(env, costs or None)
+    except PdocrlError as error:
+        raise PdocrlError(f"{name}: {error}") from error
+    except Exception as error:
+        if cost_function is None:
+            raise
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise PdocrlError(f"cost function {cost_function} fails on {name}'s first step: {message}") from error
+
+
+def _task_of(name: str) -> Task | None:
+    try:
+        return find_task(name)
+    except UnknownNameError:
+        return None
