@@ -108,7 +108,7 @@ def test_all_value_functions_in_the_box_rule_out_the_papers_spurious_saddle_poin
 
 
 def test_the_printed_bound_on_violation_is_too_strong_and_twice_epsilon_holds():
-    """The paper's theorem promises (1−γ)J_i ≥ τ_i − 4ε/B (L1543); its last step needs the opposite inequality (L1651).
+    """The paper's theorem promises (1−γ)J_i ≥ τ_i − 4ε/B (L1536); its last step needs the opposite inequality (L1651).
 
     Three arms and one state: `safe` is inside the limit by φ, `best` on it, `over` outside. The frequency of `best` is
     off by a factor ρ, which makes ε = (1−ρ)Bτ. Every condition of the theorem holds, ŵ on `over` is a saddle point, and

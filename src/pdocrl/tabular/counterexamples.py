@@ -1,6 +1,6 @@
 """The paper's three negative results as objects to compute with: what fails, and every constant of the proofs.
 
-    weighted_cloning_fails()   Proposition 1 (L388, proof L852): fitting a policy to samples weighted by a density ratio
+    weighted_cloning_fails()   Proposition 1 (L381, proof L852): fitting a policy to samples weighted by a density ratio
     spurious_v_saddle()        L972: a saddle point of the V-form Lagrangian whose extracted policy is not optimal
     spurious_q_saddle()        L1679: the same for the Q-form, although π*, μ* and every Q*_α are in the classes
 
@@ -79,7 +79,7 @@ class WeightedCloning:
 
 
 def weighted_cloning_fails() -> WeightedCloning:
-    """The construction of L854–L867."""
+    """The construction of L855–L867."""
     nothing_follows = np.zeros((4, 2))
     cmdp = CMDP(
         nothing_follows, np.array([[0.0, 0.0], [0.0, 1.0]]), np.zeros((0, 2, 2)), np.zeros(0), np.full(2, 1 / 2), 0.0
