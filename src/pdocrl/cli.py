@@ -98,10 +98,13 @@ def _parse_and_run(command: Callable[..., Any], name: str, args: list[str]) -> N
     parsed.__signature__ = signature  # type: ignore[attr-defined]
     parsed.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     parsed.__doc__ = command.__doc__
+    # Given whole, because tyro drops a section called "Example:" from the docstring.
+    description = (inspect.getdoc(command) or "").split("\nArgs:")[0].strip()
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            run = tyro.cli(parsed, prog=f"pdocrl {name}", args=args, config=(tyro.conf.OmitSubcommandPrefixes,))
+            config = (tyro.conf.OmitSubcommandPrefixes,)
+            run = tyro.cli(parsed, prog=f"pdocrl {name}", description=description, args=args, config=config)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

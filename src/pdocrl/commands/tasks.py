@@ -35,7 +35,8 @@ def tasks(json: bool = False, tasks_file: Path | None = None) -> None:
     rows = [
         [
             task.name, task.horizon, _or_dash(task.obs_dim), _or_dash(task.action_dim),
-            task.reward_min, task.reward_max, _or_dash(task.cost_max), _or_dash(task.env_id), ", ".join(task.files) or "–",
+            task.reward_min, task.reward_max, _or_dash(task.cost_max), _or_dash(task.env_id),
+            ", ".join(task.files) or "–",
         ]
         for task in known
     ]  # fmt: skip
