@@ -6,7 +6,8 @@
 random actions. They are measured by turns and each turn gives one ratio, since the speed of a shared machine drifts.
 A turn begins when other programs leave the machine alone (or after `--patience` seconds); how much of it they took
 during the bare measurement is reported as `others`. Ratios are of wall time; `per_cpu` compares steps per second of CPU
-time, the caller's included, and so holds on a busy machine too, but does not see workers that wait.
+time, the caller's included, and so holds on a busy machine too, but does not see workers that wait. `bare_together` is
+what as many bare simulators reach side by side: what the machine itself gives.
 """
 
 from __future__ import annotations
@@ -103,16 +104,33 @@ def rates(pool: Rollouts, policy: object, episodes: int, seed: int) -> tuple[flo
     return steps / (time.perf_counter() - began), steps / (cpu_seconds(pool) - cpu)
 
 
+class Bare:
+    """A process that steps the bare simulator for some seconds when told to."""
+
+    def __init__(self, env_id: str, seconds: float) -> None:
+        command = [sys.executable, "-c", BARE, env_id, str(seconds)]
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, text=True, **pipes)
+        while "ready" not in self.process.stderr.readline():
+            pass
+
+    def start(self) -> None:
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def result(self) -> tuple[float, float]:
+        """Steps per second of wall time and of CPU time."""
+        wall, cpu = map(float, self.process.stderr.readline().split())
+        return wall, cpu
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
 def measure(name: str, repeats: int, seconds: float, workers: int, patience: float) -> list[dict[str, float | str]]:
     task = find_task(name)
-    command = [sys.executable, "-c", BARE, str(task.env_id), str(seconds)]
-    bare = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
-    assert bare.stdin is not None
-    assert bare.stderr is not None
-    while "ready" not in bare.stderr.readline():
-        pass
+    bare = [Bare(str(task.env_id), seconds) for _ in range(workers)]
     uniform, mlp = Uniform(task.horizon, task.action_dim or 0), network(task.obs_dim or 0, task.action_dim or 0)
     rows: list[dict[str, float | str]] = []
     with Rollouts(name, workers=workers) as pool:
@@ -121,11 +139,13 @@ def measure(name: str, repeats: int, seconds: float, workers: int, patience: flo
         for repeat in range(repeats):
             wait_for_quiet(patience)
             before = ticks()
-            bare.stdin.write("go\n")
-            bare.stdin.flush()
-            single, single_cpu = map(float, bare.stderr.readline().split())
+            bare[0].start()
+            single, single_cpu = bare[0].result()
             others = max(0.0, busy(before, ticks()) - 1 / (os.cpu_count() or 1))
             together, together_cpu = rates(pool, uniform, episodes, repeat)
+            for process in bare:
+                process.start()
+            bare_together = sum(process.result()[0] for process in bare)
             with_network, _ = rates(pool, mlp, max(workers, episodes // 2), repeat)
             rows.append(
                 {
@@ -136,13 +156,14 @@ def measure(name: str, repeats: int, seconds: float, workers: int, patience: flo
                     "rollout_steps_per_s": round(together),
                     "ratio": round(together / (workers * single), 3),
                     "ratio_with_network": round(with_network / (workers * single), 3),
+                    "ratio_bare_together": round(bare_together / (workers * single), 3),
                     "per_cpu": round(together_cpu / single_cpu, 3),
                     "others": round(others, 2),
                 }
             )
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    bare.stdin.close()
-    bare.wait()
+    for process in bare:
+        process.close()
     return rows
 
 
@@ -162,7 +183,7 @@ def main() -> None:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    shown = ("bare_steps_per_s", "rollout_steps_per_s", "ratio", "ratio_with_network", "per_cpu", "others")
+    shown = [column for column in rows[0] if column not in ("task", "repeat", "workers")]
     print(
         f"\nmedians of {options.repeats}, ratios to {options.workers} × bare\n{'task':12}", *(f"{c:>20}" for c in shown)
     )
