@@ -100,7 +100,10 @@ class Player:
         return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
 
     def _executable(self, output: Any, step: int) -> Any:
-        """The policy's output as the environment takes it: the space's type, within its bounds, never NaN."""
+        """The policy's output as the environment takes it: the space's type, within its bounds, never NaN.
+
+        Clipped here, once for all: some simulators clip what moves the body but charge for the action as given.
+        """
         if self._discrete:
             return int(np.asarray(output).reshape(()))
         action = np.asarray(output, dtype=self._low.dtype)
