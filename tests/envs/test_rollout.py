@@ -104,8 +104,8 @@ def same(a: Episodes, b: Episodes) -> bool:
 
 
 def test_returns_are_identical_with_1_2_and_5_workers_and_in_this_process():
-    policies = [Network(17, 4, seed) for seed in range(3)]
-    one, two, five = (rollout("DroneRun", policies, 6, seed=3, workers=n, record=True) for n in (1, 2, 5))
+    policies = [Network(7, 2, seed) for seed in range(3)]
+    one, two, five = (rollout("BallRun", policies, 6, seed=3, workers=n, record=True) for n in (1, 2, 5))
     assert same(one, two)
     assert same(one, five)
     assert all(
