@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the range every baseline uses
+LATENT_LOG_STD_RANGE = (-4.0, 15.0)  # of a VAE's encoder
 M = TypeVar("M", bound=eqx.Module)
 ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
 
@@ -55,6 +56,61 @@ class Critic(eqx.Module):
 
     def __call__(self, obs: Float[Array, "B S"], action: Float[Array, "B A"]) -> Float[Array, "M B"]:
         return self.mlp(jnp.concatenate([obs, action], -1))[..., 0]
+
+
+class CostCritic(eqx.Module):
+    """M estimates of K action costs: (s [B, S], a [B, A]) → [M, B, K]."""
+
+    mlp: MLP
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, hidden: Sequence[int], members: int
+    ) -> CostCritic:
+        return CostCritic(MLP.create(key, (obs_dim + action_dim, *hidden, n_costs), members))
+
+    def __call__(self, obs: Float[Array, "B S"], action: Float[Array, "B A"]) -> Float[Array, "M B K"]:
+        values: Array = self.mlp(jnp.concatenate([obs, action], -1))
+        return values
+
+
+class VAE(eqx.Module):
+    """The behaviour policy as a conditional VAE: encoder q(z|s,a), decoder a = tanh(network(s, z)), prior N(0, I)."""
+
+    encoder: MLP
+    decoder: MLP
+
+    @staticmethod
+    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int], latent: int) -> VAE:
+        encoder_key, decoder_key = jax.random.split(key)
+        return VAE(
+            MLP.create(encoder_key, (obs_dim + action_dim, *hidden, 2 * latent)),
+            MLP.create(decoder_key, (obs_dim + latent, *hidden, action_dim)),
+        )
+
+    def encode(self, obs: Array, action: Array) -> tuple[Array, Array]:
+        """Mean and log standard deviation of z, [..., Z] each."""
+        mean, log_std = jnp.split(self.encoder(jnp.concatenate([obs, action], -1)), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
+
+    def decode_raw(self, obs: Array, latent: Array) -> Array:
+        """The action before the squash, [..., A]."""
+        raw: Array = self.decoder(jnp.concatenate([obs, latent], -1))
+        return raw
+
+    def decode(self, obs: Array, latent: Array) -> Array:
+        return jnp.tanh(self.decode_raw(obs, latent))
+
+    def divergence(self, obs: Array, action: Array) -> Array:
+        """KL(q(z|s,a) ‖ N(0, I)), mean over the latent's coordinates, [...]: large where (s, a) is unlike the data."""
+        mean, log_std = self.encode(obs, action)
+        return -0.5 * (1 + 2 * log_std - mean**2 - jnp.exp(2 * log_std)).mean(-1)
+
+    def loss(self, obs: Array, action: Array, noise: Array, weight: float | Array) -> Array:
+        """mean ‖a − decode(s, z)‖² + weight · mean KL, the negative evidence bound, z = μ + σ · noise [B, Z]."""
+        mean, log_std = self.encode(obs, action)
+        rebuilt = self.decode(obs, mean + jnp.exp(log_std) * noise)
+        return jnp.mean((rebuilt - action) ** 2) + weight * self.divergence(obs, action).mean()
 
 
 class TanhGaussian(eqx.Module):

@@ -178,6 +178,8 @@ BUILT_IN = {
     "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
     "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",
     "bc": "pdocrl.agents.bc:BC",
+    "cpq": "pdocrl.agents.cpq:CPQ",
+    "coptidice": "pdocrl.agents.coptidice:COptiDICE",
 }
 
 

@@ -1,0 +1,144 @@
+"""COptiDICE: the best stationary distribution near the data's under an upper bound of its cost, then imitation of it.
+
+    min_{ν,λ≥0}  (1−γ) E_{d₀}[ν(s)] + α E_D[ f*(e(s,a,s′)/α) ] + λ·κ,   e = r − λ·c + γ ν(s′) − ν(s)
+    w = f*′(e/α) ≥ 0,   soft χ²: f*(y) = e^y − 1 for y < 0, y²/2 + y above
+    cost bound     min_{χ,τ≥0}  τ log E_D[ exp(ℓ/τ) ] + τ ε,   ℓ = (1−γ) χ(s₀) + w (c + γ χ(s′) − χ(s))
+    policy         maximise  E_D[ w log π(a|s) ]
+
+λ is held against the bound: its gradient is κ minus the cost under the worst re-weighting of the data within KL ε.
+docs/agents/coptidice.md says what `normalisation` does.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
+from pdocrl.multipliers import softplus_inverse
+from pdocrl.networks import MLP, TanhGaussian
+from pdocrl.policies import MLPPolicy
+
+
+class COptiDICEConfig(AgentConfig):
+    """The benchmark's hyper-parameters."""
+
+    actor_rate: float = 1e-4  # learning rate of π
+    critic_rate: float = 1e-3  # of ν and χ
+    multiplier_rate: float = 1e-4  # of the parameters of λ and τ
+    multiplier_init: float = 1.0  # λ₀ and τ₀
+    alpha: float = 0.5  # α: how much staying near the data is worth
+    cost_epsilon: float = 0.01  # ε: KL radius of the cost's upper bound
+    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
+    # rate: per-step cost against limit/horizon. published: against the discounted limit, which never binds
+    normalisation: Literal["rate", "published"] = static("rate")  # what the weighted per-step cost is held against
+
+
+class COptiDICEState(eqx.Module):
+    """ν, χ, the parameters of λ and τ, and the extracted policy."""
+
+    actor: TanhGaussian
+    nu: MLP
+    chi: MLP
+    scalars: Float[Array, "2 K"]  # before softplus: λ, τ
+    actor_opt: optax.OptState
+    nu_opt: optax.OptState
+    chi_opt: optax.OptState
+    scalars_opt: optax.OptState
+
+
+class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
+    """Stationary distribution correction under a cost bound."""
+
+    name = "coptidice"
+    summary = "Corrects the data's state-action distribution under an upper bound of its cost, then imitates it."
+    paper = "Lee et al., COptiDICE: Offline Constrained RL via Stationary Distribution Correction (ICLR 2022)"
+    Config = COptiDICEConfig
+
+    def init(self, config: COptiDICEConfig, problem: Problem, key: PRNGKeyArray) -> COptiDICEState:
+        s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
+        keys = jax.random.split(key, 3)
+        actor = TanhGaussian.create(keys[0], s, a, config.hidden)
+        nu, chi = MLP.create(keys[1], (s, *config.hidden, 1)), MLP.create(keys[2], (s, *config.hidden, k))
+        scalars = jnp.broadcast_to(softplus_inverse(config.multiplier_init), (2, k))
+        adam = optax.scale_by_adam()
+        return COptiDICEState(
+            actor, nu, chi, scalars, adam.init(actor), adam.init(nu), adam.init(chi), adam.init(scalars)
+        )
+
+    def update(
+        self, config: COptiDICEConfig, state: COptiDICEState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[COptiDICEState, Metrics]:
+        lam, tau = jax.nn.softplus(state.scalars)
+        limit = cost_limit(config)
+        reward = config.reward_scale * batch.reward - batch.cost @ lam
+        alive = config.gamma * batch.alive
+
+        def nu_loss(nu: MLP) -> tuple[Array, Array]:
+            advantage = reward + alive * nu(batch.next_obs)[:, 0] - nu(batch.obs)[:, 0]
+            flow = (1 - config.gamma) * nu(batch.initial_obs)[:, 0]
+            return jnp.mean(flow + config.alpha * conjugate(advantage / config.alpha)), advantage
+
+        (nu_objective, advantage), nu_gradient = jax.value_and_grad(nu_loss, has_aux=True)(state.nu)
+        w = ratio(advantage / config.alpha)  # [B]
+
+        def chi_loss(chi: MLP) -> tuple[Array, Array]:
+            residual = batch.cost + alive[:, None] * chi(batch.next_obs) - chi(batch.obs)
+            ell = (1 - config.gamma) * chi(batch.initial_obs) + w[:, None] * residual  # [B, K]
+            logits = ell / tau
+            return jnp.sum(tau * (jax.nn.logsumexp(logits, 0) - jnp.log(len(logits)))), logits
+
+        (chi_objective, logits), chi_gradient = jax.value_and_grad(chi_loss, has_aux=True)(state.chi)
+        worst = len(logits) * jax.nn.softmax(logits, 0)  # [B, K] the re-weighting of the bound, mean 1
+        divergence = jnp.mean(worst * (jax.nn.log_softmax(logits, 0) + jnp.log(len(logits))), 0)
+        bound = jnp.mean(worst * w[:, None] * batch.cost, 0)  # [K]
+
+        def scalars_loss(scalars: Float[Array, "2 K"]) -> Array:
+            lam, tau = jax.nn.softplus(scalars)
+            objective: Array = lam @ (limit - bound) + tau @ (config.cost_epsilon - divergence)
+            return objective
+
+        def actor_loss(actor: TanhGaussian) -> Array:
+            return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
+
+        scalars_gradient = jax.grad(scalars_loss)(state.scalars)
+        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
+        nu, nu_opt = adam_step(nu_gradient, state.nu_opt, state.nu, config.critic_rate)
+        chi, chi_opt = adam_step(chi_gradient, state.chi_opt, state.chi, config.critic_rate)
+        scalars, scalars_opt = adam_step(scalars_gradient, state.scalars_opt, state.scalars, config.multiplier_rate)
+        metrics = {"nu_loss": nu_objective, "chi_loss": chi_objective, "actor_loss": actor_objective, "w": w.mean()}
+        metrics |= per_constraint("lambda", lam) | per_constraint("tau", tau) | per_constraint("cost_bound", bound)
+        metrics |= per_constraint("weighted_cost", w @ batch.cost / len(w))
+        return COptiDICEState(actor, nu, chi, scalars, actor_opt, nu_opt, chi_opt, scalars_opt), metrics
+
+    def policy(self, config: COptiDICEConfig, state: COptiDICEState) -> MLPPolicy:
+        return mode_policy(state.actor)
+
+
+def cost_limit(config: COptiDICEConfig) -> Float[Array, " K"]:
+    """What the per-step cost E_D[w c] is held against.
+
+    E_D[w c] is (1−γ) J_c, so the limit must be a rate. Published tables used the discounted sum of the rate over an
+    episode, κ (1 − γᵀ)/(1 − γ): up to 1/(1−γ) times too large, so that λ only ever falls.
+    """
+    if config.normalisation == "rate":
+        return config.cost_rate
+    discounted: Array = config.cost_rate * (1 - config.gamma**config.horizon) / (1 - config.gamma)
+    return discounted
+
+
+def conjugate(y: Array) -> Array:
+    """f*(y) of the soft χ² divergence; its derivative is `ratio`."""
+    return jnp.where(y < 0, jnp.expm1(jnp.minimum(y, 0)), y**2 / 2 + y)
+
+
+def ratio(y: Array) -> Array:
+    """w = f*′(y): e^y below 0, y + 1 above."""
+    return jnp.where(y < 0, jnp.exp(jnp.minimum(y, 0)), y + 1)

@@ -1,0 +1,154 @@
+"""CPQ, constraints penalised Q-learning: values count only through safe actions, unknown actions count as costly.
+
+    Q_r ← r + γ 1[Q_c(s′,a′) ≤ l] Q_r(s′,a′),   Q_c ← c + γ Q_c(s′,a′),   a′ ~ π(·|s′),   l = κ / (1−γ)
+    minimise over Q_c   E_D[TD²] − α ( E_{a~π, unlike the data}[Q_c(s,a)] − 1.5 l )
+    maximise over π     E_D[ 1[Q_c(s,π) ≤ l] Q_r(s,π) ]
+
+κ = cost limit / horizon. An action is unlike the data when a VAE of the data gives its code a large KL to the prior.
+docs/agents/cpq.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
+from pdocrl.multipliers import ProjectedMultiplier
+from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, polyak
+from pdocrl.policies import MLPPolicy
+
+
+class CPQConfig(AgentConfig):
+    """The benchmark's hyper-parameters."""
+
+    actor_rate: float = 1e-4  # learning rate of π
+    critic_rate: float = 1e-3  # of Q_r and Q_c
+    vae_rate: float = 1e-3  # of the VAE
+    alpha_rate: float = 1e-4  # of α, which moves by alpha_rate · (1.5 l − Q_c of unknown actions)
+    alpha_max: float = 0.2  # α stays in [0, alpha_max]
+    target_rate: float = 0.005  # of the target networks
+    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
+    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    ood_margin: float = 1.5  # Q_c of unknown actions is pushed up to this many times the limit
+    ood_quantile: float = 0.75  # an action is unknown when its KL is beyond this quantile …
+    ood_among: Literal["policy", "data"] = static("policy")  # … of the policy's actions, or of the dataset's
+    samples: int = static(10)  # actions per state in the search for unknown ones
+    vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
+
+
+class CPQState(eqx.Module):
+    """Policy, both critics and their targets, the VAE, and the weight of the penalty on unknown actions."""
+
+    actor: TanhGaussian
+    critic: Critic
+    cost_critic: CostCritic
+    target: Critic
+    cost_target: CostCritic
+    vae: VAE
+    alpha: ProjectedMultiplier
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    cost_opt: optax.OptState
+    vae_opt: optax.OptState
+
+
+class CPQ(Agent[CPQConfig, CPQState]):
+    """Constraints penalised Q-learning."""
+
+    name = "cpq"
+    summary = "Q-learning in which unsafe actions have no value and actions unlike the data are taken to be costly."
+    paper = "Xu, Zhan, Zhu, Constraints Penalized Q-learning for Safe Offline RL (AAAI 2022)"
+    Config = CPQConfig
+
+    def init(self, config: CPQConfig, problem: Problem, key: PRNGKeyArray) -> CPQState:
+        s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
+        keys = jax.random.split(key, 4)
+        actor = TanhGaussian.create(keys[0], s, a, config.hidden)
+        critic = Critic.create(keys[1], s, a, config.hidden, members=2)
+        cost_critic = CostCritic.create(keys[2], s, a, k, config.hidden, members=2)
+        vae = VAE.create(keys[3], s, a, config.vae_hidden, latent=2 * a)
+        adam = optax.scale_by_adam()
+        return CPQState(
+            actor, critic, cost_critic, critic, cost_critic, vae, ProjectedMultiplier.create(0.0, k),
+            adam.init(actor), adam.init(critic), adam.init(cost_critic), adam.init(vae),
+        )  # fmt: skip
+
+    def update(
+        self, config: CPQConfig, state: CPQState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[CPQState, Metrics]:
+        next_key, actor_key, ood_key, vae_key = jax.random.split(key, 4)
+        limit = config.cost_rate / (1 - config.gamma)  # [K] what Q_c is held against
+
+        def is_safe(cost: Float[Array, "2 B K"]) -> Float[Array, " B"]:
+            return (cost.max(0) <= limit).all(-1).astype(jnp.float32)
+
+        next_action = state.actor.sample(batch.next_obs, next_key)[0]
+        next_value = state.target(batch.next_obs, next_action).min(0)
+        next_cost = state.cost_target(batch.next_obs, next_action)
+        alive = config.gamma * batch.alive
+        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
+        cost_backup = batch.cost + alive[:, None] * next_cost.max(0)
+
+        # Which of the policy's actions are unlike the data: [samples, B, …]
+        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape))
+        tried = state.actor.sample(many, ood_key)[0]
+        divergence = state.vae.divergence(many, tried)
+        among = divergence if config.ood_among == "policy" else state.vae.divergence(batch.obs, batch.action)
+        unknown = (divergence >= jnp.quantile(among, config.ood_quantile)).astype(jnp.float32).reshape(-1)
+        many, tried = many.reshape(-1, many.shape[-1]), tried.reshape(-1, tried.shape[-1])
+
+        def critic_loss(critic: Critic) -> tuple[Array, Array]:
+            q = critic(batch.obs, batch.action)
+            return ((backup - q) ** 2).mean(-1).sum(), q
+
+        def cost_loss(cost_critic: CostCritic) -> tuple[Array, tuple[Array, Array]]:
+            q = cost_critic(batch.obs, batch.action)
+            ood = unknown @ cost_critic(many, tried).mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
+            penalty = state.alpha.lam @ (ood - config.ood_margin * limit)
+            return ((cost_backup - q) ** 2).mean(1).sum() - penalty, (q, ood)
+
+        def actor_loss(actor: TanhGaussian) -> Array:
+            action = actor.sample(batch.obs, actor_key)[0]
+            value = state.critic(batch.obs, action).min(0)
+            return -jnp.mean(is_safe(state.cost_critic(batch.obs, action)) * value)
+
+        def vae_loss(vae: VAE) -> Array:
+            noise = jax.random.normal(vae_key, (len(batch.obs), 2 * batch.action.shape[-1]))
+            return vae.loss(batch.obs, batch.action, noise, config.vae_weight)
+
+        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        (cost_objective, (cost_q, ood)), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
+        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
+        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
+
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
+        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
+        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
+        alpha = state.alpha.step(config.ood_margin * limit - ood, config.alpha_rate, config.alpha_max)
+        metrics = {
+            "critic_loss": critic_objective,
+            "cost_loss": cost_objective,
+            "actor_loss": actor_objective,
+            "vae_loss": vae_objective,
+            "q": q.mean(),
+            "safe": is_safe(next_cost).mean(),
+        }
+        metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_unknown", ood)
+        state = CPQState(
+            actor, critic, cost_critic,
+            polyak(state.target, critic, config.target_rate),
+            polyak(state.cost_target, cost_critic, config.target_rate),
+            vae, alpha, actor_opt, critic_opt, cost_opt, vae_opt,
+        )  # fmt: skip
+        return state, metrics | per_constraint("alpha", alpha.lam)
+
+    def policy(self, config: CPQConfig, state: CPQState) -> MLPPolicy:
+        return mode_policy(state.actor)
