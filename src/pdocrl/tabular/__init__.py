@@ -1,0 +1,37 @@
+"""Finite states and actions: a log to a certified policy, and the paper's theory as running code.
+
+    counts = Counts.from_log("log.parquet")
+    result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
+"""
+
+from pdocrl.tabular.certificate import Certificate, Point, certify
+from pdocrl.tabular.choice import sensitivity
+from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, random_cmdp, values
+from pdocrl.tabular.counts import Counts, merge
+from pdocrl.tabular.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.logs import counts_with_ray
+from pdocrl.tabular.saddle import Result, solve
+
+__all__ = [
+    "CMDP",
+    "Certificate",
+    "Counts",
+    "Lagrangian",
+    "Limit",
+    "Point",
+    "Result",
+    "Sets",
+    "certify",
+    "counts_with_ray",
+    "evaluate",
+    "extract",
+    "garnet",
+    "gridworld",
+    "merge",
+    "occupancy",
+    "random_cmdp",
+    "sensitivity",
+    "solve",
+    "values",
+]

@@ -56,7 +56,7 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
     # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
     noise = rng.standard_normal((len(counts.mean), len(hit))) * np.sqrt(counts.variance[:, hit] / count)
     starts, episodes = counts.starts, counts.starts.sum()
-    if episodes > 1:
+    if episodes >= 2:
         starts = rng.multinomial(round(episodes), counts.d0).astype(np.float64)
     return dataclasses.replace(
         counts,

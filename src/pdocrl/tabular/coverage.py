@@ -32,8 +32,8 @@ class Coverage:
     states_total: int
     concentrability: float  # max μ^π/μ̂_D over tried pairs: the estimate of C^π
     outside: float  # the policy's share of time after leaving the tried pairs
-    time: Floats  # [S] d^π
-    data: Floats  # [S] μ̂_D
+    mu: Floats  # [S, A] μ^π, the policy's share of time at each pair
+    mu_D: Floats  # [S, A] μ̂_D, the log's
     thinnest: tuple[ThinState, ...]  # the least covered states it visits, worst first
 
 
@@ -51,7 +51,7 @@ def cover(L: Lagrangian, pi: Floats, states: Sequence[Label], most: int = 5) -> 
         states_total=len(data),
         concentrability=float(ratio.max()),
         outside=float(mu[~L.seen].sum() / (1 - L.gamma)),
-        time=time,
-        data=data,
+        mu=mu,
+        mu_D=L.mu_D,
         thinnest=tuple(ThinState(states[s], float(thin[s]), float(time[s]), float(data[s])) for s in visited[:most]),
     )

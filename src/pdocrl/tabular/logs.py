@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.counts import LIMB, Counts, Floats, Ints, Label, encode, moments, sorted_labels
+from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.logfile import LogFile, Paths, Tally, find_files, open_log
+
+
+def find_log(name: str) -> str:
+    """A file as it is, or an example by its name."""
+    if name in EXAMPLES and not Path(name).exists():
+        return str(EXAMPLES[name])
+    if not Path(name).exists() and "*" not in name:
+        raise DataError(f"{name}: no such file, and no example of that name.{did_you_mean(name, EXAMPLES)}")
+    return name
 
 
 def count(

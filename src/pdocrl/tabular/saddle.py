@@ -18,9 +18,9 @@ from pdocrl.tabular.certificate import Certificate, Point, certify
 from pdocrl.tabular.choice import Choice, sensitivity
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.coverage import Coverage, cover
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
-from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, solve_saddle
+from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, outcome, solve_saddle
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +31,8 @@ class Result:
     policy: Floats  # [S, A]
     value: float  # of the policy in the log's own model, where leaving the data is followed by the worst
     costs: Floats  # [I] likewise, of each limited column
+    log_value: float  # the same of the policy that made the log
+    log_costs: Floats  # [I]
     limits: tuple[Limit, ...]
     tightened: Floats  # [I] the limits that were solved for; other than `limits` only with a confidence
     multipliers: Floats  # [I] λ: what one unit of each limit is worth in reward
@@ -157,12 +159,15 @@ def _result(
     choices: tuple[Choice, ...],
 ) -> Result:
     L, signs = solution.L, np.array([limit.sign for limit in limits])
+    log = outcome(pessimistic_model(L), L.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
     return Result(
         status=solution.status,
         policy=solution.policy,
         value=float(solution.estimate[0]),
         costs=signs * solution.estimate[1:],
+        log_value=float(log[0]),
+        log_costs=signs * log[1:],
         limits=limits,
         tightened=signs * L.tau,
         multipliers=solution.point.lam,

@@ -1,4 +1,4 @@
-"""The example log `inventory`: sixty corner shops, each ordering one perishable-free good every evening for a year.
+"""The example log `inventory`: two hundred corner shops, each ordering one good that keeps, every evening for a year.
 
     state     whether the day is calm or a rush, and the stock on the shelf, such as "rush 07"
     action    units ordered, delivered over night; what exceeds the shelf of 20 is not sent
@@ -55,7 +55,7 @@ def model(gamma: float, stockout: float, delivery: float) -> CMDP:
     return CMDP.from_costs(flat, r.reshape(shape), costs, [stockout, delivery], d0, gamma)
 
 
-def simulate(shops: int = 60, days: int = 365, seed: int = 0) -> dict[str, list[object]]:
+def simulate(shops: int = 200, days: int = 365, seed: int = 0) -> dict[str, list[object]]:
     """The log, column by column: `days` rows for each shop, in time order."""
     rng = np.random.default_rng(seed)
     columns: dict[str, list[object]] = {

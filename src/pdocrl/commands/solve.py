@@ -1,0 +1,118 @@
+"""`pdocrl solve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional, UseAppendAction
+
+from pdocrl import console
+from pdocrl.errors import PdocrlError
+
+
+def solve(
+    log: Positional[str],
+    /,
+    gamma: float,
+    limit: UseAppendAction[tuple[tuple[str, ...], ...]] = (),
+    method: Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"] = "lp",
+    C: float | None = None,
+    B: float | None = None,
+    iterations: int = 10_000,
+    horizon: float | None = None,
+    confidence: float | None = None,
+    level: float = 0.95,
+    resamples: int = 200,
+    relearned: int = 20,
+    seed: int = 0,
+    start: str | None = None,
+    columns: tuple[str, ...] = (),
+    memory: str = "1GB",
+    threads: int | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """From a log of finite states and actions to the best policy it supports that keeps the limits.
+
+    Example: pdocrl solve inventory --gamma 0.97 --limit "stockout<=0.02" "delivery<=0.3" --out policy/
+
+    The log is a Parquet or CSV file with the columns state, action, next_state, reward, the limited ones, and
+    optionally terminal, initial, episode and step; `inventory` is an example that ships with the package.
+
+    Args:
+        log: A file, a pattern with *, or the name of an example.
+        gamma: The discount, strictly between 0 and 1.
+        limit: Such as "cost<=0.1" or "served>=0.95", on the discounted average per step (1−γ)J of a column.
+        method: lp is exact; pdocrl and pdorl are the paper's algorithms; the others converge faster than they do.
+        C: How many times more often than the log the policy may do anything; chosen from the log if not given.
+        B: Bound on the multipliers; from the log if not given.
+        iterations: Of all methods but lp.
+        horizon: Steps of an episode; limits are then per episode.
+        confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
+        level: Of the intervals.
+        resamples: Redrawn logs for the intervals and for choosing C; 0 for none.
+        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself.
+        seed: Of the redrawn logs.
+        start: The state where episodes begin, if the log does not say.
+        columns: This log's names for columns, such as state=room next_state=then.
+        memory: Limit for reading the log; beyond it, a temporary folder is used.
+        threads: For reading the log; all cores by default.
+        out: A folder for policy.parquet, policy.json, result.json and solve.png.
+        json: Print one JSON object instead of tables.
+    """
+    from pdocrl.tabular import report
+    from pdocrl.tabular.limits import as_limits, per_step
+    from pdocrl.tabular.logs import count, find_log
+    from pdocrl.tabular.saddle import solve as solve_counts
+
+    limits = as_limits([text for group in limit for text in group])
+    if horizon is not None:
+        limits = per_step(limits, horizon)
+    if not 0 < gamma < 1:
+        raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
+    if out is not None and out.exists() and not out.is_dir():
+        raise PdocrlError(f"--out {out} is a file; name a folder.")
+    with console.stderr.status("reading the log") as status:
+        counts = count(
+            find_log(log),
+            costs=list(dict.fromkeys(one.name for one in limits)),
+            start=start,
+            columns=dict(_pair(text) for text in columns),
+            memory=memory,
+            threads=threads,
+        )
+        result = solve_counts(
+            counts,
+            gamma,
+            limits,
+            method=method,
+            C=C,
+            B=B,
+            iterations=iterations,
+            resamples=resamples,
+            relearned=relearned,
+            level=level,
+            confidence=confidence,
+            seed=seed,
+            progress=status.update,
+        )
+    files = report.save(result, out, horizon) if out is not None else []
+    if json:
+        console.print_json(report.as_json(result, horizon))
+    else:
+        console.print_table(*report.outcome_table(result, horizon))
+        console.print_table(*report.facts_table(result))
+        if result.choices:
+            console.print_table(*report.choice_table(result), title="What other C would have given")
+    for line in report.notes(result, counts):
+        console.log(f"note: {line}")
+    for file in files:
+        console.log(f"wrote {file}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    role, equals, name = text.partition("=")
+    if not (role and equals and name):
+        raise PdocrlError(f"--columns {text!r} is not understood; write it as state=room.")
+    return role, name

@@ -1,0 +1,188 @@
+"""A result for people and for programs: tables, one JSON object, the policy as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdocrl.files import atomic_path, write_json
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.saddle import Result
+
+Rows = list[list[object]]
+
+
+def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
+    """Everything about a result as plain values. Costs, limits and multipliers are by column name."""
+    names = _names(result.limits)
+    cover, spread = result.coverage, result.intervals
+    costs = dict(zip(names, result.costs.tolist(), strict=True))
+    found: dict[str, Any] = {
+        "status": result.status,
+        "value": result.value,
+        "costs": costs,
+        "log": {"value": result.log_value, "costs": dict(zip(names, result.log_costs.tolist(), strict=True))},
+        "limits": {name: limit.value for name, limit in zip(names, result.limits, strict=True)},
+        "senses": {name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
+        "tightened": dict(zip(names, result.tightened.tolist(), strict=True)),
+        "multipliers": dict(zip(names, result.multipliers.tolist(), strict=True)),
+        "margin": result.margin if result.limits else None,
+        "certificate": result.certificate.gap,
+        "bounds": [result.certificate.lower, result.certificate.upper],
+        "coverage": {
+            "pairs": cover.pairs,
+            "pairs_total": cover.pairs_total,
+            "states": cover.states,
+            "states_total": cover.states_total,
+            "concentrability": cover.concentrability,
+            "outside": cover.outside,
+            "thinnest": [vars(thin) for thin in cover.thinnest],
+        },
+        "intervals": None,
+        "method": result.method,
+        "gamma": result.gamma,
+        "C": result.sets.C,
+        "B": result.sets.B,
+        "choices": [
+            {
+                "C": choice.C,
+                "value": choice.value,
+                "costs": dict(zip(names, choice.costs.tolist(), strict=True)),
+                "score": choice.score,
+                "concentrability": choice.concentrability,
+                "limits": choice.limits,
+            }
+            for choice in result.choices
+        ],
+        "policy": policy_rows(result),
+    }
+    if spread is not None:
+        found["intervals"] = {
+            "level": spread.level,
+            "value": list(spread.value),
+            "costs": dict(zip(names, spread.costs.tolist(), strict=True)),
+            "optimism": spread.optimism,
+            "resamples": spread.resamples,
+        }
+    if horizon is not None:
+        found["horizon"] = horizon
+        found["per_episode"] = {"value": result.value * horizon} | {n: c * horizon for n, c in costs.items()}
+    return found
+
+
+def policy_rows(result: Result) -> list[dict[str, Any]]:
+    """π(a|s) > 0, row by row."""
+    return [
+        {"state": result.states[s], "action": result.actions[a], "probability": float(result.policy[s, a])}
+        for s, a in np.argwhere(result.policy > 0)
+    ]
+
+
+def outcome_table(result: Result, horizon: float | None = None) -> tuple[list[str], Rows]:
+    """What the policy earns and costs, against the limits."""
+    spread = result.intervals
+    level = f"{100 * spread.level:g} % interval" if spread else "interval"
+    rows: Rows = [["reward", result.log_value, result.value, _span(spread.value) if spread else "", "", ""]]
+    for i, (limit, cost, lam) in enumerate(zip(result.limits, result.costs, result.multipliers, strict=True)):
+        text = f"{limit.sense} {limit.value:.4g}"
+        if result.tightened[i] != limit.value:
+            text += f" (aimed at {result.tightened[i]:.4g})"
+        interval = _span(spread.costs[i]) if spread else ""
+        rows.append([limit.name, float(result.log_costs[i]), float(cost), interval, text, f"{lam:.4g}"])
+    columns = ["per step", "in the log", "policy", level, "limit", "multiplier"]
+    if horizon is not None:
+        columns.append("per episode")
+        for row in rows:
+            row.append(float(row[2]) * horizon)  # type: ignore[arg-type]
+    return columns, rows
+
+
+def facts_table(result: Result) -> tuple[list[str], Rows]:
+    """How it was found and how far the log supports it."""
+    cover = result.coverage
+    rows: Rows = [
+        ["status", result.status.replace("_", " among ") + ("" if "_" not in result.status else " policies")],
+        ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
+        ["bound C on w", f"{result.sets.C:.4g}" + (" (chosen, see below)" if result.choices else "")],
+        ["bound B on the multipliers", f"{result.sets.B:.4g}"],
+        ["pairs in the log", f"{cover.pairs} of {cover.pairs_total}"],
+        ["states in the log", f"{cover.states} of {cover.states_total}"],
+        ["concentrability of the policy", f"{cover.concentrability:.4g}"],
+        ["time outside the log", f"{100 * cover.outside:.2g} %"],
+    ]
+    if result.limits:
+        rows.insert(1, ["room inside the limits", f"{result.margin:.4g}"])
+    if result.intervals is not None:
+        rows.append(["reward probably overrated by", f"{result.intervals.optimism:.2g}"])
+    for index, thin in enumerate(cover.thinnest[:3]):
+        label = "least covered states" if index == 0 else ""
+        rows.append([label, f"{thin.state}: {100 * thin.time:.2g} % of its time, {100 * thin.data:.2g} % of the log"])
+    return ["how far to trust it", ""], rows
+
+
+def choice_table(result: Result) -> tuple[list[str], Rows]:
+    """What other C would have given."""
+    names = _names(result.limits)
+    columns = ["C", "reward", *names, "limits", "concentrability", "expected, less the price of misses", ""]
+    rows: Rows = [
+        [
+            float(choice.C),
+            choice.value,
+            *(float(cost) for cost in choice.costs),
+            choice.limits,
+            choice.concentrability,
+            choice.score,
+            "chosen" if choice.C == result.sets.C else "",
+        ]
+        for choice in result.choices
+    ]
+    return columns, rows
+
+
+def notes(result: Result, counts: Counts) -> list[str]:
+    """What a reader should not overlook."""
+    found = []
+    if result.status != "optimal":
+        who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
+        limits = " and ".join(str(limit) for limit in result.limits)
+        found.append(f"{limits} cannot be met by {who}: one limit is missed by at least {-result.margin:.4g}.")
+        if result.status == "infeasible_covered":
+            found.append(f"a policy further from the log than C = {result.sets.C:.4g} may meet them; see --C.")
+    if result.coverage.outside > 0.01:
+        found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
+    if np.array_equal(counts.starts, counts.n.sum(axis=1)):
+        found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
+    return found
+
+
+def save(result: Result, folder: Path, horizon: float | None = None) -> list[Path]:
+    """policy.parquet, policy.json, result.json and solve.png."""
+    import pyarrow
+    import pyarrow.parquet
+
+    from pdocrl.tabular.picture import draw
+
+    rows = policy_rows(result)
+    columns = {name: [row[name] for row in rows] for name in ("state", "action", "probability")}
+    files = [folder / name for name in ("policy.parquet", "policy.json", "result.json", "solve.png")]
+    with atomic_path(files[0]) as path:
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    write_json(files[1], rows)
+    write_json(files[2], as_json(result, horizon))
+    with atomic_path(files[3]) as path:
+        draw(result, path)
+    return files
+
+
+def _names(limits: Sequence[Limit]) -> list[str]:
+    """One name per limit: its column, or the whole limit where a column has two."""
+    columns = [limit.name for limit in limits]
+    return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]
+
+
+def _span(interval: Sequence[float]) -> str:
+    return f"{interval[0]:.4g} … {interval[1]:.4g}"
