@@ -15,7 +15,7 @@ the limits.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from scipy.sparse import csc_array
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.certificate import Point
+from pdocrl.tabular.highs import maximise
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, policy_of
 
 SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point with crossover is several times faster and as exact
@@ -31,7 +32,8 @@ SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point with crossover is several 
 def saddle_lp(L: Lagrangian, sets: Sets) -> Point:
     """A saddle point of L over the sets, to rounding."""
     found = _optimise(L, sets.C, L.r, leak=sets.q_low, price=sets.B)
-    assert found is not None, "the saddle program has the feasible point μ = 0"
+    if found is None:
+        raise PdocrlError("HiGHS found no saddle point; try the method `optimistic`, or a smaller C.")
     mu = np.clip(found.mu, 0, sets.C * L.mu_D)
     lam = np.maximum(found.lam, 0)
     lam *= sets.B / max(lam.sum(), sets.B) if sets.B else 0.0
@@ -51,7 +53,8 @@ def margin(L: Lagrangian, C: float) -> float:
     if not len(L.tau):
         return np.inf
     found = _optimise(L, C, np.zeros_like(L.r), leak=0.0, leak_g=L.g_range[:, 0] / (1 - L.gamma), price=1.0, below=True)
-    assert found is not None, "the margin may be as negative as need be"
+    if found is None:
+        raise PdocrlError("HiGHS could not tell how far inside the limits a policy can be; are they of sensible size?")
     return -found.t
 
 
@@ -75,7 +78,8 @@ def choose_B(L: Lagrangian, C: float) -> float:
     if lam is None:
         room = 1e-3 * float(np.ptp(L.g_range, axis=1).max())
         lam = prices(L, C, L.tau + margin(L, C) - room)
-    assert lam is not None, "the margin program found limits that can be kept"
+    if lam is None:
+        raise PdocrlError("HiGHS could not price the limits; give B, the bound on the multipliers.")
     return 1 + 2 * float(lam.sum())
 
 
@@ -100,42 +104,22 @@ def _optimise(
 
     `leak_g` [I] is what a unit of p adds to each constraint. Without a price there is no t; `below` lets t be negative.
     """
-    import highspy
-
     S, n, pairs = len(L.d0), len(L.tau), np.flatnonzero(L.seen)
-    matrix = _rows(L, pairs, np.zeros(n) if leak_g is None else leak_g)
-    lp = highspy.HighsLp()
-    lp.num_row_, lp.num_col_ = matrix.shape
-    # Always as a minimisation: HiGHS returns duals of the wrong sign for some maximisations.
-    lp.col_cost_ = np.concatenate([-reward.ravel()[pairs], np.full(S, -leak), [price or 0.0]])
-    infinite = highspy.kHighsInf
-    lp.col_lower_ = np.concatenate([np.zeros(len(pairs) + S), [-infinite if below else 0.0]])
-    bound = np.minimum(C * L.mu_D.ravel()[pairs], infinite)
-    lp.col_upper_ = np.concatenate([bound, np.full(S, infinite), [0.0 if price is None else infinite]])
-    start, limit = (1 - L.gamma) * L.d0, L.tau if tau is None else tau
-    lp.row_lower_ = np.concatenate([start, limit])
-    lp.row_upper_ = np.concatenate([start, np.full(n, infinite)])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-
-    solver: Any = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("solver", "simplex" if len(pairs) <= SIMPLEX_UP_TO else "ipm")
-    solver.passModel(lp)
-    solver.run()
-    status = solver.getModelStatus()
-    if status in {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}:
+    start = (1 - L.gamma) * L.d0
+    found = maximise(
+        objective=np.r_[reward.ravel()[pairs], np.full(S, leak), -(price or 0.0)],
+        matrix=_rows(L, pairs, np.zeros(n) if leak_g is None else leak_g),
+        row_lower=np.r_[start, L.tau if tau is None else tau],
+        row_upper=np.r_[start, np.full(n, np.inf)],
+        column_lower=np.r_[np.zeros(len(pairs) + S), -np.inf if below else 0.0],
+        column_upper=np.r_[C * L.mu_D.ravel()[pairs], np.full(S, np.inf), 0.0 if price is None else np.inf],
+        method="simplex" if len(pairs) <= SIMPLEX_UP_TO else "ipm",
+    )
+    if not found.optimal:
         return None
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise PdocrlError(
-            f"HiGHS stopped with {solver.modelStatusToString(status)}; try another method or a smaller C."
-        )
-    solution = solver.getSolution()
-    x, dual = np.array(solution.col_value), np.array(solution.row_dual)
     mu = np.zeros(L.r.size)
-    mu[pairs] = x[: len(pairs)]
-    return _Optimum(mu.reshape(L.r.shape), float(x[-1]), -dual[:S], dual[S:])
+    mu[pairs] = found.x[: len(pairs)]
+    return _Optimum(mu.reshape(L.r.shape), float(found.x[-1]), -found.dual[:S], found.dual[S:])
 
 
 def _rows(L: Lagrangian, pairs: NDArray[np.int64], leak_g: Floats) -> csc_array:
