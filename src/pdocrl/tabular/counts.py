@@ -48,8 +48,8 @@ class Counts:
     def __post_init__(self) -> None:
         if not len(self.count):
             raise DataError("the log is empty: no transitions.")
-        if self.starts.shape != (self.n_states,) or not self.starts.sum() > 0:
-            raise DataError("the log has no start state: mark one with `initial`, `episode` or a start distribution.")
+        if self.starts.shape != (self.n_states,):
+            raise DataError(f"the start distribution has shape {self.starts.shape}, expected ({self.n_states},).")
         for array in (self.pair, self.to, self.count, self.mean, self.variance, self.starts):
             array.setflags(write=False)
 
@@ -102,7 +102,9 @@ class Counts:
 
     @cached_property
     def d0(self) -> Floats:
-        """[S] the distribution of start states."""
+        """[S] the distribution of start states; a part of a log may have none, but then it can only be merged."""
+        if not self.starts.sum() > 0:
+            raise DataError("the log has no start state: mark one with `initial`, `episode` or a start distribution.")
         return np.asarray(self.starts / self.starts.sum())
 
     @cached_property
