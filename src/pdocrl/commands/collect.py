@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from pdocrl import console
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, PdocrlInterrupted
 
 if TYPE_CHECKING:
     from pdocrl.experts.collect import Filter, Progress
@@ -124,10 +124,8 @@ def _run(
 
                 train_experts(problem, store, workers, watch)
         except KeyboardInterrupt:
-            console.log(
-                f"{len(store.journal.entries):,} episodes are safe in {folder}. The same line goes on from there."
-            )
-            raise
+            kept = f"{len(store.journal.entries):,} episodes are safe in {folder}"
+            raise PdocrlInterrupted(f"interrupted; {kept}. Go on with the same command line.") from None
         dataset = write_dataset(problem, store, out, wanted)
         plot.save(plot.scatter(dataset, limits=_limits(settings)), picture)
         _report(store, out, picture, json)

@@ -7,7 +7,6 @@ learner can draw the same noise again instead of having it sent along.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,20 +16,19 @@ from numpy.typing import NDArray
 from pdocrl.errors import PdocrlError
 
 Floats = NDArray[np.float32]
+LARGEST = 1e15  # beyond this an observation has exploded, though float32 still holds it
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianActor:
-    """a = centre + half · (μ(s) + σ ε), with μ a tanh network whose first layer normalises the observation.
+    """a = μ(s) + σ ε, with μ a tanh network whose first layer normalises the observation.
 
-    Outside the bounds the action is clipped by whoever carries it out; the learner reasons about it unclipped.
+    Outside [−1, 1] the action is clipped by whoever carries it out; the learner reasons about it unclipped.
     """
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     std: Floats  # [A]
-    centre: Floats  # [A] of the action bounds
-    half: Floats  # [A] their half width
 
     def begin(self, seed: int) -> Callable[..., NDArray[Any]]:
         """The episode's own `step(obs [S], …) → action [A]`."""
@@ -42,7 +40,7 @@ class GaussianActor:
 
         def step(obs: Floats, *_: object) -> NDArray[Any]:
             nonlocal steps
-            if not math.isfinite(obs.dot(obs)):
+            if not -LARGEST < obs.min() <= obs.max() < LARGEST:  # false for NaN, too
                 bad = np.flatnonzero(~np.isfinite(obs)).tolist() or [int(np.argmax(np.abs(obs)))]
                 raise PdocrlError(
                     f"the observation after {steps} steps is not finite or too large (component {bad[0]} is "
@@ -52,8 +50,7 @@ class GaussianActor:
             x = np.tanh(obs @ w0 + b0)
             for weight, bias in hidden:
                 x = np.tanh(x @ weight + bias)
-            raw = x @ w_last + b_last + self.std * rng.standard_normal(actions)
-            action: NDArray[Any] = self.centre + self.half * raw
+            action: NDArray[Any] = x @ w_last + b_last + self.std * rng.standard_normal(actions)
             return action
 
         return step

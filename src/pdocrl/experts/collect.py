@@ -95,7 +95,7 @@ def train_experts(
             while steps < settings.steps_each:
                 done = steps / settings.steps_each
                 limit = settings.limits(expert, done)
-                actor = ppo.actor_of(state, (problem.low, problem.high))
+                actor = ppo.actor_of(state)
                 episodes = _play(pool, actor, problem, store, (expert, batch), rows)
                 clock.spent("simulate_s")
                 cost = np.mean([episode.cost.sum(axis=0) for episode in episodes], axis=0)
@@ -187,7 +187,8 @@ def write_dataset(problem: Problem, store: Store, path: Path, wanted: Filter) ->
     dataset = store.journal.dataset(chosen, path.name, problem.cost_names)
     reward_min = None if math.isinf(wanted.reward_min) else wanted.reward_min
     filtered = {**vars(wanted), "reward_min": reward_min, "bins": grid.BINS, "collected_episodes": len(entries)}
-    story = {**store.description, "filter": filtered, "digest": dataset.digest}
+    bounds = {"action_low": problem.low.tolist(), "action_high": problem.high.tolist()}
+    story = {**store.description, **bounds, "filter": filtered, "digest": dataset.digest}
     dsrl.write(dataset, path, {"task": problem.name, "collection": json.dumps(story)})
     return dataset
 

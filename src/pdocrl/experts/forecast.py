@@ -58,7 +58,7 @@ def parse_budget(text: str) -> Budget:
 def forecast(problem: Problem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
     """Play for about `seconds` and learn from it, for the clock only."""
     state = new_expert(problem, settings, 0)
-    actor = ppo.actor_of(state, (problem.low, problem.high))
+    actor = ppo.actor_of(state)
     played: list[Episodes] = []
     elapsed = 0.0
     with Rollouts(problem.make, workers, problem.info_keys) as pool:

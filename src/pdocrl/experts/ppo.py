@@ -24,7 +24,6 @@ from pdocrl.multipliers import PIDMultiplier
 from pdocrl.networks import MLP
 
 _Carry = tuple[Array, Array, Array, "Expert", optax.OptState]  # epoch, key, (KL, value loss), networks, Adam
-Bounds = tuple[np.ndarray, np.ndarray]  # low [A], high [A]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,19 +147,15 @@ def init(key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, config:
     )
 
 
-def actor_of(state: ExpertState, bounds: Bounds) -> GaussianActor:
+def actor_of(state: ExpertState) -> GaussianActor:
     """The policy as it plays. Normalising (s − m)/d before a layer is the layer W/d, b − (m/d)·W."""
     mlp = jax.tree.map(np.asarray, state.expert.actor)
     shift, scale = np.asarray(state.obs.mean), np.asarray(state.obs.std)
     first = mlp.weights[0] / scale[:, None]
-    low, high = (np.asarray(bound, np.float32) for bound in bounds)
-    bounded = np.isfinite(low) & np.isfinite(high)
     return GaussianActor(
         weights=(first, *mlp.weights[1:]),
         biases=(mlp.biases[0] - shift @ first, *mlp.biases[1:]),
         std=np.exp(np.asarray(state.expert.log_std)),
-        centre=np.where(bounded, (low + high) / 2, 0).astype(np.float32),
-        half=np.where(bounded, (high - low) / 2, 1).astype(np.float32),
     )
 
 
@@ -192,9 +187,11 @@ def update(
         log_ratio = expert.log_prob(obs, raw) - log_prob
         ratio = jnp.exp(log_ratio)
         gain = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * advantage)
+        # Beyond the bounds every action is carried out as the same one, and an expert that strays there stops learning.
+        beyond = jnp.maximum(jnp.abs(expert.mean(obs)) - 1, 0)
         value_loss = 0.5 * ((expert.values(obs) - target) ** 2).mean(0).sum()
         # The networks share no weight and Adam forgets scales, so the two terms need no coefficient.
-        return value_loss - gain.mean(), ((ratio - 1 - log_ratio).mean(), value_loss)
+        return value_loss - gain.mean() + (beyond**2).mean(), ((ratio - 1 - log_ratio).mean(), value_loss)
 
     def minibatch(carry: tuple[Expert, optax.OptState], rows: Array) -> tuple[tuple[Expert, optax.OptState], Array]:
         expert, adam = carry

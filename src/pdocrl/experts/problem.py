@@ -35,12 +35,12 @@ class Problem:
     """An environment that has been looked at: it can be made, has box actions, and says what its steps cost."""
 
     name: str  # of the task, or the environment's id
-    make: Callable[[], gymnasium.Env]  # may be sent to another process
+    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1]; may be sent to another process
     info_keys: tuple[str, ...]  # where `info` holds the costs
     cost_names: tuple[str, ...]  # K
     obs_dim: int
-    low: NDArray[np.float32]  # [A]
-    high: NDArray[np.float32]  # [A]
+    low: NDArray[np.float32]  # [A] the action that −1 stands for
+    high: NDArray[np.float32]  # [A] … and 1
     horizon: int | None  # steps of a full episode, where known
     task: Task | None  # where the task table knows it
 
@@ -67,6 +67,21 @@ class CostOf(gymnasium.Wrapper):  # type: ignore[misc]
         return obs, float(reward), terminated, truncated, {**info, "cost": cost if cost.ndim else float(cost)}
 
 
+class UnitActions(gymnasium.Wrapper):  # type: ignore[misc]
+    """Actions in [−1, 1], as offline data holds them, for an environment with other bounds."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self._low, self._high = env.action_space.low, env.action_space.high
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self._low.shape, self._low.dtype)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        share = (np.asarray(action) + 1) / 2
+        answer: tuple[Any, float, bool, bool, dict[str, Any]]
+        answer = self.env.step(((1 - share) * self._low + share * self._high).astype(self._low.dtype))
+        return answer
+
+
 def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = None) -> Problem:
     """Make the environment once, play a step, and refuse what no expert here can learn from."""
     if costs and cost_function is not None:
@@ -80,6 +95,8 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
         if not isinstance(action_space, gymnasium.spaces.Box) or len(action_space.shape) != 1:
             kind = type(action_space).__name__
             raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] of real numbers only.")
+        if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
+            raise PdocrlError(f"{env} has actions without bounds; the experts explore between finite ones.")
         if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
             kind = type(obs_space).__name__
             raise PdocrlError(f"{env} has a {kind} observation space {obs_space.shape}; a flat box [S] is needed.")
@@ -95,7 +112,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     limit = getattr(made.spec, "max_episode_steps", None)
     return Problem(
         name=task.name if task else env,
-        make=make,
+        make=make if _is_unit(action_space) else functools.partial(_with_unit_actions, make),
         info_keys=costs or ("cost",),
         cost_names=player.cost_names,
         obs_dim=int(obs_space.shape[0]),
@@ -126,6 +143,14 @@ def find_cost_function(entry_point: str) -> CostFunction:
 
 def _with_cost(make: Callable[[], gymnasium.Env], function: CostFunction) -> gymnasium.Env:
     return CostOf(make(), function)
+
+
+def _with_unit_actions(make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+    return UnitActions(make())
+
+
+def _is_unit(space: gymnasium.spaces.Box) -> bool:
+    return bool((space.low == -1).all() and (space.high == 1).all())
 
 
 def _player(env: gymnasium.Env, name: str, costs: tuple[str, ...], cost_function: str | None) -> Player:

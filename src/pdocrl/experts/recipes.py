@@ -12,7 +12,7 @@ import math
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import UnknownNameError
 from pdocrl.experts.ppo import PPOConfig
-from pdocrl.experts.schedule import FALLING, RISING, SCHEDULES, WARMED, Schedule
+from pdocrl.experts.schedule import CAPPED, FALLING, RISING, SCHEDULES, WARMED, Schedule
 
 _USUAL = PPOConfig()
 _WALKER = PPOConfig(batch_steps=8000, minibatch=1000)
@@ -30,13 +30,13 @@ class Recipe:
 
 
 RECIPES = {
-    "BallRun": Recipe(1_200_000, 940),
-    "CarRun": Recipe(600_000, 651),
-    "DroneRun": Recipe(1_500_000, 1990),
-    "AntRun": Recipe(2_000_000, 1816, config=_WALKER),
-    "BallCircle": Recipe(1_000_000, 886),
-    "CarCircle": Recipe(1_500_000, 1450, (WARMED, FALLING)),
-    "DroneCircle": Recipe(2_000_000, 1923, (WARMED, FALLING)),
+    "BallRun": Recipe(600_000, 940, (RISING, CAPPED)),
+    "CarRun": Recipe(400_000, 651),
+    "DroneRun": Recipe(1_000_000, 1990),
+    "AntRun": Recipe(1_600_000, 1816, config=_WALKER),
+    "BallCircle": Recipe(600_000, 886),
+    "CarCircle": Recipe(1_000_000, 1450, (WARMED, FALLING)),
+    "DroneCircle": Recipe(1_200_000, 1923, (WARMED, FALLING)),
     "AntCircle": Recipe(20_000_000, 5728, (WARMED, FALLING), _WALKER),
 }
 

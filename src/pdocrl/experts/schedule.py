@@ -39,8 +39,10 @@ class Schedule:
 
 RISING = Schedule("rising", ((0.0, TIGHT), (0.35, TIGHT), (1.0, LOOSE)))
 FALLING = Schedule(
-    "falling", ((0.0, math.inf), (0.35, math.inf), (0.35, LOOSE), (0.5, LOOSE), (0.85, TIGHT), (1.0, TIGHT))
+    "falling", ((0.0, math.inf), (0.25, math.inf), (0.25, LOOSE), (0.4, LOOSE), (0.85, TIGHT), (1.0, TIGHT))
 )
 # For tasks whose reward is hard to find under a limit: learn to move first.
 WARMED = Schedule("warmed", ((0.0, math.inf), (0.25, math.inf), (0.25, TIGHT), (0.6, TIGHT), (1.0, LOOSE)))
-SCHEDULES = {schedule.name: schedule for schedule in (RISING, FALLING, WARMED)}
+# For tasks where an unconstrained expert goes so far that no step alone makes a difference to its cost any more.
+CAPPED = Schedule("capped", ((0.0, 0.9), (0.35, 0.9), (0.85, TIGHT), (1.0, TIGHT)))
+SCHEDULES = {schedule.name: schedule for schedule in (RISING, FALLING, WARMED, CAPPED)}
