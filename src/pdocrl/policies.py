@@ -15,12 +15,13 @@ import dataclasses
 import importlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+Step = Callable[..., NDArray[np.float32]]  # of one episode: (obs [S], last_reward, last_cost [K]) → action [A]
 FORMAT = 1  # of the exported file; a reader refuses any other
 
 
@@ -28,7 +29,7 @@ class Policy(Protocol):
     """A policy that can be saved: acts on batches of observations and is rebuilt from named arrays and settings.
 
     A policy with memory or randomness also has `begin(seed) -> step`, where `step(obs [S], last_reward, last_cost [K])`
-    gives the action [A] within one episode.
+    gives the action [A] within one episode. Its `__call__` then acts as on an episode's first step, with a fixed seed.
     """
 
     kind: ClassVar[str]  # names the class in a saved file
@@ -40,6 +41,18 @@ class Policy(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
+Layers = tuple[tuple[NDArray[np.float32], ...], tuple[NDArray[np.float32], ...]]  # weights, biases
+
+
+def _network(layers: Layers, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Affine layers with ReLU between; weights [M, n_in, n_out] give M outputs."""
+    weights, biases = layers
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    out: NDArray[np.float32] = x @ weights[-1] + biases[-1]
+    return out
+
+
 @dataclasses.dataclass(frozen=True)
 class MLPPolicy:
     """The mode of a tanh-Gaussian: tanh of the mean's network, whose scale half is not needed to act."""
@@ -49,10 +62,7 @@ class MLPPolicy:
     biases: tuple[NDArray[np.float32], ...]  # each [n_out]
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        x = np.asarray(obs, np.float32)
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = np.maximum(x @ weight + bias, 0)
-        mean: NDArray[np.float32] = np.tanh(x @ self.weights[-1] + self.biases[-1])
+        mean: NDArray[np.float32] = np.tanh(_network((self.weights, self.biases), np.asarray(obs, np.float32)))
         return mean
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
@@ -68,7 +78,194 @@ class MLPPolicy:
         return cls(tuple(arrays[f"weight_{i}"] for i in layers), tuple(arrays[f"bias_{i}"] for i in layers))
 
 
-KINDS: dict[str, Any] = {MLPPolicy.kind: MLPPolicy}
+@dataclasses.dataclass(frozen=True)
+class CandidatePolicy:
+    """The best of n random proposals: a decoder proposes, a perturbation adjusts, critics choose by Q_r − λ·Q_c."""
+
+    kind: ClassVar[str] = "candidates"
+    networks: dict[str, Layers]  # decoder, perturbation; critic and cost_critic are pairs of networks
+    lam: NDArray[np.float32]  # [K] price of each cost
+    candidates: int  # n proposals per observation
+    latent_clip: float  # latents are clipped to ± this
+    perturbation: float  # the largest adjustment
+    pessimism: float  # weight of the more pessimistic critic of each pair
+
+    @property
+    def latent_dim(self) -> int:
+        decoder, critic = self.networks["decoder"][0], self.networks["critic"][0]
+        return int(decoder[0].shape[0] - critic[0].shape[1] + decoder[-1].shape[1])  # (S + Z) − (S + A) + A
+
+    def act(self, obs: NDArray[Any], latent: NDArray[Any]) -> NDArray[np.float32]:
+        """obs [B, S] and standard normal latents [B, n, Z] → action [B, A]."""
+        latent = np.clip(np.asarray(latent, np.float32), -self.latent_clip, self.latent_clip)
+        states = np.repeat(np.asarray(obs, np.float32)[:, None], latent.shape[1], 1)  # [B, n, S]
+        proposed = np.tanh(_network(self.networks["decoder"], np.concatenate([states, latent], -1)))
+        pair = np.concatenate([states, proposed], -1)
+        action = np.clip(proposed + self.perturbation * np.tanh(_network(self.networks["perturbation"], pair)), -1, 1)
+        flat = np.concatenate([states, action], -1).reshape(-1, pair.shape[-1])
+        value, cost = _network(self.networks["critic"], flat)[..., 0], _network(self.networks["cost_critic"], flat)
+        mixed_value = self.pessimism * value.min(0) + (1 - self.pessimism) * value.max(0)
+        mixed_cost = self.pessimism * cost.max(0) + (1 - self.pessimism) * cost.min(0)
+        best = (mixed_value - mixed_cost @ self.lam).reshape(action.shape[:2]).argmax(1)
+        return np.asarray(np.take_along_axis(action, best[:, None, None], 1)[:, 0], np.float32)
+
+    def begin(self, seed: int) -> Step:
+        rng = np.random.default_rng(seed)
+
+        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = ()) -> NDArray[np.float32]:
+            latent = rng.standard_normal((1, self.candidates, self.latent_dim))
+            action: NDArray[np.float32] = self.act(obs[None], latent)[0]
+            return action
+
+        return step
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        latent = np.random.default_rng(0).standard_normal((1, self.candidates, self.latent_dim))
+        return self.act(obs, np.repeat(latent, len(obs), 0))
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        layers = {
+            f"{name}/{part}_{i}": array
+            for name, network in self.networks.items()
+            for part, arrays in zip(("weight", "bias"), network, strict=True)
+            for i, array in enumerate(arrays)
+        }
+        return {**layers, "lam": self.lam}
+
+    def settings(self) -> dict[str, Any]:
+        numbers = ("candidates", "latent_clip", "perturbation", "pessimism")
+        layers = {name: len(network[0]) for name, network in self.networks.items()}
+        return {"layers": layers, **{name: getattr(self, name) for name in numbers}}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> CandidatePolicy:
+        def layers(name: str, count: int, part: str) -> tuple[NDArray[np.float32], ...]:
+            return tuple(arrays[f"{name}/{part}_{i}"] for i in range(count))
+
+        settings = dict(settings)
+        networks = {n: (layers(n, c, "weight"), layers(n, c, "bias")) for n, c in settings.pop("layers").items()}
+        return cls(networks, arrays["lam"], **settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerPolicy:
+    """A decision transformer: acts on the episode's last steps and on the return and costs it shall still reach."""
+
+    kind: ClassVar[str] = "transformer"
+    weights: dict[str, NDArray[np.float32]]  # by the names of pdocrl.transformer
+    layers: int
+    heads: int
+    context: int  # L steps it sees
+    target_return: float  # to ask for when an episode begins
+    target_cost: tuple[float, ...]  # [K] the cost limits
+    reward_scale: float  # returns enter as reward_scale · R
+    cost_shift: float  # costs enter as cost_shift − C
+
+    def act(
+        self,
+        returns: NDArray[Any],
+        costs: NDArray[Any],
+        obs: NDArray[Any],
+        actions: NDArray[Any],
+        time: NDArray[Any],
+        mask: NDArray[Any],
+    ) -> NDArray[np.float32]:
+        """Action at the last of L steps, [B, A].
+
+        returns [B, L] and costs [B, L, K] to go (not scaled), obs [B, L, S], actions [B, L, A] (the last is not read),
+        time [B, L] since the episode began, mask [B, L] 0 where a step is padding on the left.
+        """
+        size, length = mask.shape
+        when = self.weights["time"][np.minimum(time, len(self.weights["time"]) - 1)]
+        tokens = (
+            ("returns", self.reward_scale * returns[..., None]),
+            ("costs", self.cost_shift - costs),
+            ("obs", obs),
+            ("action", actions),
+        )
+        x = np.stack([self._affine(name, np.asarray(token, np.float32)) + when for name, token in tokens], 2)
+        x = self._norm("embedding_norm", x.reshape(size, 4 * length, -1))
+        causal = np.tril(np.ones((4 * length, 4 * length), bool))
+        attends = causal & np.repeat(mask > 0, 4, 1)[:, None, None, :]  # [B, 1, T, T]
+        for i in range(self.layers):
+            x = x + self._attention(f"block_{i}", x, attends)
+            x = x + self._affine(f"block_{i}/down", self._hidden(f"block_{i}", x))
+        mean = self._affine("action_head", self._norm("last_norm", x[:, -2]))  # the last state's token
+        return np.asarray(np.clip(mean[:, : mean.shape[1] // 2], -1, 1), np.float32)
+
+    def _attention(self, block: str, x: NDArray[np.float32], attends: NDArray[np.bool_]) -> NDArray[np.float32]:
+        size, tokens, width = x.shape
+        qkv = self._affine(f"{block}/qkv", self._norm(f"{block}/norm_1", x))
+        query, key, value = (
+            part.reshape(size, tokens, self.heads, -1).transpose(0, 2, 1, 3) for part in np.split(qkv, 3, axis=-1)
+        )
+        scores = query @ key.swapaxes(-1, -2) / np.float32(np.sqrt(width / self.heads))
+        scores = np.where(attends, scores, np.float32(-1e9))
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = (weights / weights.sum(-1, keepdims=True)) @ value
+        return self._affine(f"{block}/out", mixed.transpose(0, 2, 1, 3).reshape(size, tokens, width))
+
+    def _hidden(self, block: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """GELU by its usual approximation with tanh."""
+        x = self._affine(f"{block}/up", self._norm(f"{block}/norm_2", x))
+        inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)
+        return np.asarray(0.5 * x * (1 + np.tanh(inner)), np.float32)
+
+    def _affine(self, name: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = x @ self.weights[f"{name}/weight"] + self.weights[f"{name}/bias"]
+        return out
+
+    def _norm(self, name: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(1e-5))
+        out: NDArray[np.float32] = scaled * self.weights[f"{name}/scale"] + self.weights[f"{name}/bias"]
+        return out
+
+    def begin(self, seed: int) -> Step:
+        """The steps of one episode; nothing is random, so the seed is not used."""
+        length, steps = self.context, 0
+        sizes = self.weights["obs/weight"].shape[0], self.weights["action/weight"].shape[0]
+        window: dict[str, NDArray[Any]] = {
+            "returns": np.full((1, length), self.target_return, np.float32),
+            "costs": np.tile(np.asarray(self.target_cost, np.float32), (1, length, 1)),
+            "obs": np.zeros((1, length, sizes[0]), np.float32),
+            "actions": np.zeros((1, length, sizes[1]), np.float32),
+            "time": np.zeros((1, length), np.int64),
+            "mask": np.zeros((1, length), np.float32),
+        }
+
+        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0) -> NDArray[np.float32]:
+            nonlocal steps
+            wanted, budget = window["returns"][0, -1], window["costs"][0, -1].copy()
+            for array in window.values():
+                array[:, :-1] = array[:, 1:]
+            earned = (last_reward, np.asarray(last_cost, np.float32)) if steps else (0.0, np.float32(0))
+            window["returns"][0, -1], window["costs"][0, -1] = wanted - earned[0], budget - earned[1]
+            window["obs"][0, -1], window["actions"][0, -1] = obs, 0
+            window["time"][0, -1], window["mask"][0, -1] = steps, 1
+            action: NDArray[np.float32] = self.act(**window)[0]
+            window["actions"][0, -1] = action
+            steps += 1
+            return action
+
+        return step
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        return np.stack([self.begin(0)(row) for row in np.asarray(obs, np.float32)])
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        return self.weights
+
+    def settings(self) -> dict[str, Any]:
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "weights"]
+        return {name: getattr(self, name) for name in fields}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> TransformerPolicy:
+        return cls(arrays, **{**settings, "target_cost": tuple(settings["target_cost"])})
+
+
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy)}
 
 
 def save(path: str | os.PathLike[str], policies: Sequence[Policy], story: dict[str, Any] | None = None) -> None:

@@ -64,6 +64,7 @@ class Problem:
     n_costs: int
     reward_scale: float = 1.0  # largest |r| in the data
     cost_scale: float = 1.0  # largest c in the data
+    frontier: tuple[tuple[float, ...], ...] = ()  # (return, cost, …) of the best episodes, for agents that ask for them
 
     @staticmethod
     def of(dataset: Dataset) -> Problem:
@@ -132,6 +133,10 @@ class Agent(Generic[C, S]):
     whole_episodes: ClassVar[bool] = False  # True: cannot learn from transitions drawn one by one from a large file
     Config: type[C]
 
+    def problem(self, dataset: Dataset) -> Problem:
+        """What `init` is told of the data."""
+        return Problem.of(dataset)
+
     def columns(self, config: C, dataset: Dataset) -> Columns:
         """The arrays `batch` gathers from; shared by all runs of a call."""
         return {
@@ -178,6 +183,9 @@ BUILT_IN = {
     "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
     "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",
     "bc": "pdocrl.agents.bc:BC",
+    "cdt": "pdocrl.agents.cdt:CDT",
+    "bcq_lag": "pdocrl.agents.bcq_lag:BCQLag",
+    "bear_lag": "pdocrl.agents.bear_lag:BEARLag",
     "cpq": "pdocrl.agents.cpq:CPQ",
     "coptidice": "pdocrl.agents.coptidice:COptiDICE",
 }

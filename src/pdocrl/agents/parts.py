@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Metrics
 from pdocrl.data.dataset import Dataset
-from pdocrl.networks import MLP, TanhGaussian
+from pdocrl.networks import MLP, CostCritic, Critic, TanhGaussian
 from pdocrl.policies import MLPPolicy
 
 M = TypeVar("M", bound=eqx.Module)
@@ -49,6 +49,30 @@ def _clip_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, 
 
 
 clip_inward.defvjp(lambda raw, largest: (jnp.clip(raw, 0, largest), (raw, largest)), _clip_backward)
+
+
+def mix_twins(
+    value: Float[Array, "2 B"], cost: Float[Array, "2 B K"], pessimism: float | Array
+) -> tuple[Float[Array, " B"], Float[Array, "B K"]]:
+    """BCQ's soft pessimism: a mixture of the worse of two estimates and the better; for a cost the larger is worse."""
+    mixed_value = pessimism * value.min(0) + (1 - pessimism) * value.max(0)
+    mixed_cost = pessimism * cost.max(0) + (1 - pessimism) * cost.min(0)
+    return mixed_value, mixed_cost
+
+
+def best_candidate(
+    critic: Critic, cost_critic: CostCritic, lam: Array, obs: Array, action: Array, pessimism: float | Array
+) -> tuple[Float[Array, " B"], Float[Array, "B K"]]:
+    """Reward and cost values of the candidate with the highest Q_r − λ·Q_c; obs [n, B, S], action [n, B, A].
+
+    One action is chosen and both its values are taken, so that Q_r and Q_c are values of the same policy.
+    """
+    n, size = action.shape[:2]
+    flat_obs, flat_action = obs.reshape(n * size, -1), action.reshape(n * size, -1)
+    value, cost = mix_twins(critic(flat_obs, flat_action), cost_critic(flat_obs, flat_action), pessimism)
+    value, cost = value.reshape(n, size), cost.reshape(n, size, -1)
+    best = jnp.argmax(value - cost @ lam, 0)[None]  # [1, B]
+    return jnp.take_along_axis(value, best, 0)[0], jnp.take_along_axis(cost, best[..., None], 0)[0]
 
 
 def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:

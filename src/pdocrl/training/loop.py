@@ -54,7 +54,7 @@ class Trainer:
         self.agent, self.runs = agent, tuple(runs)
         self.configs = _stack([run.config for run in runs])
         self.seeds = np.asarray([run.seed for run in runs], np.uint32)
-        self.problem = Problem.of(dataset)
+        self.problem = agent.problem(dataset)
         self.step = 0
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
         self._program = _program(agent, jax.default_backend() == "cpu")

@@ -1,0 +1,174 @@
+"""BCQ-Lag: choose among actions a VAE of the data proposes, slightly perturbed, by Q_r − λ·Q_c; λ by PID control.
+
+    π(s) = argmax_i Q_λ(s, a_i),   a_i = clip(â_i + Φ tanh ξ(s, â_i)),   â_i = decode(s, z_i),   z_i ~ N(0, I) clipped
+    Q_λ = Q_r − λ·Q_c,   Q_r ← r + γ Q_r(s′, π(s′)),   Q_c ← c + γ Q_c(s′, π(s′))
+    maximise over ξ   E_D[ Q_λ(s, a₁) ],   λ by PID of   E_D[Q_c(s′, π(s′))] − κ/(1−γ)
+
+κ = cost limit / horizon. Twin critics are mixed as in BCQ: 0.75 of the pessimistic one, 0.25 of the other.
+docs/agents/bcq_lag.md.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, per_constraint
+from pdocrl.multipliers import PIDMultiplier
+from pdocrl.networks import MLP, VAE, CostCritic, Critic, polyak
+from pdocrl.policies import CandidatePolicy
+
+LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
+
+
+class BCQLagConfig(AgentConfig):
+    """The benchmark's hyper-parameters."""
+
+    actor_rate: float = 1e-4  # learning rate of the perturbation ξ
+    critic_rate: float = 1e-3  # of Q_r and Q_c
+    vae_rate: float = 1e-3  # of the VAE
+    target_rate: float = 0.005  # of the target networks
+    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
+    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    perturbation: float = 0.05  # Φ: how far an action may move from the VAE's proposal
+    pessimism: float = 0.75  # weight of the pessimistic twin
+    pid_p: float = 0.1  # gains of the PID controller of λ: proportional,
+    pid_i: float = 0.003  # integral
+    pid_d: float = 0.001  # and derivative
+    samples: int = static(10)  # proposals per state
+    vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
+
+
+class BCQLagState(eqx.Module):
+    """The VAE, the perturbation, the critics, their targets, and the controller of λ."""
+
+    vae: VAE
+    actor: MLP
+    critic: Critic
+    cost_critic: CostCritic
+    actor_target: MLP
+    target: Critic
+    cost_target: CostCritic
+    multiplier: PIDMultiplier
+    vae_opt: optax.OptState
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    cost_opt: optax.OptState
+
+
+class BCQLag(Agent[BCQLagConfig, BCQLagState]):
+    """Batch-constrained Q-learning with a Lagrangian."""
+
+    name = "bcq_lag"
+    summary = "Picks among a VAE's proposals by reward minus priced cost; prices follow a PID controller."
+    paper = "Fujimoto et al., BCQ (ICML 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
+    Config = BCQLagConfig
+
+    def init(self, config: BCQLagConfig, problem: Problem, key: PRNGKeyArray) -> BCQLagState:
+        s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
+        keys = jax.random.split(key, 4)
+        vae = VAE.create(keys[0], s, a, config.vae_hidden, latent=2 * a)
+        actor = MLP.create(keys[1], (s + a, *config.hidden, a))
+        critic = Critic.create(keys[2], s, a, config.hidden, members=2)
+        cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
+        adam = optax.scale_by_adam()
+        return BCQLagState(
+            vae, actor, critic, cost_critic, actor, critic, cost_critic, PIDMultiplier.create(k),
+            adam.init(vae), adam.init(actor), adam.init(critic), adam.init(cost_critic),
+        )  # fmt: skip
+
+    def update(
+        self, config: BCQLagConfig, state: BCQLagState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[BCQLagState, Metrics]:
+        vae_key, next_key, actor_key = jax.random.split(key, 3)
+        lam, size, latent = state.multiplier.lam, len(batch.obs), 2 * batch.action.shape[-1]
+
+        def proposals(obs: Array, key: PRNGKeyArray) -> Array:
+            z = jnp.clip(jax.random.normal(key, (*obs.shape[:-1], latent)), -LATENT_CLIP, LATENT_CLIP)
+            return state.vae.decode(obs, z)
+
+        def perturbed(actor: MLP, obs: Array, action: Array) -> Array:
+            moved = action + config.perturbation * jnp.tanh(actor(jnp.concatenate([obs, action], -1)))
+            return jnp.clip(moved, -1, 1)
+
+        # π at s′: the best of n perturbed proposals, [n, B, …]
+        many = jnp.broadcast_to(batch.next_obs, (config.samples, *batch.next_obs.shape))
+        candidates = perturbed(state.actor_target, many, proposals(many, next_key))
+        next_value, next_cost = best_candidate(state.target, state.cost_target, lam, many, candidates, config.pessimism)
+        alive = config.gamma * batch.alive
+        backup = config.reward_scale * batch.reward + alive * next_value
+        cost_backup = batch.cost + alive[:, None] * next_cost
+
+        def critic_loss(critic: Critic) -> tuple[Array, Array]:
+            q = critic(batch.obs, batch.action)
+            return ((backup - q) ** 2).mean(-1).sum(), q
+
+        def cost_loss(cost_critic: CostCritic) -> tuple[Array, Array]:
+            q = cost_critic(batch.obs, batch.action)
+            return ((cost_backup - q) ** 2).mean(1).sum(), q
+
+        proposed = proposals(batch.obs, actor_key)
+
+        def actor_loss(actor: MLP) -> Array:
+            action = perturbed(actor, batch.obs, proposed)
+            value, cost = mix_twins(
+                state.critic(batch.obs, action), state.cost_critic(batch.obs, action), config.pessimism
+            )
+            return -jnp.mean(value - cost @ lam)
+
+        def vae_loss(vae: VAE) -> Array:
+            noise = jax.random.normal(vae_key, (size, latent))
+            return vae.loss(batch.obs, batch.action, noise, config.vae_weight)
+
+        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
+        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
+        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
+
+        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
+        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
+        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+        # The gains were chosen for discounted sums, so the violation of the rate is divided by 1 − γ.
+        own_cost = next_cost.mean(0)
+        violation = own_cost - config.cost_rate / (1 - config.gamma)
+        multiplier = state.multiplier.step(violation, config.pid_p, config.pid_i, config.pid_d)
+        state = BCQLagState(
+            vae, actor, critic, cost_critic,
+            polyak(state.actor_target, actor, config.target_rate),
+            polyak(state.target, critic, config.target_rate),
+            polyak(state.cost_target, cost_critic, config.target_rate),
+            multiplier, vae_opt, actor_opt, critic_opt, cost_opt,
+        )  # fmt: skip
+        metrics = {
+            "critic_loss": critic_objective,
+            "cost_loss": cost_objective,
+            "actor_loss": actor_objective,
+            "vae_loss": vae_objective,
+            "q": q.mean(),
+        }
+        metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_policy", own_cost)
+        return state, metrics | per_constraint("lambda", lam)
+
+    def policy(self, config: BCQLagConfig, state: BCQLagState) -> CandidatePolicy:
+        return CandidatePolicy(
+            {
+                name: (tuple(map(np.asarray, mlp.weights)), tuple(map(np.asarray, mlp.biases)))
+                for name, mlp in (
+                    ("decoder", state.vae.decoder),
+                    ("perturbation", state.actor),
+                    ("critic", state.critic.mlp),
+                    ("cost_critic", state.cost_critic.mlp),
+                )
+            },
+            np.asarray(state.multiplier.lam),
+            candidates=config.samples,
+            latent_clip=LATENT_CLIP,
+            perturbation=float(config.perturbation),
+            pessimism=float(config.pessimism),
+        )

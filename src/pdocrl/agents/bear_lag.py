@@ -1,0 +1,181 @@
+"""BEAR-Lag: a policy whose actions stay within a maximum mean discrepancy of the data's; λ by PID control.
+
+    maximise over π   E_D[ Q_λ(s, π(s)) ]   s.t.   MMD( π(·|s), β̂(·|s) ) ≤ ε,   Q_λ = Q_r − λ·Q_c
+    Q_r ← r + γ Q_r(s′, a*),   Q_c ← c + γ Q_c(s′, a*),   a* = argmax_i Q_λ(s′, a_i),   a_i ~ π(·|s′)
+
+β̂ is a VAE of the data, the MMD's constraint is priced by α (dual ascent on log α), and λ follows a PID controller of
+E_D[Q_c(s, π(s))] − κ/(1−γ), κ = cost limit / horizon. docs/agents/bear_lag.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, mode_policy, per_constraint
+from pdocrl.multipliers import PIDMultiplier
+from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, polyak
+from pdocrl.policies import MLPPolicy
+
+LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
+LOG_ALPHA_RANGE = (-5.0, 5.0)
+
+
+class BEARLagConfig(AgentConfig):
+    """The benchmark's hyper-parameters."""
+
+    actor_rate: float = 1e-4  # learning rate of π
+    critic_rate: float = 1e-3  # of Q_r and Q_c
+    vae_rate: float = 1e-3  # of the VAE
+    alpha_rate: float = 1e-3  # of log α, the price of the discrepancy
+    target_rate: float = 0.005  # of the target networks
+    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
+    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    discrepancy: float = 0.05  # ε: the largest allowed MMD
+    kernel_width: float = 50.0  # σ of the kernel
+    pessimism: float = 0.75  # weight of the pessimistic twin
+    pid_p: float = 0.1  # gains of the PID controller of λ: proportional,
+    pid_i: float = 0.003  # integral
+    pid_d: float = 0.001  # and derivative
+    kernel: Literal["gaussian", "laplacian"] = static("gaussian")  # exp(−|x−y|²/2σ) or exp(−|x−y|₁/2σ)
+    samples: int = static(10)  # actions per state, in backups and in the discrepancy
+    vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
+
+
+class BEARLagState(eqx.Module):
+    """The VAE, the policy, the critics, their targets, the discrepancy's price, and the controller of λ."""
+
+    vae: VAE
+    actor: TanhGaussian
+    critic: Critic
+    cost_critic: CostCritic
+    actor_target: TanhGaussian
+    target: Critic
+    cost_target: CostCritic
+    log_alpha: Float[Array, ""]
+    multiplier: PIDMultiplier
+    vae_opt: optax.OptState
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+    cost_opt: optax.OptState
+    alpha_opt: optax.OptState
+
+
+class BEARLag(Agent[BEARLagConfig, BEARLagState]):
+    """Bootstrapping error accumulation reduction with a Lagrangian."""
+
+    name = "bear_lag"
+    summary = "An actor-critic held within an MMD of the data's actions; prices of costs follow a PID controller."
+    paper = "Kumar et al., BEAR (NeurIPS 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
+    Config = BEARLagConfig
+
+    def init(self, config: BEARLagConfig, problem: Problem, key: PRNGKeyArray) -> BEARLagState:
+        s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
+        keys = jax.random.split(key, 4)
+        vae = VAE.create(keys[0], s, a, config.vae_hidden, latent=2 * a)
+        actor = TanhGaussian.create(keys[1], s, a, config.hidden)
+        critic = Critic.create(keys[2], s, a, config.hidden, members=2)
+        cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
+        log_alpha, adam = jnp.zeros(()), optax.scale_by_adam()
+        return BEARLagState(
+            vae, actor, critic, cost_critic, actor, critic, cost_critic, log_alpha, PIDMultiplier.create(k),
+            adam.init(vae), adam.init(actor), adam.init(critic), adam.init(cost_critic), adam.init(log_alpha),
+        )  # fmt: skip
+
+    def update(
+        self, config: BEARLagConfig, state: BEARLagState, batch: Transitions, key: PRNGKeyArray
+    ) -> tuple[BEARLagState, Metrics]:
+        vae_key, next_key, actor_key, data_key = jax.random.split(key, 4)
+        lam, size, latent = state.multiplier.lam, len(batch.obs), 2 * batch.action.shape[-1]
+
+        many_next = jnp.broadcast_to(batch.next_obs, (config.samples, *batch.next_obs.shape))
+        candidates = state.actor_target.sample(many_next, next_key)[0]  # [n, B, A]
+        next_value, next_cost = best_candidate(
+            state.target, state.cost_target, lam, many_next, candidates, config.pessimism
+        )
+        alive = config.gamma * batch.alive
+        backup = config.reward_scale * batch.reward + alive * next_value
+        cost_backup = batch.cost + alive[:, None] * next_cost
+
+        def critic_loss(critic: Critic) -> tuple[Array, Array]:
+            q = critic(batch.obs, batch.action)
+            return ((backup - q) ** 2).mean(-1).sum(), q
+
+        def cost_loss(cost_critic: CostCritic) -> tuple[Array, Array]:
+            q = cost_critic(batch.obs, batch.action)
+            return ((cost_backup - q) ** 2).mean(1).sum(), q
+
+        # The discrepancy is measured before tanh, where saturated actions still differ: [n, B, A]
+        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape))
+        z = jnp.clip(jax.random.normal(data_key, (config.samples, size, latent)), -LATENT_CLIP, LATENT_CLIP)
+        data_raw = state.vae.decode_raw(many, z)
+        noise = jax.random.normal(actor_key, data_raw.shape)
+
+        def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
+            mean, log_std = actor.parameters(batch.obs)
+            raw = mean + jnp.exp(log_std) * noise
+            action = jnp.tanh(raw[0])
+            value, cost = mix_twins(
+                state.critic(batch.obs, action), state.cost_critic(batch.obs, action), config.pessimism
+            )
+            gap = discrepancy(raw, data_raw, config.kernel, config.kernel_width).mean()
+            penalty = jnp.exp(state.log_alpha) * (gap - config.discrepancy)
+            return penalty - jnp.mean(value - cost @ lam), (gap, cost.mean(0))
+
+        def vae_loss(vae: VAE) -> Array:
+            vae_noise = jax.random.normal(vae_key, (size, latent))
+            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
+
+        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
+        (actor_objective, (gap, own_cost)), actor_gradient = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
+        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
+        alpha_gradient = jnp.exp(state.log_alpha) * (config.discrepancy - gap)  # α grows while the MMD is too large
+
+        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
+        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
+        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
+        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+        log_alpha, alpha_opt = adam_step(alpha_gradient, state.alpha_opt, state.log_alpha, config.alpha_rate)
+        # The gains were chosen for discounted sums, so the violation of the rate is divided by 1 − γ.
+        violation = own_cost - config.cost_rate / (1 - config.gamma)
+        multiplier = state.multiplier.step(violation, config.pid_p, config.pid_i, config.pid_d)
+        metrics = {
+            "critic_loss": critic_objective,
+            "cost_loss": cost_objective,
+            "actor_loss": actor_objective,
+            "vae_loss": vae_objective,
+            "q": q.mean(),
+            "discrepancy": gap,
+            "alpha": jnp.exp(state.log_alpha),
+        }
+        metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_policy", own_cost)
+        state = BEARLagState(
+            vae, actor, critic, cost_critic,
+            polyak(state.actor_target, actor, config.target_rate),
+            polyak(state.target, critic, config.target_rate),
+            polyak(state.cost_target, cost_critic, config.target_rate),
+            jnp.clip(log_alpha, *LOG_ALPHA_RANGE), multiplier, vae_opt, actor_opt, critic_opt, cost_opt, alpha_opt,
+        )  # fmt: skip
+        return state, metrics | per_constraint("lambda", lam)
+
+    def policy(self, config: BEARLagConfig, state: BEARLagState) -> MLPPolicy:
+        return mode_policy(state.actor)
+
+
+def discrepancy(x: Float[Array, "n B A"], y: Float[Array, "n B A"], kernel: str, width: float | Array) -> Array:
+    """MMD(x, y) of n samples each, [B]: √( E k(x,x′) + E k(y,y′) − 2 E k(x,y) )."""
+
+    def similarity(left: Array, right: Array) -> Array:
+        gap = left[:, None] - right[None]  # [n, n, B, A]
+        distance = (gap**2 if kernel == "gaussian" else jnp.abs(gap)).sum(-1)
+        return jnp.exp(-distance / (2 * width)).mean((0, 1))
+
+    squared = similarity(x, x) + similarity(y, y) - 2 * similarity(x, y)
+    return jnp.sqrt(jnp.maximum(squared, 0) + 1e-6)  # the root's slope at 0 is kept finite

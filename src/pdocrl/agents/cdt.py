@@ -1,0 +1,204 @@
+"""CDT, the constrained decision transformer: imitate sequences given the reward and the costs still to come.
+
+    π(a_t | R_t, C_t, s_t, and the steps before),   R_t = Σ_{u≥t} r_u,   C_t = Σ_{u≥t} c_u
+    minimise  −E[log π] − ζ H(π) + 0.02 · cross-entropy of whether each step costs
+
+ζ keeps the entropy at a target. When it acts, C_0 is the run's own cost limit and R_0 the best return of any logged
+episode within it; both shrink by what has been earned and spent. docs/agents/cdt.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, static
+from pdocrl.agents.parts import rows_of_episodes
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.filters import on_frontier
+from pdocrl.errors import PdocrlError
+from pdocrl.policies import TransformerPolicy
+from pdocrl.transformer import CausalTransformer, Windows
+
+
+class CDTConfig(AgentConfig):
+    """The benchmark's hyper-parameters; `hidden` is not used."""
+
+    learning_rate: float = 1e-4  # of the transformer
+    warmup: float = 500.0  # steps over which the learning rate grows to that
+    weight_decay: float = 1e-4  # per unit of learning rate
+    clip: float = 0.25  # largest norm of the gradient
+    dropout: float = 0.1  # of embeddings and of each block's two outputs
+    cost_weight: float = 0.02  # of the cross-entropy of costs
+    temperature_init: float = 0.1  # ζ₀
+    temperature_rate: float = 1e-4  # learning rate of log ζ
+    reward_scale: float = 0.1  # rewards to go are multiplied by this
+    cost_shift: float = 50.0  # costs to go enter as cost_shift − C_t
+    context: int = static(10)  # steps the transformer sees
+    embedding: int = static(128)  # width
+    layers: int = static(3)  # blocks
+    heads: int = static(8)  # of attention
+    times: int = static(1000)  # steps with an embedding of their own; later ones share the last
+    augmentation: float = static(0.2)  # augmented episodes, as a share of the logged ones
+
+
+class CDTState(eqx.Module):
+    """The transformer, the entropy's price, and what to ask for when acting."""
+
+    model: CausalTransformer
+    log_temperature: Float[Array, ""]
+    target_return: Float[Array, ""]
+    steps: Array
+    model_opt: optax.OptState
+    temperature_opt: optax.OptState
+
+
+class CDT(Agent[CDTConfig, CDTState]):
+    """Sequence modelling conditioned on return and costs."""
+
+    name = "cdt"
+    summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
+    paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
+    whole_episodes = True
+    Config = CDTConfig
+
+    def problem(self, dataset: Dataset) -> Problem:
+        best = np.flatnonzero(on_frontier(dataset))
+        pairs = np.column_stack([dataset.reward_return[best], dataset.cost_return[best]])
+        return dataclasses.replace(Problem.of(dataset), frontier=tuple(map(tuple, pairs.tolist())))
+
+    def columns(self, config: CDTConfig, dataset: Dataset) -> Columns:
+        """One row per step of every logged episode, then of every augmented one; a window is a row and those before."""
+        if config.embedding % config.heads:
+            raise PdocrlError(f"cdt: embedding {config.embedding} must be a multiple of heads {config.heads}.")
+        logged = np.arange(dataset.n_episodes)
+        copied, more_return, more_cost = augment(dataset, config.augmentation)
+        episodes = np.concatenate([logged, copied])
+        rows, lengths = rows_of_episodes(dataset, episodes), dataset.episode_length[episodes]
+        to_go = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)  # [N, 1 + K]
+        ends = dataset.episode_start + dataset.episode_length
+        sums = np.concatenate([np.zeros((1, to_go.shape[1])), np.cumsum(to_go, 0)])
+        to_go = np.repeat(sums[ends], dataset.episode_length, 0) - sums[:-1]  # from each row to its episode's end
+        shift = np.zeros((len(episodes), to_go.shape[1]))
+        shift[len(logged) :] = np.column_stack([more_return, more_cost])
+        wanted = to_go[rows] + np.repeat(shift, lengths, 0)
+        return {
+            "obs": dataset.obs[rows],
+            "action": dataset.action[rows],
+            "costly": dataset.cost[rows] > 0,
+            "returns": wanted[:, 0],
+            "costs": wanted[:, 1:],
+            "time": np.concatenate([np.arange(length) for length in lengths]),
+        }
+
+    def batch(
+        self, config: CDTConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray
+    ) -> tuple[Windows, Float[Array, "B L K"]]:
+        """Windows that end at the given rows, and which of their steps cost."""
+        back = jnp.arange(1 - config.context, 1)
+        found = table.take(jnp.maximum(rows[:, None] + back, 0))
+        time = found["time"][:, -1:] + back  # negative before the episode began
+        windows = Windows(
+            returns=config.reward_scale * found["returns"],
+            costs=config.cost_shift - found["costs"],
+            obs=found["obs"],
+            action=found["action"],
+            time=jnp.maximum(time, 0).astype(jnp.int32),
+            mask=(time >= 0).astype(jnp.float32),
+        )
+        return windows, found["costly"]
+
+    def init(self, config: CDTConfig, problem: Problem, key: PRNGKeyArray) -> CDTState:
+        model = CausalTransformer.create(
+            key, problem.obs_dim, problem.action_dim, problem.n_costs,
+            config.embedding, config.layers, config.heads, config.times,
+        )  # fmt: skip
+        log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
+        limit = jnp.asarray(config.cost_limit, jnp.float32).reshape(-1)
+        return CDTState(
+            model, log_temperature, best_return(problem.frontier, limit), jnp.zeros((), jnp.int32),
+            adam.init(model), adam.init(log_temperature),
+        )  # fmt: skip
+
+    def update(
+        self, config: CDTConfig, state: CDTState, batch: tuple[Windows, Float[Array, "B L K"]], key: PRNGKeyArray
+    ) -> tuple[CDTState, Metrics]:
+        windows, costly = batch
+        share = windows.mask[..., None] / windows.mask.sum()
+        temperature = jnp.exp(state.log_temperature)
+
+        def loss(model: CausalTransformer) -> tuple[Array, tuple[Array, Array, Array]]:
+            mean, log_std, cost_logits = model(windows, config.dropout, key)
+            z = (windows.action - mean) * jnp.exp(-log_std)
+            log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
+            entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
+            surprise = (share * optax.sigmoid_binary_cross_entropy(cost_logits, costly)).sum() / costly.shape[-1]
+            total = -(log_likelihood + temperature * entropy) + config.cost_weight * surprise
+            return total, (log_likelihood, entropy, surprise)
+
+        (objective, parts), gradient = jax.value_and_grad(loss, has_aux=True)(state.model)
+        log_likelihood, entropy, surprise = parts
+        norm = optax.global_norm(gradient)
+        gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.clip / (norm + 1e-6)), gradient)
+        direction, model_opt = optax.scale_by_adam().update(gradient, state.model_opt)
+        rate = config.learning_rate * jnp.minimum(1.0, (state.steps + 1) / config.warmup)
+        model = jax.tree.map(lambda p, d: p - rate * (d + config.weight_decay * p), state.model, direction)
+        # ζ falls while the entropy (per coordinate, as in the reference) is above minus the number of coordinates
+        temperature_gradient = temperature * (entropy + windows.action.shape[-1])
+        move, temperature_opt = optax.scale_by_adam().update(temperature_gradient, state.temperature_opt)
+        log_temperature = state.log_temperature - config.temperature_rate * move
+        metrics = {
+            "actor_loss": objective,
+            "log_likelihood": log_likelihood,
+            "entropy": entropy,
+            "cost_cross_entropy": surprise,
+            "temperature": temperature,
+            "gradient_norm": norm,
+        }
+        state = CDTState(model, log_temperature, state.target_return, state.steps + 1, model_opt, temperature_opt)
+        return state, metrics
+
+    def policy(self, config: CDTConfig, state: CDTState) -> TransformerPolicy:
+        return TransformerPolicy(
+            {name: np.asarray(array) for name, array in state.model.arrays.items()},
+            layers=config.layers,
+            heads=config.heads,
+            context=config.context,
+            target_return=float(state.target_return),
+            target_cost=tuple(float(limit) for limit in config.cost_limit),
+            reward_scale=float(config.reward_scale),
+            cost_shift=float(config.cost_shift),
+        )
+
+
+def augment(dataset: Dataset, share: float) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Episodes [E′] to show again as answers to wishes beyond the data, and how far beyond: return [E′], cost [E′, K].
+
+    A wish is a budget κ, uniform in the range of logged costs, and a return ρ, uniform between the best one logged
+    within κ and the best of all. Asked for the impossible, the transformer shall keep the budget: the answer is the
+    best episode within κ. Wishes are drawn once, from a fixed seed.
+    """
+    rng = np.random.default_rng(0)
+    costs, returns = dataset.cost_return, dataset.reward_return
+    count = round(share * dataset.n_episodes)
+    budget = rng.uniform(costs.min(0), costs.max(0), (count, dataset.n_costs))
+    within = np.all(costs[None] <= budget[:, None], axis=-1)  # [E′, E]
+    possible = within.any(1)  # with several costs, a budget may lie below every episode
+    budget, within = budget[possible], within[possible]
+    answer = np.where(within, returns, -np.inf).argmax(1)
+    wish = rng.uniform(returns[answer], returns.max())
+    return answer.astype(np.int64), wish - returns[answer], budget - costs[answer]
+
+
+def best_return(frontier: tuple[tuple[float, ...], ...], limit: Float[Array, " K"]) -> Float[Array, ""]:
+    """The highest return of a logged episode within the limits; if there is none, that of the one closest to them."""
+    points = jnp.asarray(frontier, jnp.float32)  # [F, 1 + K]
+    excess = jnp.maximum(points[:, 1:] - limit, 0).sum(1)
+    return jnp.where(excess <= excess.min(), points[:, 0], -jnp.inf).max()

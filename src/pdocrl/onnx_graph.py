@@ -1,0 +1,185 @@
+"""Policies as ONNX models. A model's inputs and output are those of the policy's own NumPy function, by the same names.
+
+MLPPolicy          obs [batch, S]                                                       → action [batch, A]
+CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
+TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.errors import MissingExtraError, PdocrlError
+from pdocrl.policies import CandidatePolicy, Layers, MLPPolicy, Policy, TransformerPolicy
+
+
+def to_onnx(policy: Policy) -> Any:
+    """The policy as an ONNX model, float32."""
+    graph = Graph()
+    if isinstance(policy, MLPPolicy):
+        action = _mlp(graph, policy)
+    elif isinstance(policy, CandidatePolicy):
+        action = _candidates(graph, policy)
+    elif isinstance(policy, TransformerPolicy):
+        action = _transformer(graph, policy)
+    else:
+        raise PdocrlError(f"a policy of kind {policy.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
+    return graph.model(action)
+
+
+class Graph:
+    """An ONNX graph under construction: values are names, `op` adds a node and gives its output's name."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+        except ImportError:
+            raise MissingExtraError("ONNX export", "onnx") from None
+        self._onnx = onnx
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def input(self, name: str, *shape: int, integer: bool = False) -> str:
+        """A value given at run time, [batch, *shape]."""
+        kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["batch", *shape]))
+        return name
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        name = f"constant_{len(self._constants)}"
+        array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
+        self._constants.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{kind.lower()}_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def ints(self, *values: int) -> str:
+        return self.constant(list(values), np.int64)
+
+    def affine(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
+        return self.op("Add", self.op("MatMul", x, self.constant(weight)), self.constant(bias))
+
+    def network(self, x: str, layers: Layers) -> str:
+        weights, biases = layers
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+            x = self.op("Relu", self.affine(x, weight, bias))
+        return self.affine(x, weights[-1], biases[-1])
+
+    def clip(self, x: str, low: float, high: float) -> str:
+        return self.op("Clip", x, self.constant(low), self.constant(high))
+
+    def scaled(self, x: str, factor: float) -> str:
+        return self.op("Mul", x, self.constant(factor))
+
+    def last(self, x: str, axis: int, place: int = -1) -> str:
+        """One slice along an axis, the axis dropped."""
+        return self.op("Gather", x, self.constant(place, np.int64), axis=axis)
+
+    def model(self, action: str) -> Any:
+        self._nodes.append(self._onnx.helper.make_node("Identity", [action], ["action"]))
+        helper, float32 = self._onnx.helper, self._onnx.TensorProto.FLOAT
+        output = helper.make_tensor_value_info("action", float32, ["batch", "actions"])
+        graph = helper.make_graph(self._nodes, "policy", self._inputs, [output], self._constants)
+        model = helper.make_model(
+            graph, producer_name="pdocrl", opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        )
+        self._onnx.checker.check_model(model)
+        return model
+
+
+def _mlp(graph: Graph, policy: MLPPolicy) -> str:
+    obs = graph.input("obs", policy.weights[0].shape[0])
+    return graph.op("Tanh", graph.network(obs, (policy.weights, policy.biases)))
+
+
+def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
+    n, z = policy.candidates, policy.latent_dim
+    nets = policy.networks
+    obs_dim = nets["decoder"][0][0].shape[0] - z
+    obs, latent = graph.input("obs", obs_dim), graph.input("latent", n, z)
+    states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, n, 1))  # [B, n, S]
+    latent = graph.clip(latent, -policy.latent_clip, policy.latent_clip)
+    proposed = graph.op("Tanh", graph.network(graph.op("Concat", states, latent, axis=2), nets["decoder"]))
+    pair = graph.op("Concat", states, proposed, axis=2)
+    moved = graph.scaled(graph.op("Tanh", graph.network(pair, nets["perturbation"])), policy.perturbation)
+    action = graph.clip(graph.op("Add", proposed, moved), -1.0, 1.0)
+    pair = graph.op("Concat", states, action, axis=2)
+
+    def twins(name: str, pessimistic: str, optimistic: str) -> str:
+        """Each of the two critics on its own, then BCQ's mixture, [B, n, outputs]."""
+        weights, biases = nets[name]
+        both = [graph.network(pair, (tuple(w[m] for w in weights), tuple(b[m] for b in biases))) for m in (0, 1)]
+        worse = graph.scaled(graph.op(pessimistic, *both), policy.pessimism)
+        return graph.op("Add", worse, graph.scaled(graph.op(optimistic, *both), 1 - policy.pessimism))
+
+    price = graph.op("MatMul", twins("cost_critic", "Max", "Min"), graph.constant(policy.lam[:, None]))
+    score = graph.op("Sub", twins("critic", "Min", "Max"), price)  # [B, n, 1]
+    best = graph.op("ArgMax", score, axis=1, keepdims=1)  # [B, 1, 1]
+    # picked by a one-hot product: gathering along an axis by batch is awkward in ONNX
+    marks = graph.op(
+        "Cast", graph.op("Equal", best, graph.constant(np.arange(n)[:, None], np.int64)), to=1
+    )  # [B, n, 1]
+    return graph.op("ReduceSum", graph.op("Mul", action, marks), graph.ints(1), keepdims=0)
+
+
+def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
+    w, length, heads = policy.weights, policy.context, policy.heads
+    width, tokens = w["time"].shape[1], 4 * length
+    sizes = {name: w[f"{name}/weight"].shape[0] for name in ("costs", "obs", "action")}
+    returns, costs = graph.input("returns", length), graph.input("costs", length, sizes["costs"])
+    obs, actions = graph.input("obs", length, sizes["obs"]), graph.input("actions", length, sizes["action"])
+    time, mask = graph.input("time", length, integer=True), graph.input("mask", length)
+
+    def affine(name: str, x: str) -> str:
+        return graph.affine(x, w[f"{name}/weight"], w[f"{name}/bias"])
+
+    def norm(name: str, x: str) -> str:
+        scale, bias = graph.constant(w[f"{name}/scale"]), graph.constant(w[f"{name}/bias"])
+        return graph.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
+
+    def shaped(x: str, *shape: int) -> str:
+        return graph.op("Reshape", x, graph.ints(*shape))
+
+    when = graph.op("Min", time, graph.constant(len(w["time"]) - 1, np.int64))
+    when = graph.op("Gather", graph.constant(w["time"]), when, axis=0)  # [B, L, D]
+    entries: Sequence[tuple[str, str]] = (
+        ("returns", graph.scaled(graph.op("Unsqueeze", returns, graph.ints(2)), policy.reward_scale)),
+        ("costs", graph.op("Sub", graph.constant(policy.cost_shift), costs)),
+        ("obs", obs),
+        ("action", actions),
+    )
+    embedded = [graph.op("Unsqueeze", graph.op("Add", affine(n, x), when), graph.ints(2)) for n, x in entries]
+    x = norm("embedding_norm", shaped(graph.op("Concat", *embedded, axis=2), -1, tokens, width))
+    # 0 where a token is seen, −1e9 where it is later or padding: [B, 1, T, T]
+    valid = shaped(graph.op("Tile", graph.op("Unsqueeze", mask, graph.ints(2)), graph.ints(1, 1, 4)), -1, 1, 1, tokens)
+    seen = graph.op("Mul", valid, graph.constant(np.tril(np.ones((tokens, tokens)))))
+    hidden = graph.scaled(graph.op("Sub", graph.constant(1.0), seen), -1e9)
+    for i in range(policy.layers):
+        block = f"block_{i}"
+        qkv = shaped(affine(f"{block}/qkv", norm(f"{block}/norm_1", x)), -1, tokens, 3, heads, width // heads)
+        query, key, value = (
+            graph.op("Transpose", graph.last(qkv, 2, place), perm=[0, 2, 1, 3]) for place in range(3)
+        )  # [B, H, T, D/H]
+        scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
+        scores = graph.op("Add", graph.scaled(scores, (width / heads) ** -0.5), hidden)
+        mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
+        mixed = shaped(graph.op("Transpose", mixed, perm=[0, 2, 1, 3]), -1, tokens, width)
+        x = graph.op("Add", x, affine(f"{block}/out", mixed))
+        x = graph.op("Add", x, affine(f"{block}/down", _gelu(graph, affine(f"{block}/up", norm(f"{block}/norm_2", x)))))
+    head = affine("action_head", norm("last_norm", graph.last(x, 1, tokens - 2)))  # the last state's token
+    mean = graph.op("Slice", head, graph.ints(0), graph.ints(sizes["action"]), graph.ints(1))
+    return graph.clip(mean, -1.0, 1.0)
+
+
+def _gelu(graph: Graph, x: str) -> str:
+    cubic = graph.scaled(graph.op("Mul", graph.op("Mul", x, x), x), 0.044715)
+    inner = graph.scaled(graph.op("Add", x, cubic), float(np.sqrt(2 / np.pi)))
+    return graph.scaled(graph.op("Mul", x, graph.op("Add", graph.op("Tanh", inner), graph.constant(1.0))), 0.5)

@@ -1,0 +1,128 @@
+"""A causal transformer over (return-to-go, costs-to-go, state, action) tokens, four per step.
+
+Its parameters are one dictionary of named arrays, so that NumPy and ONNX evaluate the same network by the same names.
+Time runs left to right; a window shorter than the context is padded on the left and the padding is never attended to.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
+LOG_STD_RANGE = (-5.0, 2.0)
+INIT_STD = 0.02  # of all weights, as in GPT-2
+
+
+class Windows(eqx.Module):
+    """B windows of L consecutive steps."""
+
+    returns: Float[Array, "B L"]  # reward to go
+    costs: Float[Array, "B L K"]  # costs to go
+    obs: Float[Array, "B L S"]
+    action: Float[Array, "B L A"]
+    time: Int[Array, "B L"]  # steps since the episode began
+    mask: Float[Array, "B L"]  # 0 where a step is padding
+
+
+class CausalTransformer(eqx.Module):
+    """Windows → mean and log standard deviation of each action, and logits of whether each step costs."""
+
+    arrays: dict[str, Array]
+    layers: int = eqx.field(static=True)
+    heads: int = eqx.field(static=True)
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int, times: int
+    ) -> CausalTransformer:
+        """N(0, 0.02²) weights, zero biases, unit norms."""
+        arrays: dict[str, Array] = {}
+
+        def affine(name: str, n_in: int, n_out: int) -> None:
+            arrays[f"{name}/weight"] = INIT_STD * jax.random.normal(jax.random.fold_in(key, len(arrays)), (n_in, n_out))
+            arrays[f"{name}/bias"] = jnp.zeros(n_out)
+
+        def norm(name: str) -> None:
+            arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
+
+        arrays["time"] = INIT_STD * jax.random.normal(jax.random.fold_in(key, 1 << 20), (times, width))
+        for name, size in {"returns": 1, "costs": n_costs, "obs": obs_dim, "action": action_dim}.items():
+            affine(name, size, width)
+        norm("embedding_norm")
+        for i in range(layers):
+            norm(f"block_{i}/norm_1")
+            affine(f"block_{i}/qkv", width, 3 * width)
+            affine(f"block_{i}/out", width, width)
+            norm(f"block_{i}/norm_2")
+            affine(f"block_{i}/up", width, 4 * width)
+            affine(f"block_{i}/down", 4 * width, width)
+        norm("last_norm")
+        affine("action_head", width, 2 * action_dim)
+        affine("cost_head", width, n_costs)
+        return CausalTransformer(arrays, layers, heads)
+
+    def __call__(
+        self, windows: Windows, dropout: float | Array = 0.0, key: PRNGKeyArray | None = None
+    ) -> tuple[Float[Array, "B L A"], Float[Array, "B L A"], Float[Array, "B L K"]]:
+        """(mean, log σ) of a_t given everything up to s_t, and the logits of c_t > 0 given everything up to a_t."""
+        size, length = windows.mask.shape
+        x = self._embed(windows)
+        x = _drop(self._norm("embedding_norm", x), dropout, key, 0)
+        attends = self._attends(windows.mask)
+        for i in range(self.layers):
+            x = x + _drop(self._attention(f"block_{i}", x, attends), dropout, key, 2 * i + 1)
+            hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
+            x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, key, 2 * i + 2)
+        x = self._norm("last_norm", x).reshape(size, length, TOKENS, -1)
+        mean, raw = jnp.split(self._affine("action_head", x[:, :, 2]), 2, axis=-1)
+        low, high = LOG_STD_RANGE
+        log_std = low + (high - low) * (jnp.tanh(raw) + 1) / 2
+        return mean, log_std, self._affine("cost_head", x[:, :, 3])
+
+    def _embed(self, windows: Windows) -> Float[Array, "B T D"]:
+        time = self.arrays["time"]
+        when = time[jnp.minimum(windows.time, len(time) - 1)]
+        tokens = [
+            self._affine("returns", windows.returns[..., None]),
+            self._affine("costs", windows.costs),
+            self._affine("obs", windows.obs),
+            self._affine("action", windows.action),
+        ]
+        size, length = windows.mask.shape
+        return jnp.stack([token + when for token in tokens], 2).reshape(size, TOKENS * length, -1)
+
+    def _attends(self, mask: Float[Array, "B L"]) -> Bool[Array, "B 1 T T"]:
+        """Whether token t sees token u: u is not later and not padding."""
+        valid = jnp.repeat(mask > 0, TOKENS, axis=1)  # [B, T]
+        causal = jnp.tril(jnp.ones((valid.shape[1],) * 2, bool))
+        return causal & valid[:, None, None, :]
+
+    def _attention(self, block: str, x: Float[Array, "B T D"], attends: Bool[Array, "B 1 T T"]) -> Array:
+        size, tokens, width = x.shape
+        qkv = self._affine(f"{block}/qkv", self._norm(f"{block}/norm_1", x))
+        query, key, value = (
+            part.reshape(size, tokens, self.heads, -1).transpose(0, 2, 1, 3) for part in jnp.split(qkv, 3, axis=-1)
+        )  # [B, H, T, D/H]
+        scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(width / self.heads)
+        weights = jax.nn.softmax(jnp.where(attends, scores, -1e9), axis=-1)
+        return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(size, tokens, width))
+
+    def _affine(self, name: str, x: Array) -> Array:
+        out: Array = x @ self.arrays[f"{name}/weight"] + self.arrays[f"{name}/bias"]
+        return out
+
+    def _norm(self, name: str, x: Array) -> Array:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return scaled * self.arrays[f"{name}/scale"] + self.arrays[f"{name}/bias"]
+
+
+def _drop(x: Array, rate: float | Array, key: PRNGKeyArray | None, place: int) -> Array:
+    """Dropout with a traced rate; none without a key."""
+    if key is None:
+        return x
+    kept = jax.random.uniform(jax.random.fold_in(key, place), x.shape) >= rate
+    return jnp.where(kept, x / (1 - rate), 0.0)
