@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "from a dataset to policies, many runs side by side"),
     "evaluate": ("train", "evaluate", "play trained policies in the simulator and score them"),
     "export": ("train", "export", "one policy as ONNX and plain NumPy"),
+    "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
+    "report": ("report", "report", "a training folder as one HTML page with its pictures"),
     "collect": ("collect", "collect", "train safe experts and keep their episodes: a dataset of one's own"),
     "solve": ("solve", "solve", "finite states and actions: a log to a certified policy"),
 }

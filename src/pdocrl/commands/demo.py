@@ -1,0 +1,51 @@
+"""`pdocrl demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pdocrl.console import log, print_json, print_table
+
+
+def demo(
+    *,
+    out: Path = Path("demo"),
+    agent: str = "pdocrl",
+    steps: int = 6_000,
+    episodes: int = 20,
+    json: bool = False,
+) -> None:
+    """Train on the embedded data at cost limits 10, 20 and 40, play the policies in the simulator, write a page.
+
+    The data ships with the package and the networks are small: it takes a minute or two on two cores, without network.
+    Interrupted, the same command goes on where it stopped.
+
+    Example: pdocrl demo --out demo
+
+    Args:
+        out: folder for the training and its page, index.html.
+        agent: which method; `pdocrl agents` lists them.
+        steps: gradient steps of each of the three runs.
+        episodes: played by each policy in the end.
+        json: print one JSON object.
+    """
+    from pdocrl.demo import demo as run
+
+    log(f"training {agent} at limits 10, 20, 40 for {steps:,} steps …")
+    made = run(out, agent, steps, episodes)
+    if json:
+        print_json({**made.evaluation.as_dict(), "page": str(made.page), "picture": str(made.picture)})
+        return
+    by_limit = made.evaluation.summary["by_limit"]
+    print_table(
+        ["cost limit", "return", "normalised reward", "95 %", "cost", "cost / limit", "safe"],
+        [[run_["cost_limit"], run_["reward"], score["reward"], _interval(score["reward_interval"]), run_["cost"],
+          score["cost"], "yes" if score["safe"] else "NO"]
+         for run_, score in zip(made.evaluation.runs, by_limit, strict=True)],
+        title=f"{agent} on {made.evaluation.task} (re-collected data), {episodes} episodes each",
+    )  # fmt: skip
+    print(f"page: {made.page}")
+
+
+def _interval(pair: tuple[float, float]) -> str:
+    return f"[{pair[0]:.3f}, {pair[1]:.3f}]"

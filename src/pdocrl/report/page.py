@@ -1,0 +1,372 @@
+"""The page: one HTML file with everything inside, for a browser without network, in light or dark, on any screen."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+from collections.abc import Callable
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.plot import POINT_COLOURS
+from pdocrl.errors import PdocrlError
+from pdocrl.files import write_text
+from pdocrl.report import figures
+from pdocrl.report.film import Film, find_film, make_film
+from pdocrl.report.findings import Row, findings, lead, table
+from pdocrl.report.record import Record, read_record, reference_scores
+from pdocrl.report.svg import inline_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def report(
+    run: str | os.PathLike[str] | Record,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    dataset: Dataset | None = None,
+    film: bool = True,
+    command: str | None = None,
+) -> Path:
+    """Write the page of a training folder; returns its path, `out` or RUN/index.html.
+
+    Args:
+        run: what `train(out=…)` wrote, or its record.
+        out: the page to write.
+        dataset: the data it was trained on, when it is no longer where the plan says.
+        film: film an episode if that has not been done and the simulator is there.
+        command: the command that repeats all this; default: train, evaluate, report.
+    """
+    record = run if isinstance(run, Record) else read_record(run, dataset)
+    target = record.folder / "index.html" if out is None else Path(out)
+    if target.is_dir():
+        raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
+    shown = find_film(record) or (make_film(record) if film else None)
+    write_text(target, render(record, shown, command))
+    return target
+
+
+def render(record: Record, film: Film | None = None, command: str | None = None) -> str:
+    """The whole page as text."""
+    plan, rows = record.plan, table(record)
+    title = f"{plan.agent} on {plan.task or Path(plan.data).name}"
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    notes = findings(record, rows)
+    sections = [
+        _results(record, rows),
+        _card("What to notice", "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
+        if notes
+        else "",
+        '<div class="pictures">',
+        _plane(record),
+        _episode_costs(record),
+        _learning(record),
+        _film(film),
+        _multipliers(record),
+        _density_ratio(record),
+        "</div>",
+        _what_was_run(record),
+        _reproduce(record, command),
+        _others(record),
+    ]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="pdocrl {escape(version("pdocrl"))}">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<p class="over">Offline constrained reinforcement learning</p>
+<h1>{escape(title)}</h1>
+<p class="lead">{escape(lead(record, rows))}</p>
+</header>
+<main>
+{"".join(section + chr(10) for section in sections if section)}</main>
+<footer><p>Made by pdocrl {escape(version("pdocrl"))}. Everything is in this file; it needs no network.</p></footer>
+</body>
+</html>
+"""
+
+
+def _results(record: Record, rows: list[Row]) -> str:
+    if not rows:
+        text = (
+            f"<p>Nothing scored yet. Play the policies with</p><pre>pdocrl evaluate {escape(str(record.folder))}</pre>"
+        )
+        return _card("Result", text)
+    assert record.scores is not None
+    heads = ["Policy for", "Normalised reward", "Return", "Cost per episode", "Episodes over the limit", "Safe"]
+    heads += ["Best logged return within the limit"] if record.dataset is not None else []
+    caption = (
+        f"{record.scores['task']}, {rows[0].score['episodes']} episodes of each policy's last checkpoint, "
+        f"{_seeds(rows[0].score['runs'])}; in brackets 95 % bootstrap intervals. Safe: mean cost within the limit."
+    )
+    lines = "".join(_row(i, row, record) for i, row in enumerate(rows))
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    return _card(
+        "Result",
+        f'<div class="scroll" role="region" tabindex="0" aria-label="Result table">'
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>",
+    )
+
+
+def _row(index: int, row: Row, record: Record) -> str:
+    score, swatch = row.score, f"var(--series-{index % len(POINT_COLOURS)})"
+    names = record.plan.cost_names
+    costs = [f"{c:.1f}" if len(names) == 1 else f"{escape(n)} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
+    share = _interval(score["cost_interval"], 2)
+    mark = '<span class="mark yes">✓ yes</span>' if score["safe"] else '<span class="mark no">✗ no</span>'
+    cells = [
+        f"<b>{score['reward']:.3f}</b><small>{_interval(score['reward_interval'], 3)}</small>",
+        f"{row.reward:,.0f}",
+        f"<b>{'<br>'.join(costs) or '–'}</b><small>{score['cost']:.2f} {share} of the limit</small>",
+        f"{row.over} of {row.episodes}",
+        mark,
+    ]
+    if record.dataset is not None:
+        cells.append("none" if row.best_logged is None else f"{row.best_logged:,.0f}")
+    name = f'<span class="swatch" style="background:{swatch}"></span>{escape(row.group.label)}'
+    return f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _plane(record: Record) -> str:
+    if record.dataset is None or record.dataset.n_costs == 0:
+        return ""
+    where = "; ".join(
+        f"{row.group.label}: return {row.reward:,.0f}, cost {_numbers(row.cost)}" for row in table(record)
+    )
+    return _picture(
+        "The data, and where the policies came to lie",
+        figures.plane(record),
+        "plane",
+        f"Scatter of {record.dataset.n_episodes} logged episodes by cost and return, with limits. Policies: {where}.",
+        "Each dot is a logged episode, coloured by the tightest limit it keeps, grey if it keeps none. The line is the "
+        "best return logged at no more cost; the large marks are the learned policies.",
+    )
+
+
+def _film(film: Film | None) -> str:
+    if film is None:
+        return ""
+    what = f"The policy for {film.group} plays the episode of seed {film.seed}: return {film.reward:,.0f}, cost "
+    what += f"{_numbers(film.cost)}, {film.length} steps."
+    stills = f"data:image/png;base64,{base64.b64encode(film.stills).decode()}"
+    moving = f"data:image/gif;base64,{base64.b64encode(film.animation).decode()}"
+    # A reader who asked for less motion sees the stills; anyone can close the animation.
+    return _card(
+        "An episode",
+        '<details open><summary>Animation</summary><picture><source media="(prefers-reduced-motion: reduce)" '
+        f'srcset="{stills}"><img src="{moving}" alt="Animation of the episode described below."></picture></details>'
+        f'<figure><img src="{stills}" alt="Six stills from the first to the last step of the episode.">'
+        f"<figcaption>{escape(what)}</figcaption></figure>",
+    )
+
+
+def _episode_costs(record: Record) -> str:
+    if record.scores is None or not record.plan.cost_names:
+        return ""
+    over = "; ".join(f"{row.group.label}: {row.over} of {row.episodes} over" for row in table(record))
+    return _picture(
+        "Cost of every episode",
+        figures.episode_costs(record),
+        "episodes",
+        f"Costs of all evaluated episodes. {over}.",
+        "Dots are episodes, the diamond is their mean, the bar is the limit.",
+    )
+
+
+def _learning(record: Record) -> str:
+    if not record.evaluations:
+        return ""
+    last = record.evaluations[-len(record.plan.runs) :]
+    ends = "; ".join(f"run {line['run']}: return {line['reward']:,.0f}, cost {_numbers(line['cost'])}" for line in last)
+    return _picture(
+        "Reward and cost while training",
+        figures.learning(record),
+        "learning",
+        f"Return and cost of the policies against the training step. At step {last[-1]['step']}: {ends}.",
+        f"Mean of {record.plan.evaluate_episodes} episodes every {record.plan.evaluate_every:,} steps. They are only "
+        "looked at: nothing is chosen by them, the last policy is the result.",
+    )
+
+
+def _multipliers(record: Record) -> str:
+    return _metric_picture(
+        record,
+        "lambda",
+        "The price of cost, λ",
+        figures.multipliers,
+        "λ is what one unit of cost takes off the reward. It should rise while the policy costs more than its limit "
+        "and fall once it costs less.",
+    )
+
+
+def _density_ratio(record: Record) -> str:
+    return _metric_picture(
+        record,
+        "w",
+        "The density ratio, w",
+        figures.density_ratio,
+        "w says how much more often the learned policy visits a logged transition than the data does. On average it "
+        "should be 1; where it sits at its bound it no longer tells transitions apart.",
+    )
+
+
+def _metric_picture(record: Record, metric: str, title: str, draw: Callable[[Record], Figure], caption: str) -> str:
+    if not any(name == metric or name.startswith(f"{metric}_") for name in record.metric_names()):
+        return ""
+    last = {line["run"]: line["metrics"] for line in record.trained.metrics}
+    ends = "; ".join(
+        f"run {run}: " + ", ".join(f"{n} {v:.3g}" for n, v in metrics.items() if n.split("_")[0] == metric)
+        for run, metrics in last.items()
+    )
+    return _picture(title, draw(record), metric, f"{title}, against the training step. At the end: {ends}.", caption)
+
+
+def _others(record: Record) -> str:
+    try:
+        figure = figures.other_metrics(record)
+    except PdocrlError:
+        return ""
+    drawing = inline_svg(figure, "others", "All other metrics against the training step.")
+    return _card(
+        "", f"<details><summary>Everything else the agent reported</summary><figure>{drawing}</figure></details>"
+    )
+
+
+def _what_was_run(record: Record) -> str:
+    plan, dataset = record.plan, record.dataset
+    data = escape(Path(plan.data).name)
+    if dataset is not None:
+        data += f", {dataset.n_episodes:,} episodes, {len(dataset):,} transitions"
+    if record.embedded:
+        data += (
+            ". <strong>Re-collected data</strong> that ships with the package, not DSRL's file: scores do not compare "
+            "with published ones"
+        )
+    facts = {
+        "Agent": _agent(plan.agent),
+        "Data": data,
+        "Data digest": f"<code>{escape(plan.data_digest)}</code>",
+        "Runs": f"{len(plan.runs)}: {escape(', '.join(group.label for group in record.groups))}; "
+        f"seeds {', '.join(str(s) for s in dict.fromkeys(run['seed'] for run in plan.runs))}",
+        "Steps": f"{record.trained.step:,} of {plan.steps:,}{_duration(record)}",
+        "Settings": _settings(record),
+        "Score": _scale(record),
+        "Versions": escape(", ".join(f"{name} {number}" for name, number in plan.versions.items())),
+    }
+    items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items() if value)
+    return _card("What was run", f"<dl>{items}</dl>")
+
+
+def _agent(name: str) -> str:
+    from pdocrl.agents.agent import find_agent
+
+    try:
+        agent = find_agent(name)
+    except PdocrlError:  # a plug-in that is not installed here
+        return f"<code>{escape(name)}</code>"
+    return f"<code>{escape(name)}</code>: {escape(agent.summary)} ({escape(agent.paper)})"
+
+
+def _settings(record: Record) -> str:
+    """The settings that were changed, beside the agent's own; the rest are its defaults."""
+    from pdocrl.agents.agent import describe_config, find_agent
+
+    if not record.plan.settings:
+        return "the agent's defaults"
+    try:
+        defaults = {field["name"]: field["default"] for field in describe_config(find_agent(record.plan.agent).Config)}
+    except PdocrlError:
+        defaults = {}
+    changed = [
+        f"{escape(name)} <strong>{escape(_word(value))}</strong>"
+        + (f" (default {escape(_word(defaults[name]))})" if name in defaults else "")
+        for name, value in record.plan.settings.items()
+    ]
+    return ", ".join(changed) + "; all others are the agent's defaults"
+
+
+def _scale(record: Record) -> str:
+    scale = reference_scores(record.plan)
+    if scale is None:
+        return ""
+    protocol = "" if record.scores is None else f"; protocol {escape(record.scores['protocol'])}"
+    return f"reward 0 is a return of {scale[0]:,.1f}, reward 1 is {scale[1]:,.1f} (DSRL's reference scores){protocol}"
+
+
+def _duration(record: Record) -> str:
+    """Time in the training loop alone, from the rates it logged."""
+    seconds, before = 0.0, 0
+    for line in record.trained.metrics:
+        if line["step"] > before:
+            seconds += (line["step"] - before) / line["steps_per_second"]
+            before = line["step"]
+    return f" in {seconds / 60:.1f} minutes of training" if seconds >= 90 else f" in {seconds:.0f} s of training"
+
+
+def _reproduce(record: Record, command: str | None) -> str:
+    lines = [command] if command else commands(record)
+    return _card("Do it again", f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>')
+
+
+def commands(record: Record) -> list[str]:
+    """The command lines that repeat this training, its evaluation and its page."""
+    plan = record.plan
+    words = ["pdocrl", "train", plan.data, "--agent", plan.agent]
+    if plan.task and plan.task != plan.data:
+        words += ["--task", plan.task]
+    limits = list(dict.fromkeys(",".join(f"{x:g}" for x in run["cost_limit"]) for run in plan.runs))
+    words += ["--cost-limit", *limits] if any(limits) else []
+    words += ["--seed", *dict.fromkeys(str(run["seed"]) for run in plan.runs), "--steps", str(plan.steps)]
+    if plan.settings:
+        words += ["--set", *(f"{name}={_word(value)}" for name, value in plan.settings.items())]
+    varied = [name for name in plan.runs[0] if name not in {"cost_limit", "seed"}]
+    if varied:
+        values = {name: dict.fromkeys(_word(run[name]) for run in plan.runs) for name in varied}
+        words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
+    if plan.evaluate_every:
+        words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
+    folder = shlex.quote(record.folder.name)
+    found = [f"{shlex.join(words)} --out {folder}"]
+    if record.scores is not None:
+        found.append(f"pdocrl evaluate {folder} --episodes {len(record.scores['runs'][0]['episodes'])}")
+    return [*found, f"pdocrl report {folder}"]
+
+
+def _word(value: Any) -> str:
+    """A setting as the command line takes it."""
+    return ",".join(str(v) for v in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _picture(title: str, figure: Figure, name: str, description: str, caption: str) -> str:
+    drawing = inline_svg(figure, name, description)
+    return _card(title, f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
+
+
+def _card(title: str, body: str) -> str:
+    heading = f"<h2>{escape(title)}</h2>" if title else ""
+    return f'<section class="card">{heading}{body}</section>'
+
+
+def _interval(pair: list[float], digits: int) -> str:
+    return f"[{pair[0]:.{digits}f}, {pair[1]:.{digits}f}]"
+
+
+def _numbers(values: Any) -> str:
+    return ", ".join(f"{value:.1f}" for value in values) or "none"
+
+
+def _seeds(count: int) -> str:
+    return "one training seed" if count == 1 else f"{count} training seeds"
