@@ -119,6 +119,23 @@ def test_large_plans_solve_the_optimality_equation(cmdp):
     assert np.abs(V - found.V).max() <= 1e-9
 
 
+def test_planning_ends_where_gains_are_as_small_as_its_tolerance():
+    """Far from the goal of a large grid an action gains about the tolerance; planning must not go in circles."""
+    cmdp = gridworld(200, 200)
+    found = plan(cmdp, cmdp.r + 1e-6 * cmdp.g[0])
+    assert found.excess <= 1e-11
+
+
+@pytest.mark.parametrize("gamma", [0.999, 0.99999, 1 - 1e-9])
+def test_planning_ends_however_near_one_the_discount_is(gamma):
+    for seed in range(5):
+        cmdp = random_cmdp(n_states=30, seed=seed).replace(gamma=gamma)
+        found = plan(cmdp, cmdp.r)
+        assert found.excess <= 1e-9 / (1 - gamma)
+        stationary = evaluate(cmdp, found.actions).value
+        assert (1 - gamma) * cmdp.d0 @ found.V == pytest.approx(stationary, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     "cmdp", [random_cmdp(seed=3), random_cmdp(n_constraints=3), garnet(200, n_constraints=2), gridworld()]
 )

@@ -10,6 +10,7 @@ A policy is a row-stochastic matrix [S, A], or for deterministic ones a vector [
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -230,24 +231,27 @@ def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: floa
     everywhere = np.arange(cmdp.n_states)
     V = np.zeros(cmdp.n_states) if start is None else start
     actions = backup(cmdp, reward, V).argmax(axis=1)
-    reduction = 0.01
-    while True:
+    for k in itertools.count():
         Q = backup(cmdp, reward, V)
         best = _row_max(Q)
-        tolerance = accuracy * (1 + np.abs(V).max())
-        if (best > Q[everywhere, actions] + tolerance).any():
+        # After hundreds of rounds all that is left is rounding (γ very near one); `excess` tells what was reached.
+        tolerance = accuracy * (1 + np.abs(V).max()) * 1.1 ** max(k - 300, 0)
+        # Changing an action only for a real gain keeps ties from cycling.
+        better = best > Q[everywhere, actions] + tolerance
+        if better.any():
             for _ in range(5):
                 V = best
                 Q = backup(cmdp, reward, V)
                 best = _row_max(Q)
-            # Changing an action only for a real gain keeps ties from cycling.
-            actions = np.where(best > Q[everywhere, actions] + tolerance, Q.argmax(axis=1), actions)
+            # A gain that the backups have used up is still one: the policy must change, or it would come back.
+            better |= best > Q[everywhere, actions] + tolerance
+            actions = np.where(better, Q.argmax(axis=1), actions)
         residual = best - V
         if np.abs(residual).max() <= tolerance:
             return Plan(actions, V, max(float(residual.max()), 0.0))
         P_pi, r_pi = transition_matrix(cmdp, actions), reward[everywhere, actions]
-        V = solve_linear(P_pi, r_pi, cmdp.gamma, start=V, reduction=reduction)
-        reduction = max(0.97 * reduction, 1e-9)
+        V = solve_linear(P_pi, r_pi, cmdp.gamma, start=V, reduction=max(0.01 * 0.97**k, 1e-9))
+    raise AssertionError("unreachable: the tolerance grows without end")
 
 
 def _row_max(Q: Floats) -> Floats:
