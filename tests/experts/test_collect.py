@@ -101,11 +101,12 @@ def test_an_interrupted_collection_goes_on_to_the_same_bits(tmp_path):
 
         return watch
 
-    for batches in (1, 3, 3):  # the third stops in the second expert, at once
+    for batches in (1, 3):  # the second stops while the second expert trains
         with pytest.raises(KeyboardInterrupt):
             gather(tmp_path / "cut", watch=stop_after(batches))
     journal = tmp_path / "cut" / "episodes.journal"
-    journal.write_bytes(journal.read_bytes()[:-100])  # … and its last record is torn
+    written = journal.read_bytes()
+    journal.write_bytes(written + written[:1000])  # … in the middle of a record
     assert gather(tmp_path / "cut") == whole
     assert gather(tmp_path / "cut", watch=lambda _: pytest.fail("nothing is left to do")) == whole
 
@@ -159,12 +160,12 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path):
 def test_the_command_writes_a_dsrl_file_that_says_how_it_was_made(tmp_path, run_cli):
     out = tmp_path / "slide.hdf5"
     words = ("collect", "Slide-v0", "--out", out, "--budget", "4k", "--schedules", "falling", "--cost-max", "20")
-    status, printed, error = run_cli(*words, "--costs", "cost", "right", "--target", "30", "--json")
+    status, printed, error = run_cli(*words, "--costs", "cost", "right", "--target", "60", "--json")
     assert status == 0, error
     told = json.loads(printed)
     assert told["collected_steps"] == 4000
     assert told["collected_episodes"] == 200
-    assert told["episodes"] == 30
+    assert told["episodes"] == 60
     assert (tmp_path / "slide.png").stat().st_size > 0
     data = load(str(out))
     assert data.cost_names == ("cost", "right")
@@ -172,13 +173,13 @@ def test_the_command_writes_a_dsrl_file_that_says_how_it_was_made(tmp_path, run_
     with h5py.File(out) as file:
         story = json.loads(file.attrs["collection"])
     assert story["schedules"][0]["knots"][0] == [0.0, None]
-    assert story["filter"]["target"] == 30
+    assert story["filter"]["target"] == 60
     assert (story["action_low"], story["action_high"]) == ([-2.0], [2.0])
     assert story["digest"] == data.digest == told["digest"]
     assert {"pdocrl", "numpy", "jax", "gymnasium"} <= story["versions"].keys()
-    again = run_cli(*words, "--costs", "cost", "right", "--target", "40")  # filters anew, plays nothing
+    again = run_cli(*words, "--costs", "cost", "right", "--target", "80")  # filters anew, plays nothing
     assert again[0] == 0
-    assert load(str(out)).n_episodes == 40
+    assert load(str(out)).n_episodes == 80
 
 
 def test_a_cost_function_of_ones_own_makes_any_environment_safe_rl(tmp_path, run_cli, monkeypatch):
