@@ -32,11 +32,16 @@ def plane(record: Record, title: str | None = None) -> Figure:
     """The data's episodes in the cost–reward plane, the limits, and where the learned policies came to lie."""
     if record.dataset is None:
         raise PdocrlError(f"{record.folder}: the data it was trained on was not found.")
-    limits = sorted({x for group in record.groups for x in group.limit})
+    # With several costs each panel has limits of its own, which are drawn here.
+    limits = sorted({group.limit[0] for group in record.groups}) if record.dataset.n_costs == 1 else []
     figure = scatter(record.dataset, limits, title=title or f"{record.dataset.n_episodes:,} logged episodes")
     figure.set_size_inches(0.6 + 4.6 * record.dataset.n_costs, 4.2)
-    if record.scores is not None:
-        for k, panel in enumerate(figure.axes):
+    for k, panel in enumerate(figure.axes):
+        if not limits:
+            for limit in {group.limit[k] for group in record.groups}:
+                panel.axvline(limit, color=MUTED, lw=0.9, ls=(0, (4, 3)), zorder=1)
+                _tell(panel, f"limit {limit:g}", MUTED, x=limit)
+        if record.scores is not None:
             _draw_policies(panel, record, record.scores["runs"], k)
     return figure
 
@@ -68,10 +73,7 @@ def learning(record: Record) -> Figure:
         _draw(panel, record, name, _by_run(record.evaluations, lambda line, k=k: line["cost"][k]))
         for i, group in enumerate(record.groups):
             panel.axhline(group.limit[k], color=_colour(i), lw=0.9, ls=(0, (4, 3)), zorder=1)
-            panel.annotate(
-                f"limit {group.limit[k]:g}", (1, group.limit[k]), xycoords=("axes fraction", "data"), xytext=(-2, 2),
-                textcoords="offset points", ha="right", va="bottom", color=_colour(i), fontsize=8.5,
-            )  # fmt: skip
+            _tell(panel, f"limit {group.limit[k]:g}", _colour(i), y=group.limit[k])
         panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]), top=panel.get_ylim()[1] * 1.12)
     return figure
 
@@ -98,10 +100,7 @@ def density_ratio(record: Record) -> Figure:
     bound = largest_ratio(record)
     if bound is not None and there[0] == "w":
         panels[0].axhline(bound, color=MUTED, lw=0.9, ls=(0, (4, 3)), zorder=1)
-        panels[0].annotate(
-            f"bound {bound:g}", (1, bound), xycoords=("axes fraction", "data"), xytext=(-2, 2), ha="right",
-            textcoords="offset points", color=MUTED, fontsize=8.5,
-        )  # fmt: skip
+        _tell(panels[0], f"bound {bound:g}", MUTED, y=bound)
         panels[0].set_ylim(0, bound * 1.25)
     if "w_at_clip" in there:
         panels[-1].set_ylim(0, 1.05)
@@ -198,6 +197,16 @@ def _draw(panel: Any, record: Record, title: str, curves: dict[int, Curve]) -> N
             loc="lower right", bbox_to_anchor=(1, 1), ncols=min(len(record.groups), 4), frameon=False,
             labelcolor=INK, fontsize=8.5, handlelength=2.2, columnspacing=1.2, borderaxespad=0.2,
         )  # fmt: skip
+
+
+def _tell(panel: Any, text: str, colour: str, x: float | None = None, y: float | None = None) -> None:
+    """Write beside a line across the panel what it is: above a level one's end, or at the top of an upright one."""
+    at = (1 if x is None else x, 1 if y is None else y)
+    scales = ("axes fraction" if x is None else "data", "axes fraction" if y is None else "data")
+    panel.annotate(
+        text, at, xycoords=scales, xytext=(-2, 2), textcoords="offset points", ha="right" if x is None else "center",
+        va="bottom", color=colour, fontsize=8.5, annotation_clip=False,
+    )  # fmt: skip
 
 
 def _mean_and_range(

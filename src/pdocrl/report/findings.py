@@ -73,7 +73,9 @@ def lead(record: Record, rows: list[Row]) -> str:
         return f"Trained for {record.trained.step:,} steps, not yet played in the simulator."
     kept = sum(row.score["safe"] for row in rows)
     episodes = sum(row.episodes for row in rows)
-    if len(rows) == 1:
+    if not record.plan.cost_names:
+        whose = "Played"
+    elif len(rows) == 1:
         whose = "The policy keeps its cost limit" if kept else "The policy does not keep its cost limit"
     else:
         whose = f"{'All' if kept == len(rows) else f'{kept} of'} {len(rows)} policies keep their cost limit"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shlex
 from collections.abc import Callable
 from html import escape
 from importlib.metadata import version
@@ -18,7 +17,8 @@ from pdocrl.files import write_text
 from pdocrl.report import figures
 from pdocrl.report.film import Film, find_film, make_film
 from pdocrl.report.findings import Row, findings, lead, table
-from pdocrl.report.record import Record, read_record, reference_scores
+from pdocrl.report.provenance import commands, what_was_run
+from pdocrl.report.record import Record, read_record
 from pdocrl.report.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def render(record: Record, film: Film | None = None, command: str | None = None)
         _multipliers(record),
         _density_ratio(record),
         "</div>",
-        _what_was_run(record),
-        _reproduce(record, command),
+        _card("What was run", what_was_run(record)),
+        _card("Do it again", f'<pre tabindex="0">{escape(command or chr(10).join(commands(record)))}</pre>'),
         _others(record),
     ]
     return f"""<!doctype html>
@@ -106,22 +106,25 @@ def _results(record: Record, rows: list[Row]) -> str:
         )
         return _card("Result", text)
     assert record.scores is not None
-    heads = ["Policy for", "Normalised reward", "Return", "Cost per episode", "Episodes over the limit", "Safe"]
+    heads = ["Policy for", "Normalised reward", "Return"]
+    heads += ["Cost per episode", "Episodes over the limit", "Safe"] if record.plan.cost_names else []
     heads += ["Best logged return within the limit"] if record.dataset is not None else []
     caption = (
         f"{record.scores['task']}, {rows[0].score['episodes']} episodes of each policy's last checkpoint, "
         f"{_seeds(rows[0].score['runs'])}; in brackets 95 % bootstrap intervals. Safe: mean cost within the limit."
     )
-    lines = "".join(_row(i, row, record) for i, row in enumerate(rows))
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    lines = "".join(_row(i, row, record, heads[1:]) for i, row in enumerate(rows))
+    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in heads)
+    # On a phone the rows become blocks; the roles keep the table a table for screen readers all the same.
     return _card(
         "Result",
-        f'<div class="scroll" role="region" tabindex="0" aria-label="Result table">'
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>",
+        '<div class="scroll stacks" role="region" tabindex="0" aria-label="Result table">'
+        f'<table role="table"><caption>{escape(caption)}</caption><thead role="rowgroup"><tr role="row">{head}</tr>'
+        f'</thead><tbody role="rowgroup">{lines}</tbody></table></div>',
     )
 
 
-def _row(index: int, row: Row, record: Record) -> str:
+def _row(index: int, row: Row, record: Record, heads: list[str]) -> str:
     score, swatch = row.score, f"var(--series-{index % len(POINT_COLOURS)})"
     names = record.plan.cost_names
     costs = [f"{c:.1f}" if len(names) == 1 else f"{escape(n)} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
@@ -130,14 +133,18 @@ def _row(index: int, row: Row, record: Record) -> str:
     cells = [
         f"<b>{score['reward']:.3f}</b><small>{_interval(score['reward_interval'], 3)}</small>",
         f"{row.reward:,.0f}",
-        f"<b>{'<br>'.join(costs) or '–'}</b><small>{score['cost']:.2f} {share} of the limit</small>",
-        f"{row.over} of {row.episodes}",
-        mark,
     ]
+    if names:
+        cells += [
+            f"<b>{'<br>'.join(costs)}</b><small>{score['cost']:.2f} {share} of the limit</small>",
+            f"{row.over} of {row.episodes}",
+            mark,
+        ]
     if record.dataset is not None:
         cells.append("none" if row.best_logged is None else f"{row.best_logged:,.0f}")
     name = f'<span class="swatch" style="background:{swatch}"></span>{escape(row.group.label)}'
-    return f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    body = "".join(f'<td role="cell" data-label="{head}">{cell}</td>' for head, cell in zip(heads, cells, strict=True))
+    return f'<tr role="row"><th scope="row" role="rowheader">{name}</th>{body}</tr>'
 
 
 def _plane(record: Record) -> str:
@@ -243,111 +250,6 @@ def _others(record: Record) -> str:
     return _card(
         "", f"<details><summary>Everything else the agent reported</summary><figure>{drawing}</figure></details>"
     )
-
-
-def _what_was_run(record: Record) -> str:
-    plan, dataset = record.plan, record.dataset
-    data = escape(Path(plan.data).name)
-    if dataset is not None:
-        data += f", {dataset.n_episodes:,} episodes, {len(dataset):,} transitions"
-    if record.embedded:
-        data += (
-            ". <strong>Re-collected data</strong> that ships with the package, not DSRL's file: scores do not compare "
-            "with published ones"
-        )
-    facts = {
-        "Agent": _agent(plan.agent),
-        "Data": data,
-        "Data digest": f"<code>{escape(plan.data_digest)}</code>",
-        "Runs": f"{len(plan.runs)}: {escape(', '.join(group.label for group in record.groups))}; "
-        f"seeds {', '.join(str(s) for s in dict.fromkeys(run['seed'] for run in plan.runs))}",
-        "Steps": f"{record.trained.step:,} of {plan.steps:,}{_duration(record)}",
-        "Settings": _settings(record),
-        "Score": _scale(record),
-        "Versions": escape(", ".join(f"{name} {number}" for name, number in plan.versions.items())),
-    }
-    items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items() if value)
-    return _card("What was run", f"<dl>{items}</dl>")
-
-
-def _agent(name: str) -> str:
-    from pdocrl.agents.agent import find_agent
-
-    try:
-        agent = find_agent(name)
-    except PdocrlError:  # a plug-in that is not installed here
-        return f"<code>{escape(name)}</code>"
-    return f"<code>{escape(name)}</code>: {escape(agent.summary)} ({escape(agent.paper)})"
-
-
-def _settings(record: Record) -> str:
-    """The settings that were changed, beside the agent's own; the rest are its defaults."""
-    from pdocrl.agents.agent import describe_config, find_agent
-
-    if not record.plan.settings:
-        return "the agent's defaults"
-    try:
-        defaults = {field["name"]: field["default"] for field in describe_config(find_agent(record.plan.agent).Config)}
-    except PdocrlError:
-        defaults = {}
-    changed = [
-        f"{escape(name)} <strong>{escape(_word(value))}</strong>"
-        + (f" (default {escape(_word(defaults[name]))})" if name in defaults else "")
-        for name, value in record.plan.settings.items()
-    ]
-    return ", ".join(changed) + "; all others are the agent's defaults"
-
-
-def _scale(record: Record) -> str:
-    scale = reference_scores(record.plan)
-    if scale is None:
-        return ""
-    protocol = "" if record.scores is None else f"; protocol {escape(record.scores['protocol'])}"
-    return f"reward 0 is a return of {scale[0]:,.1f}, reward 1 is {scale[1]:,.1f} (DSRL's reference scores){protocol}"
-
-
-def _duration(record: Record) -> str:
-    """Time in the training loop alone, from the rates it logged."""
-    seconds, before = 0.0, 0
-    for line in record.trained.metrics:
-        if line["step"] > before:
-            seconds += (line["step"] - before) / line["steps_per_second"]
-            before = line["step"]
-    return f" in {seconds / 60:.1f} minutes of training" if seconds >= 90 else f" in {seconds:.0f} s of training"
-
-
-def _reproduce(record: Record, command: str | None) -> str:
-    lines = [command] if command else commands(record)
-    return _card("Do it again", f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>')
-
-
-def commands(record: Record) -> list[str]:
-    """The command lines that repeat this training, its evaluation and its page."""
-    plan = record.plan
-    words = ["pdocrl", "train", plan.data, "--agent", plan.agent]
-    if plan.task and plan.task != plan.data:
-        words += ["--task", plan.task]
-    limits = list(dict.fromkeys(",".join(f"{x:g}" for x in run["cost_limit"]) for run in plan.runs))
-    words += ["--cost-limit", *limits] if any(limits) else []
-    words += ["--seed", *dict.fromkeys(str(run["seed"]) for run in plan.runs), "--steps", str(plan.steps)]
-    if plan.settings:
-        words += ["--set", *(f"{name}={_word(value)}" for name, value in plan.settings.items())]
-    varied = [name for name in plan.runs[0] if name not in {"cost_limit", "seed"}]
-    if varied:
-        values = {name: dict.fromkeys(_word(run[name]) for run in plan.runs) for name in varied}
-        words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
-    if plan.evaluate_every:
-        words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
-    folder = shlex.quote(record.folder.name)
-    found = [f"{shlex.join(words)} --out {folder}"]
-    if record.scores is not None:
-        found.append(f"pdocrl evaluate {folder} --episodes {len(record.scores['runs'][0]['episodes'])}")
-    return [*found, f"pdocrl report {folder}"]
-
-
-def _word(value: Any) -> str:
-    """A setting as the command line takes it."""
-    return ",".join(str(v) for v in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _picture(title: str, figure: Figure, name: str, description: str, caption: str) -> str:

@@ -1,0 +1,325 @@
+"""The page of a training: true to the numbers in the folder, self-contained, readable by all, shorter when parts lack."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdocrl.report as report_package
+from pdocrl import evaluate, policies
+from pdocrl.data import Task, register, save
+from pdocrl.errors import PdocrlError
+from pdocrl.policies import MLPPolicy
+from pdocrl.report import figures, read_record, report
+from pdocrl.report.findings import findings, lead, table
+from pdocrl.report.provenance import commands
+from pdocrl.training import train as training
+
+LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Path]:
+    """A training folder as `train` and `evaluate` leave it, with known numbers, without training."""
+
+    def make(costs: dict[float, list[float]] | None = None, n_costs: int = 1, w: float = 9.9) -> Path:
+        register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
+        dataset = make_random_dataset(n_costs=n_costs, episodes=40)
+        save(dataset, tmp_path / "toy.npz")
+        runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in LIMITS for s in SEEDS]
+        plan = training.Plan(
+            data=str(tmp_path / "toy.npz"), data_digest=dataset.digest, task="Toy", horizon=9,
+            cost_names=list(dataset.cost_names), agent="pdocrl", settings={"hidden": [8, 8], "gamma": 0.9}, runs=runs,
+            steps=300, log_every=100, checkpoint_every=300, evaluate_every=100, evaluate_episodes=5,
+            versions=training.versions(),
+        )  # fmt: skip
+        folder = tmp_path / "toy run"
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps(dataclasses.asdict(plan)))
+        policy = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
+        policies.save(folder / "policies.npz", [policy] * len(runs), {"step": 300, "failures": {}})
+        lam = {"lambda": 2.0} if n_costs == 1 else {f"lambda_{k}": 2.0 for k in range(n_costs)}
+        metrics = [
+            {
+                "step": t,
+                "run": i,
+                **run,
+                "steps_per_second": 50.0,
+                "metrics": {"w": w, "w_at_clip": 0.5, "q": 1.0, **lam},
+            }
+            for t in STEPS
+            for i, run in enumerate(runs)
+        ]
+        evaluations = [
+            {"step": t, "run": i, **run, "reward": float(t + i), "cost": [i / 2] * n_costs}
+            for t in STEPS
+            for i, run in enumerate(runs)
+        ]
+        for name, lines in {"metrics": metrics, "evaluations": evaluations}.items():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        costs = costs or {1.0: [0.0, 1.0], 3.0: [2.0, 4.0]}
+        scored = []
+        for run in runs:
+            own = costs[run["cost_limit"][0]]
+            plain = (lambda x: x) if n_costs == 1 else (lambda x: [x] * n_costs)
+            episodes = [{"seed": 7 + e, "reward": 2.0 * e, "cost": plain(c), "length": 9} for e, c in enumerate(own)]
+            mean = float(np.mean(own))
+            scored.append({
+                "agent": "pdocrl", "seed": run["seed"], "cost_limit": plain(run["cost_limit"][0]),
+                "reward": float(np.mean([e["reward"] for e in episodes])), "cost": plain(mean),
+                "normalized_reward": 0.5, "normalized_cost": mean / run["cost_limit"][0],
+                "safe": mean <= run["cost_limit"][0], "failure": None, "episodes": episodes,
+            })  # fmt: skip
+        result = evaluate.Evaluation(
+            "Toy", "custom", {"name": "toy.npz"}, 300, scored, evaluate._summary("Toy", scored)
+        )
+        (folder / "scores.json").write_text(json.dumps(result.as_dict()))
+        return folder
+
+    return make
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, and the text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(re.sub(r"<style>.*?</style>", "", self.source, flags=re.DOTALL))
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_asks_nothing_of_the_network(make_run):
+    page = Page(report(make_run()))
+    for _, attributes in page.elements:
+        for name in ("src", "srcset", "href"):
+            assert attributes.get(name, "#").startswith(("data:", "#"))
+    assert not page.all("script")
+    assert "http" not in page.source
+    assert "@import" not in page.source
+    assert "url(" not in page.source.split("<svg")[0]
+
+
+def test_every_picture_has_a_text_and_every_id_is_unique(make_run):
+    page = Page(report(make_run()))
+    drawings = page.all("svg")
+    assert len(drawings) == 6  # plane, episodes, learning, λ, w, others
+    assert all(len(svg["aria-label"]) > 20 and svg["role"] == "img" for svg in drawings)
+    assert all(img.get("alt") for img in page.all("img"))
+    ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
+    assert max(ids.values()) == 1
+    targets = {attributes["href"][1:] for _, attributes in page.elements if attributes.get("href", "")[:1] == "#"}
+    assert targets <= set(ids)
+
+
+def test_the_page_has_one_title_headed_sections_and_a_labelled_table(make_run):
+    page = Page(report(make_run()))
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1
+    assert len(page.all("h2")) >= 7
+    assert page.all("caption")
+    assert {th["scope"] for th in page.all("th")} == {"col", "row"}
+    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+
+
+def test_every_colour_of_a_picture_follows_the_theme(make_run):
+    page = Page(report(make_run()))
+    styles = [attributes["style"] for _, attributes in page.elements if "style" in attributes]
+    assert styles
+    assert not [style for style in styles if re.search(r"(fill|stroke): #", style)]
+    used = set(re.findall(r"var\((--[\w-]+)", " ".join(styles)))
+    for theme in _themes():
+        assert used <= set(theme)
+
+
+def _themes() -> list[dict[str, str]]:
+    """The colours of the light and of the dark page."""
+    css = (Path(report_package.__file__).parent / "page.css").read_text()
+    light, dark = re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)
+    return [dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
+
+
+def _contrast(one: str, other: str) -> float:
+    """WCAG 2: (L₁ + 0.05)/(L₂ + 0.05) of relative luminances."""
+
+    def luminance(colour: str) -> float:
+        parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", _themes(), ids=["light", "dark"])
+def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
+    for text, ground in [
+        *((ink, paper) for ink in ("--ink", "--muted", "--accent") for paper in ("--paper", "--card", "--ground")),
+        ("--good", "--good-ground"),
+        ("--bad", "--bad-ground"),
+    ]:
+        assert _contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
+    for i in range(5):
+        assert _contrast(theme[f"--series-{i}"], theme["--paper"]) >= 3
+
+
+def test_the_table_holds_the_scores(make_run):
+    rows = table(read_record(make_run()))
+    assert [(row.group.label, row.score["safe"], row.over, row.episodes) for row in rows] == [
+        ("limit 1", True, 0, 4),  # costs 0 and 1, for two seeds
+        ("limit 3", True, 2, 4),  # costs 2 and 4: their mean is the limit
+    ]
+    assert [row.cost for row in rows] == [(0.5,), (3.0,)]
+    assert [row.reward for row in rows] == [1.0, 1.0]
+    assert rows[0].score["reward"] == pytest.approx((1 + 10) / 20)
+
+
+def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run):
+    record = read_record(make_run())
+    dataset = record.dataset
+    for row in table(record):
+        kept = [
+            r for r, c in zip(dataset.reward_return, dataset.cost_return[:, 0], strict=True) if c <= row.group.limit[0]
+        ]
+        assert row.best_logged == max(kept)
+
+
+def test_an_unsafe_policy_is_called_so(make_run):
+    record = read_record(make_run({1.0: [5.0, 5.0], 3.0: [0.0, 0.0]}))
+    rows = table(record)
+    assert lead(record, rows).startswith("1 of 2 policies keep their cost limit")
+    assert "At limit 1 the mean cost is 5.00 times the limit: not safe." in findings(record, rows)
+    page = Page(report(record))
+    assert page.text.count("✗ no") == page.text.count("✓ yes") == 1
+
+
+@pytest.mark.parametrize(("w", "said"), [(9.9, True), (1.1, False)])
+def test_saturation_of_w_is_pointed_out_only_when_it_happened(make_run, w, said):
+    record = read_record(make_run(w=w))
+    assert any("has saturated" in note for note in findings(record, table(record))) is said
+
+
+def test_a_curve_is_the_mean_of_its_seeds_and_its_band_their_range(make_run):
+    figure = figures.learning(read_record(make_run()))
+    reward, cost = figure.axes
+    first, second = reward.get_lines()
+    assert first.get_xdata().tolist() == list(STEPS)
+    assert first.get_ydata().tolist() == [t + 0.5 for t in STEPS]  # runs 0 and 1
+    assert second.get_ydata().tolist() == [t + 2.5 for t in STEPS]  # runs 2 and 3
+    band = reward.collections[0].get_paths()[0].get_extents()
+    assert (band.y0, band.y1) == (STEPS[0], STEPS[-1] + 1)
+    drawn = [line.get_ydata()[0] for line in cost.get_lines() if len(set(line.get_ydata())) == 1]
+    assert set(LIMITS) <= set(drawn)
+
+
+def test_policies_lie_in_the_plane_where_they_were_scored(make_run):
+    (panel,) = figures.plane(read_record(make_run())).axes
+    marks = {c.get_label(): c.get_offsets().tolist() for c in panel.collections if c.get_label()[:1] != "_"}
+    assert marks == {"pdocrl, limit 1": [[0.5, 1.0]] * 2, "pdocrl, limit 3": [[3.0, 1.0]] * 2}
+
+
+def test_two_constraints_have_a_panel_each(make_run):
+    record = read_record(make_run(n_costs=2))
+    assert len(figures.learning(record).axes) == 3
+    assert len(figures.multipliers(record).axes) == len(figures.episode_costs(record).axes) == 2
+    assert len(figures.plane(record).axes) == 2
+    assert "cost_1 3.0" in Page(report(record)).text
+
+
+def test_sections_appear_only_with_their_data(make_run):
+    folder = make_run()
+    (folder / "scores.json").unlink()
+    (folder / "evaluations.jsonl").unlink()
+    (folder.parent / "toy.npz").unlink()
+    page = Page(report(folder))
+    assert "pdocrl evaluate" in page.text
+    for title in ("The data, and where", "Cost of every episode", "while training", "An episode"):
+        assert title not in page.text
+    assert "The price of cost" in page.text
+    with pytest.raises(PdocrlError, match="data it was trained on was not found"):
+        figures.plane(read_record(folder))
+
+
+def test_data_that_changed_since_is_not_shown_as_the_training_s(make_run, make_random_dataset):
+    folder = make_run()
+    save(make_random_dataset(seed=9), folder.parent / "toy.npz")
+    assert read_record(folder).dataset is None
+    with pytest.raises(PdocrlError, match="was trained on other data"):
+        read_record(folder, make_random_dataset(seed=9))
+
+
+def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
+    record = read_record(make_run())
+    asked = {}
+
+    def remember(data, agent, **arguments):
+        asked.update(arguments, data=data, agent=agent)
+        raise PdocrlError("enough")
+
+    monkeypatch.setattr(training, "train", remember)
+    line, *others = commands(record)
+    run_cli(*shlex.split(line)[1:])
+    assert asked["data"] == record.plan.data
+    assert (asked["agent"], asked["task"], asked["steps"]) == ("pdocrl", "Toy", 300)
+    assert [list(limit) for limit in asked["cost_limit"]] == [[limit] for limit in LIMITS]
+    assert tuple(asked["seed"]) == SEEDS
+    assert asked["settings"] == {"hidden": (8, 8), "gamma": 0.9}
+    assert (asked["evaluate_every"], asked["evaluate_episodes"], asked["out"]) == (100, 5, "toy run")
+    assert others == ["pdocrl evaluate 'toy run' --episodes 2", "pdocrl report 'toy run'"]
+
+
+def test_names_cannot_smuggle_markup_into_the_page(make_run):
+    record = read_record(make_run())
+    plan = dataclasses.replace(record.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None)
+    hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))
+    page = Page(report(hostile))
+    assert not page.all("script")
+    assert not page.all("i")
+
+
+def test_the_command_writes_the_page_and_prints_one_object(make_run, run_cli):
+    folder = make_run()
+    target = folder.parent / "pages" / "toy.html"
+    status, out, err = run_cli("report", folder, "--out", target, "--json")
+    answer = json.loads(out)
+    assert (status, err, answer["page"], answer["step"]) == (0, "", str(target), 300)
+    assert [row["safe"] for row in answer["scores"]] == [True, True]
+    assert target.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda folder: (folder / "run.json").unlink(), "no run.json here"),
+        (lambda folder: (folder / "policies.npz").unlink(), "no policies yet"),
+        (lambda folder: (folder / "scores.json").write_text('{"runs": ['), "Make it again: pdocrl evaluate"),
+        (lambda folder: (folder / "scores.json").write_text('{"runs": []}'), "holds 0 of 4 runs"),
+        (lambda folder: (folder / "index.html").mkdir(), "is a folder; name the page"),
+    ],
+)
+def test_a_folder_without_a_whole_training_is_one_line_and_status_2(make_run, run_cli, damage, complaint):
+    folder = make_run()
+    damage(folder)
+    status, out, err = run_cli("report", folder)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert complaint in err
+    assert not (folder / "index.html").is_file()
