@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdocrl.errors import PdocrlError
 from pdocrl.experts.forecast import Budget, Forecast, parse_budget
 from pdocrl.experts.recipes import RECIPES, recipe_for, with_schedules
-from pdocrl.experts.schedule import FALLING, LOOSE, RISING, SCHEDULES, TIGHT, WARMED, Schedule
+from pdocrl.experts.schedule import FALLING, RISING, SCHEDULES, TIGHT, WARMED, Schedule
 
 
 def test_a_limit_is_straight_between_knots_and_jumps_where_two_meet():
@@ -25,10 +25,10 @@ def test_a_rising_limit_never_falls(one, other):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-def test_every_schedule_is_somewhere_tight_and_somewhere_beyond_the_largest_cost(schedule):
+def test_every_schedule_is_somewhere_tight_and_somewhere_near_the_largest_cost(schedule):
     limits = [schedule.at(done / 1000) for done in range(1001)]
     assert min(limits) == pytest.approx(TIGHT)
-    assert max(limits) >= LOOSE - 1e-9
+    assert max(limits) >= 0.9
     assert not any(math.isnan(limit) for limit in limits)
 
 
