@@ -2,7 +2,7 @@
 
     python benchmarks/tabular_lucky.py [--seeds 30]
 
-err = max(suboptimality, violation) in (1−γ)J units. PDOCRL is run at multiples of C* = 2, the plug-in solution also with
+err = max(suboptimality, violation) in (1−γ)J units. PDOCRL is run at multiples of C* = 2, the plug-in LP also with
 three thresholds on the count of a pair, COptiDICE at six penalties; of those the one best on average for each n is also
 shown, a choice nobody could make from the data.
 """
