@@ -35,7 +35,7 @@ class Slide(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
     costs = True
-    explodes = False
+    explodes = 1.0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -46,8 +46,8 @@ class Slide(gymnasium.Env):
         assert self.action_space.contains(action)
         self.left -= 1
         self.state = self.state + np.array([0.1 * self.state[1], 0.1 * action[0]])
-        if self.explodes and self.left < 5:
-            self.state = self.state * np.nan
+        if self.left < 5:
+            self.state = self.state * self.explodes
         info = {"cost": float(abs(self.state[1]) > 0.2), "right": float(self.state[0] > 0)} if self.costs else {}
         return self.state.copy(), float(self.state[1]), False, self.left == 0, info
 
@@ -57,7 +57,11 @@ class Costless(Slide):
 
 
 class Explodes(Slide):
-    explodes = True
+    explodes = np.nan
+
+
+class Grows(Slide):
+    explodes = 1e6
 
 
 class Unbounded(Slide):
@@ -70,7 +74,7 @@ class Discrete(Slide):
 
 @pytest.fixture(autouse=True)
 def environments(monkeypatch):
-    for kind in (Slide, Costless, Explodes, Unbounded, Discrete):
+    for kind in (Slide, Costless, Explodes, Grows, Unbounded, Discrete):
         spec = gymnasium.envs.registration.EnvSpec(f"{kind.__name__}-v0", kind, max_episode_steps=20)
         monkeypatch.setitem(gymnasium.envs.registry, spec.id, spec)
 
@@ -213,6 +217,7 @@ def test_a_plan_says_what_and_how_long_and_writes_nothing(tmp_path, run_cli, mon
         (["Discrete-v0"], "has a Discrete action space"),
         (["Unbounded-v0"], "has actions without bounds"),
         (["Explodes-v0", "--cost-max", "20"], "observation after 16 steps is not finite"),
+        (["Grows-v0", "--cost-max", "20"], "environment's obs at step"),
         (["Slide-v0"], "largest episode cost is not known. Give --cost-max"),
         (["Slide-v0", "--cost-max", "1", "2", "3"], "3 numbers for 1 costs"),
         (["Slide-v0", "--cost-max", "-1"], "must be a positive number"),

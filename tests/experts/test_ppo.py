@@ -82,7 +82,7 @@ def test_the_actor_that_plays_is_the_expert_that_learns():
     np.testing.assert_allclose(played, raw, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_an_exploding_observation_is_named(bad):
     step = ppo.actor_of(trained_state()).begin(0)
     step(np.zeros(4, np.float32))

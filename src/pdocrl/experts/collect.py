@@ -35,6 +35,8 @@ from pdocrl.experts.settings import Settings
 from pdocrl.experts.store import Store
 from pdocrl.training import checkpoint
 
+LARGEST = 1e15  # beyond this a number has exploded, though float32 still holds it
+
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
@@ -245,11 +247,12 @@ def _recorded(place: Place, played: Episodes) -> Episode:
     (trajectory,) = played.trajectories
     for what in ("obs", "reward", "cost"):
         values = getattr(trajectory, what)
-        if not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0][0])
+        exploded = ~(np.abs(values) < LARGEST)  # true for NaN, too
+        if exploded.any():
+            where = np.argwhere(exploded)[0]
             raise PdocrlError(
-                f"the environment's {what} at step {row} is not finite (episode with seed {played.seed[0]}). "
-                "Does it end before its state explodes?"
+                f"the environment's {what} at step {where[0]} is {values[tuple(where)]:g} (episode with seed "
+                f"{played.seed[0]}). Does it end before its state explodes?"
             )
     floats = {what: getattr(trajectory, what).astype(np.float32) for what in ("obs", "action", "reward", "cost")}
     return Episode(place, int(played.seed[0]), bool(played.terminated[0]), **floats)
