@@ -72,12 +72,12 @@ def load(path: str | os.PathLike[str], like: T) -> tuple[T, dict[str, Any]]:
 
 def _named(tree: Any, shapes_only: bool = False) -> dict[str, NDArray[Any]]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf if shapes_only else np.ascontiguousarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): leaf if shapes_only else np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:
     sha = hashlib.sha256()
     for name in sorted(arrays):
         sha.update(name.encode())
-        sha.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data if arrays[name].size else b"")
+        sha.update(np.asarray(arrays[name], order="C").reshape(-1).view(np.uint8).data)
     return sha.hexdigest()

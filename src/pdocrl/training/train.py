@@ -131,11 +131,11 @@ def train(
     for name, values in {"cost limit": [v for limit in limits for v in limit], "steps": [steps]}.items():
         if any(v < 0 or not np.isfinite(v) for v in values):
             raise PdocrlError(f"{name} must not be negative: {values}.")
-    names, grids = list(vary or {}), list((vary or {}).values())
+    varied: dict[str, Sequence[Any]] = dict(vary or {})
     runs: list[dict[str, Any]] = [
-        {"cost_limit": list(limit), "seed": int(s), **dict(zip(names, choice, strict=True))}
+        {"cost_limit": list(limit), "seed": int(s), **dict(zip(varied, choice, strict=True))}
         for limit in limits
-        for choice in itertools.product(*grids)
+        for choice in itertools.product(*varied.values())
         for s in seed
     ]
     plan = Plan(
