@@ -190,7 +190,8 @@ class Counts:
 
         Two multinomial draws, so n = 10⁹ costs what n = 10³ does.
         """
-        rng = np.random.default_rng(seed)
+        # Not the stream of the plain seed: the same one may have drawn the CMDP, and the log would not be independent.
+        rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng([seed, 1])
         n = rng.multinomial(size, np.ravel(mu_D) / np.sum(mu_D))
         P, tried = csr_array(cmdp.P), np.flatnonzero(n)
         pair, to, count = [], [], []

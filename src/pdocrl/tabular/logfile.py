@@ -25,7 +25,7 @@ REQUIRED = (*LABELS, "reward")
 OPTIONAL = ("terminal", "initial", "episode", "step")
 INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"))}
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
-TEXTS = {"VARCHAR", "ENUM"}
+TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -218,7 +218,7 @@ def _roles(
         if needed not in types:
             raise DataError(f"{name}: no column `{needed}`.{did_you_mean(needed, types)} It has {', '.join(types)}.")
     kinds = {column[role]: NUMBERS - {"DECIMAL"} | TEXTS for role in LABELS}
-    kinds |= {c: NUMBERS | {"VARCHAR"} for c in (column["reward"], *chosen)}
+    kinds |= {c: NUMBERS | TEXTS - {"ENUM"} for c in (column["reward"], *chosen)}
     for needed, allowed in kinds.items():
         if types[needed] not in allowed:
             raise DataError(f"{name}: column `{needed}` holds {types[needed]}, which is neither numbers nor text.")

@@ -131,7 +131,7 @@ def _rows(L: Lagrangian, pairs: NDArray[np.int64], leak_g: Floats) -> csc_array:
     blocks = [  # (row, column, value), added up where they coincide
         (pairs // A, column, np.ones(m)),
         (P.indices, entering, -L.gamma * P.data),
-        (np.repeat(limit, m), np.tile(column, n), L.g.reshape(n, -1)[:, pairs].ravel()),
+        (np.repeat(limit, m), np.tile(column, n), L.g.reshape(n, L.r.size)[:, pairs].ravel()),
         (np.arange(S), m + np.arange(S), np.ones(S)),
         (np.repeat(limit, S), np.tile(m + np.arange(S), n), np.repeat(leak_g, S)),
         (limit, np.full(n, m + S), np.ones(n)),

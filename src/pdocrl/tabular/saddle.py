@@ -99,7 +99,7 @@ def solve(
             counts, L.gamma, chosen, resamples=min(resamples, 100), relearned=relearned, seed=seed, progress=progress
         )
     best = max(choices, key=lambda choice: choice.score, default=None)
-    setup = Setup(best.C if best else float(C or 0), B, method, iterations)
+    setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
     progress(f"solving with C = {setup.C:g}")
     solution = solve_saddle(L, setup)
     spread = None

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pdocrl.errors import PdocrlError
 from pdocrl.tabular.algorithms import Algorithm, Mixture, make_players, run
 from pdocrl.tabular.certificate import Point
 from pdocrl.tabular.cmdp import CMDP, evaluate
@@ -29,6 +30,10 @@ class Setup:
     B: float | None = None  # from the data if not given
     method: Method = "lp"
     iterations: int = 10_000  # of all methods but the LP
+
+    def __post_init__(self) -> None:
+        if not self.C > 0:
+            raise PdocrlError(f"C is {self.C}; the bound on w must be positive.")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
