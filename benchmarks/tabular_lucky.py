@@ -97,9 +97,9 @@ def draw(errors: dict[str, np.ndarray], target: Path) -> None:
             "plug-in": (red, "plug-in LP"),
             "MBCL": (violet, "MBCL"),
             "BC": (grey, "behaviour cloning"),
-            "COptiDICE, best α": (green, "COptiDICE, best α in hindsight"),
-            "plug-in n≥10": (amber, "plug-in LP, pairs seen ≥ 10 times"),
-            "plug-in n≥30": ("#d9a441", "plug-in LP, pairs seen ≥ 30 times"),
+            "COptiDICE, best α": (green, "COptiDICE, best α (hindsight)"),
+            "plug-in n≥10": (amber, "plug-in LP, n(s,a) ≥ 10"),
+            "plug-in n≥30": ("#d9a441", "plug-in LP, n(s,a) ≥ 30"),
             "PDOCRL C=1.5C*": (blue, "PDOCRL, C = 1.5 C*"),
         },
         "Without a limit": {
@@ -114,7 +114,8 @@ def draw(errors: dict[str, np.ndarray], target: Path) -> None:
         for name, (colour, label) in lines.items():
             shown = np.maximum(errors[name], FLOOR)
             ours = colour == blue
-            axis.fill_between(SIZES, shown.min(axis=1), shown.max(axis=1), color=colour, alpha=0.14, linewidth=0)
+            if "≥" not in name:  # between none and all there is nothing to shade
+                axis.fill_between(SIZES, shown.min(axis=1), shown.max(axis=1), color=colour, alpha=0.14, linewidth=0)
             axis.plot(
                 SIZES,
                 shown.mean(axis=1),
@@ -130,7 +131,7 @@ def draw(errors: dict[str, np.ndarray], target: Path) -> None:
         axis.set_title(title, loc="left", fontweight="bold", fontsize=11)
         axis.grid(axis="y", color="#dddddd", linewidth=0.7)
         axis.legend(
-            frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.17), ncols=2, handlelength=2.4
+            frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.15), ncols=2, columnspacing=1.2
         )
     axes[0].set_ylabel("error: loss of reward or missed limit")
     ticks = [FLOOR, 0.001, 0.01, 0.1, 1]

@@ -5,6 +5,7 @@ from pdocrl.tabular.cmdp import evaluate, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.tabular.lucky import FAILED, FIRST_RARE, LIMIT, lucky2
+from pdocrl.tabular.saddle import solve
 
 
 @pytest.mark.parametrize("constrained", [True, False])
@@ -59,3 +60,14 @@ def test_a_log_as_columns_has_the_distribution_of_the_counts(constrained):
     assert np.abs((counts.P - lucky.cmdp.P).toarray()[tried]).max() < 0.05
     seen = counts.n > 0
     assert counts.r[seen] == pytest.approx(lucky.cmdp.r[seen])
+
+
+def test_staying_near_the_data_is_not_being_fooled_by_luck():
+    """PDOCRL at C = 1.5 C* and n = 10⁴; the plug-in solution on the same logs is in test_baselines.py."""
+    lucky = lucky2()
+    errors = []
+    for seed in range(10):
+        found = solve(lucky.counts(10_000, seed), 0.9, {"cost": LIMIT}, C=1.5 * lucky.concentrability, resamples=0)
+        errors.append(evaluate(lucky.cmdp, found.policy).error(lucky.cmdp, lucky.optimum.value))
+    assert np.mean(errors) <= 0.045
+    assert max(errors) <= 0.06
