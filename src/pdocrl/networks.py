@@ -6,6 +6,7 @@ Ensembles carry a leading member axis in their weights, so twin critics are one 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -20,6 +21,21 @@ M = TypeVar("M", bound=eqx.Module)
 ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
 
 
+def split_up(flat: Float[Array, " N"], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Consecutive pieces of a vector, each in its shape."""
+    pieces, start = [], 0
+    for shape in shapes:
+        size = math.prod(shape)
+        pieces.append(flat[start : start + size].reshape(shape))
+        start += size
+    return pieces
+
+
+def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[Array]:
+    """Independent standard normal arrays of the given shapes, from one draw."""
+    return split_up(jax.random.normal(key, (sum(map(math.prod, shapes)),)), shapes)
+
+
 class MLP(eqx.Module):
     """Two or more affine layers with ReLU between: x [..., B, n₀] → [..., B, n_L]; with members, [M, B, n_L]."""
 
@@ -31,12 +47,12 @@ class MLP(eqx.Module):
         """Uniform ±1/√fan_in, the initialisation under which the published hyper-parameters were chosen."""
         lead = () if members is None else (members,)
         row = () if members is None else (members, 1)
-        weights, biases = [], []
-        for layer, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
-            bound = n_in**-0.5
-            weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
-            weights.append(jax.random.uniform(weight_key, (*lead, n_in, n_out), minval=-bound, maxval=bound))
-            biases.append(jax.random.uniform(bias_key, (*row, n_out), minval=-bound, maxval=bound))
+        shapes = [shape for n_in, n_out in itertools.pairwise(sizes) for shape in ((*lead, n_in, n_out), (*row, n_out))]
+        # One draw for all layers: random numbers are what takes XLA longest to compile.
+        drawn = split_up(jax.random.uniform(key, (sum(map(math.prod, shapes)),), minval=-1, maxval=1), shapes)
+        bounds = [n_in**-0.5 for n_in in sizes[:-1]]
+        weights = [bound * array for bound, array in zip(bounds, drawn[::2], strict=True)]
+        biases = [bound * array for bound, array in zip(bounds, drawn[1::2], strict=True)]
         return MLP(tuple(weights), tuple(biases))
 
     def __call__(self, x: Array) -> Array:
@@ -132,6 +148,11 @@ class TanhGaussian(eqx.Module):
     def mode(self, obs: Array) -> Array:
         """The action taken when evaluated: tanh of the mean."""
         return jnp.tanh(self.parameters(obs)[0])
+
+    def act(self, obs: Array, noise: Array) -> Array:
+        """The action [..., A] that given standard normal noise [..., A] leads to."""
+        mean, log_std = self.parameters(obs)
+        return jnp.tanh(mean + jnp.exp(log_std) * noise)
 
     def sample(self, obs: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
         """A reparameterised action [..., A] and its log-density [...]."""

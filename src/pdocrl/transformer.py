@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from pdocrl.networks import normals
+
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
 LOG_STD_RANGE = (-5.0, 2.0)
 INIT_STD = 0.02  # of all weights, as in GPT-2
@@ -39,29 +41,29 @@ class CausalTransformer(eqx.Module):
         key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int, times: int
     ) -> CausalTransformer:
         """N(0, 0.02²) weights, zero biases, unit norms."""
-        arrays: dict[str, Array] = {}
+        weights: dict[str, tuple[int, ...]] = {"time": (times, width)}
+        norms = ["embedding_norm", "last_norm"]
 
         def affine(name: str, n_in: int, n_out: int) -> None:
-            arrays[f"{name}/weight"] = INIT_STD * jax.random.normal(jax.random.fold_in(key, len(arrays)), (n_in, n_out))
-            arrays[f"{name}/bias"] = jnp.zeros(n_out)
+            weights[f"{name}/weight"] = (n_in, n_out)
 
-        def norm(name: str) -> None:
-            arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
-
-        arrays["time"] = INIT_STD * jax.random.normal(jax.random.fold_in(key, 1 << 20), (times, width))
         for name, size in {"returns": 1, "costs": n_costs, "obs": obs_dim, "action": action_dim}.items():
             affine(name, size, width)
-        norm("embedding_norm")
         for i in range(layers):
-            norm(f"block_{i}/norm_1")
+            norms += [f"block_{i}/norm_1", f"block_{i}/norm_2"]
             affine(f"block_{i}/qkv", width, 3 * width)
             affine(f"block_{i}/out", width, width)
-            norm(f"block_{i}/norm_2")
             affine(f"block_{i}/up", width, 4 * width)
             affine(f"block_{i}/down", 4 * width, width)
-        norm("last_norm")
         affine("action_head", width, 2 * action_dim)
         affine("cost_head", width, n_costs)
+        drawn = normals(key, *weights.values())
+        arrays = {name: INIT_STD * array for name, array in zip(weights, drawn, strict=True)}
+        for name, (_, n_out) in weights.items():
+            if name != "time":
+                arrays[name.replace("/weight", "/bias")] = jnp.zeros(n_out)
+        for name in norms:
+            arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
         return CausalTransformer(arrays, layers, heads)
 
     def __call__(

@@ -20,7 +20,7 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, per_constraint
 from pdocrl.multipliers import PIDMultiplier
-from pdocrl.networks import MLP, VAE, CostCritic, Critic, polyak
+from pdocrl.networks import MLP, VAE, CostCritic, Critic, normals, polyak
 from pdocrl.policies import CandidatePolicy
 
 LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
@@ -85,12 +85,13 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
     def update(
         self, config: BCQLagConfig, state: BCQLagState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[BCQLagState, Metrics]:
-        vae_key, next_key, actor_key = jax.random.split(key, 3)
         lam, size, latent = state.multiplier.lam, len(batch.obs), 2 * batch.action.shape[-1]
+        vae_noise, next_noise, actor_noise = normals(
+            key, (size, latent), (config.samples, size, latent), (size, latent)
+        )
 
-        def proposals(obs: Array, key: PRNGKeyArray) -> Array:
-            z = jnp.clip(jax.random.normal(key, (*obs.shape[:-1], latent)), -LATENT_CLIP, LATENT_CLIP)
-            return state.vae.decode(obs, z)
+        def proposals(obs: Array, noise: Array) -> Array:
+            return state.vae.decode(obs, jnp.clip(noise, -LATENT_CLIP, LATENT_CLIP))
 
         def perturbed(actor: MLP, obs: Array, action: Array) -> Array:
             moved = action + config.perturbation * jnp.tanh(actor(jnp.concatenate([obs, action], -1)))
@@ -98,7 +99,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
 
         # π at s′: the best of n perturbed proposals, [n, B, …]
         many = jnp.broadcast_to(batch.next_obs, (config.samples, *batch.next_obs.shape))
-        candidates = perturbed(state.actor_target, many, proposals(many, next_key))
+        candidates = perturbed(state.actor_target, many, proposals(many, next_noise))
         next_value, next_cost = best_candidate(state.target, state.cost_target, lam, many, candidates, config.pessimism)
         alive = config.gamma * batch.alive
         backup = config.reward_scale * batch.reward + alive * next_value
@@ -112,7 +113,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
             q = cost_critic(batch.obs, batch.action)
             return ((cost_backup - q) ** 2).mean(1).sum(), q
 
-        proposed = proposals(batch.obs, actor_key)
+        proposed = proposals(batch.obs, actor_noise)
 
         def actor_loss(actor: MLP) -> Array:
             action = perturbed(actor, batch.obs, proposed)
@@ -122,8 +123,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
             return -jnp.mean(value - cost @ lam)
 
         def vae_loss(vae: VAE) -> Array:
-            noise = jax.random.normal(vae_key, (size, latent))
-            return vae.loss(batch.obs, batch.action, noise, config.vae_weight)
+            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)

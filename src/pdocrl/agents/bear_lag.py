@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, mode_policy, per_constraint
 from pdocrl.multipliers import PIDMultiplier
-from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, polyak
+from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
 from pdocrl.policies import MLPPolicy
 
 LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
@@ -91,11 +91,14 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
     def update(
         self, config: BEARLagConfig, state: BEARLagState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[BEARLagState, Metrics]:
-        vae_key, next_key, actor_key, data_key = jax.random.split(key, 4)
-        lam, size, latent = state.multiplier.lam, len(batch.obs), 2 * batch.action.shape[-1]
+        lam, n, (size, action_dim) = state.multiplier.lam, config.samples, batch.action.shape
+        latent = 2 * action_dim
+        vae_noise, next_noise, actor_noise, data_noise = normals(
+            key, (size, latent), (n, size, action_dim), (n, size, action_dim), (n, size, latent)
+        )
 
-        many_next = jnp.broadcast_to(batch.next_obs, (config.samples, *batch.next_obs.shape))
-        candidates = state.actor_target.sample(many_next, next_key)[0]  # [n, B, A]
+        many_next = jnp.broadcast_to(batch.next_obs, (n, *batch.next_obs.shape))
+        candidates = state.actor_target.act(many_next, next_noise)  # [n, B, A]
         next_value, next_cost = best_candidate(
             state.target, state.cost_target, lam, many_next, candidates, config.pessimism
         )
@@ -112,14 +115,12 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             return ((cost_backup - q) ** 2).mean(1).sum(), q
 
         # The discrepancy is measured before tanh, where saturated actions still differ: [n, B, A]
-        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape))
-        z = jnp.clip(jax.random.normal(data_key, (config.samples, size, latent)), -LATENT_CLIP, LATENT_CLIP)
-        data_raw = state.vae.decode_raw(many, z)
-        noise = jax.random.normal(actor_key, data_raw.shape)
+        many = jnp.broadcast_to(batch.obs, (n, *batch.obs.shape))
+        data_raw = state.vae.decode_raw(many, jnp.clip(data_noise, -LATENT_CLIP, LATENT_CLIP))
 
         def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
             mean, log_std = actor.parameters(batch.obs)
-            raw = mean + jnp.exp(log_std) * noise
+            raw = mean + jnp.exp(log_std) * actor_noise
             action = jnp.tanh(raw[0])
             value, cost = mix_twins(
                 state.critic(batch.obs, action), state.cost_critic(batch.obs, action), config.pessimism
@@ -129,7 +130,6 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             return penalty - jnp.mean(value - cost @ lam), (gap, cost.mean(0))
 
         def vae_loss(vae: VAE) -> Array:
-            vae_noise = jax.random.normal(vae_key, (size, latent))
             return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)

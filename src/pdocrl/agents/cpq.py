@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
 from pdocrl.multipliers import ProjectedMultiplier
-from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, polyak
+from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
 from pdocrl.policies import MLPPolicy
 
 
@@ -83,13 +83,16 @@ class CPQ(Agent[CPQConfig, CPQState]):
     def update(
         self, config: CPQConfig, state: CPQState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[CPQState, Metrics]:
-        next_key, actor_key, ood_key, vae_key = jax.random.split(key, 4)
+        size, action_dim = batch.action.shape
+        next_noise, actor_noise, ood_noise, vae_noise = normals(
+            key, (size, action_dim), (size, action_dim), (config.samples, size, action_dim), (size, 2 * action_dim)
+        )
         limit = config.cost_rate / (1 - config.gamma)  # [K] what Q_c is held against
 
         def is_safe(cost: Float[Array, "2 B K"]) -> Float[Array, " B"]:
             return (cost.max(0) <= limit).all(-1).astype(jnp.float32)
 
-        next_action = state.actor.sample(batch.next_obs, next_key)[0]
+        next_action = state.actor.act(batch.next_obs, next_noise)
         next_value = state.target(batch.next_obs, next_action).min(0)
         next_cost = state.cost_target(batch.next_obs, next_action)
         alive = config.gamma * batch.alive
@@ -98,7 +101,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
         # Which of the policy's actions are unlike the data: [samples, B, …]
         many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape))
-        tried = state.actor.sample(many, ood_key)[0]
+        tried = state.actor.act(many, ood_noise)
         divergence = state.vae.divergence(many, tried)
         among = divergence if config.ood_among == "policy" else state.vae.divergence(batch.obs, batch.action)
         unknown = (divergence >= jnp.quantile(among, config.ood_quantile)).astype(jnp.float32).reshape(-1)
@@ -115,13 +118,12 @@ class CPQ(Agent[CPQConfig, CPQState]):
             return ((cost_backup - q) ** 2).mean(1).sum() - penalty, (q, ood)
 
         def actor_loss(actor: TanhGaussian) -> Array:
-            action = actor.sample(batch.obs, actor_key)[0]
+            action = actor.act(batch.obs, actor_noise)
             value = state.critic(batch.obs, action).min(0)
             return -jnp.mean(is_safe(state.cost_critic(batch.obs, action)) * value)
 
         def vae_loss(vae: VAE) -> Array:
-            noise = jax.random.normal(vae_key, (len(batch.obs), 2 * batch.action.shape[-1]))
-            return vae.loss(batch.obs, batch.action, noise, config.vae_weight)
+            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         (cost_objective, (cost_q, ood)), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)

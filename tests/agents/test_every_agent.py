@@ -1,0 +1,158 @@
+"""What every agent must do, whatever its method: train side by side, resume, learn, act the same everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import onnxruntime
+import pytest
+
+from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
+from pdocrl.errors import PdocrlError
+from pdocrl.onnx_graph import to_onnx
+from pdocrl.policies import load_all, save
+from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.train import resume, train
+from probes import HORIZON, Probe, bandit
+
+SMALL = {"hidden": (32, 32), "batch_size": 64}
+VAE = {"vae_hidden": (32, 32)}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bcq_lag": VAE,
+    "bear_lag": VAE,
+    "cpq": VAE,
+    "cdt": {"embedding": 32, "heads": 2, "layers": 1, "context": 4, "times": 10},
+}
+
+
+@lru_cache
+def agent_of(name: str) -> Agent[Any, Any]:
+    """One instance per agent: its programs are compiled once."""
+    return find_agent(name)
+
+
+@lru_cache
+def problem() -> Probe:
+    return bandit()
+
+
+def runs(name: str, limits: list[float], seeds: list[int], **more: float) -> list[Run]:
+    settings = SMALL | SETTINGS.get(name, {}) | more
+    return [
+        Run(make_config(agent_of(name), cost_limit=(limit,), horizon=float(HORIZON), **settings), seed)
+        for limit in limits
+        for seed in seeds
+    ]
+
+
+@lru_cache
+def nine(name: str) -> tuple[Trainer, dict[str, Any]]:
+    """Nine runs, 12 steps."""
+    trainer = Trainer(agent_of(name), problem().dataset, runs(name, [1.0, 2.5, 4.0], [0, 1, 2]))
+    return trainer, trainer.advance(12)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_nine_runs_have_finite_losses_and_go_their_own_ways(name: str) -> None:
+    trainer, metrics = nine(name)
+    assert not trainer.failures
+    assert metrics
+    for metric, values in metrics.items():
+        assert values.shape == (9,), metric
+        assert np.isfinite(values).all(), metric
+    actions = [policy(problem().dataset.obs[:1]) for policy in trainer.policies()]
+    assert len({action.tobytes() for action in actions[:3]}) == 3  # seeds differ
+    for action in actions:
+        assert action.shape == (1, 1)
+        assert action.dtype == np.float32
+        assert (np.abs(action) <= 1).all()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_run_alone_has_the_bits_of_the_same_run_among_nine(name: str) -> None:
+    together, _ = nine(name)
+    alone = Trainer(agent_of(name), problem().dataset, [together.runs[4]])
+    alone.advance(12)
+    for one, many in zip(jax.tree.leaves(alone.state), jax.tree.leaves(together.state), strict=True):
+        assert np.asarray(one[0]).tobytes() == np.asarray(many[4]).tobytes()
+
+
+FAST = {"gamma": 0.5, "reward_scale": 1.0, "actor_rate": 1e-3}
+PID = FAST | {"pid_i": 0.03, "critic_rate": 3e-3}
+# agent → rate κ of the limit, settings, steps. κ = 0.09 where the method keeps to the middle of the data by design.
+LEARNERS: dict[str, tuple[float, dict[str, float], int]] = {
+    "coptidice": (0.25, FAST | {"alpha": 0.005, "multiplier_rate": 2e-3, "cost_epsilon": 1e-5}, 3000),
+    "bcq_lag": (0.09, PID, 2500),
+    "bear_lag": (0.09, PID, 2500),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_bandit_is_solved_within_a_tenth(name: str) -> None:
+    """r = a, c = a² ≤ κ: the optimum is a = √κ. Programs are those compiled above; only numbers differ."""
+    kappa, settings, steps = LEARNERS[name]
+    trainer = Trainer(agent_of(name), problem().dataset, runs(name, [kappa * HORIZON], [0], **settings))
+    trainer.advance(steps)
+    reward, cost = problem().evaluate(trainer.policies()[0])
+    assert reward == pytest.approx(np.sqrt(kappa), rel=0.1)
+    assert cost[0] <= 1.1 * kappa
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdocrl.training.train.find_agent", agent_of)
+    whole = Trainer(agent_of(name), problem().dataset, runs(name, [2.5], [3]))
+    whole.advance(10)
+    arguments: dict[str, Any] = {
+        "horizon": HORIZON, "cost_limit": [2.5], "seed": [3], "settings": SMALL | SETTINGS.get(name, {}),
+    }  # fmt: skip
+    train(problem().dataset, name, steps=6, out=tmp_path, checkpoint_every=6, log_every=6, **arguments)
+    plan = tmp_path / "run.json"
+    plan.write_text(plan.read_text().replace('"steps": 6', '"steps": 10'))
+    trained = resume(tmp_path, problem().dataset)
+    assert trained.step == 10
+    expected, found = whole.policies()[0].arrays(), trained.policies[0].arrays()
+    assert expected.keys() == found.keys()
+    for key, array in expected.items():
+        assert array.tobytes() == found[key].tobytes(), key
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_policy_survives_its_file_and_onnx_computes_the_same(name: str, tmp_path: Any) -> None:
+    policy: Any = nine(name)[0].policies()[4]
+    save(tmp_path / "policy.npz", [policy])
+    restored: Any = load_all(tmp_path / "policy.npz")[0][0]
+    session = onnxruntime.InferenceSession(to_onnx(policy).SerializeToString())
+    rng, feeds = np.random.default_rng(0), {}
+    for entry in session.get_inputs():
+        shape = [6 if size == "batch" else size for size in entry.shape]
+        whole = "int" in entry.type
+        feeds[entry.name] = rng.integers(0, 20, shape) if whole else rng.normal(size=shape).astype(np.float32)
+    if "mask" in feeds:  # padding is on the left
+        feeds["mask"] = (np.arange(4) >= [[3], [2], [1], [0], [0], [0]]).astype(np.float32)
+    expected = getattr(policy, "act", policy)(**feeds)
+    np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=1e-5)
+    np.testing.assert_array_equal(getattr(restored, "act", restored)(**feeds), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if find_agent(name).fewest_costs > 0])
+def test_data_without_costs_is_refused_in_one_line(name: str) -> None:
+    dataset = dataclasses.replace(
+        problem().dataset, cost=np.zeros((len(problem().dataset), 0), np.float32), cost_names=()
+    )
+    with pytest.raises(PdocrlError, match=f"{name} needs at least one cost; bandit has 0"):
+        train(dataset, name, steps=1)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_setting_is_explained(name: str) -> None:
+    from pdocrl.agents.agent import describe_config
+
+    agent = find_agent(name)
+    assert agent.summary.endswith(".")
+    assert agent.paper
+    assert [field["name"] for field in describe_config(agent.Config) if not field["meaning"]] == []
