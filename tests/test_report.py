@@ -1,4 +1,4 @@
-"""The page of a training: true to the numbers in the folder, self-contained, readable by all, shorter when parts lack."""
+"""The page of a training: true to the numbers in the folder, self-contained, readable by all, short when parts lack."""
 
 from __future__ import annotations
 

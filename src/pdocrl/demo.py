@@ -38,18 +38,17 @@ class Demo:
 def demo(out: str | os.PathLike[str] = "demo", agent: str = "pdocrl", steps: int = STEPS, episodes: int = 20) -> Demo:
     """Train, evaluate and write OUT/index.html. Interrupted, the same call goes on where it stopped."""
     folder = Path(out)
-    command = shlex.join(["pdocrl", "demo", "--out", str(folder), "--agent", agent, "--steps", str(steps)])
+    sizes = ["--steps", str(steps), "--episodes", str(episodes)]
+    command = shlex.join(["pdocrl", "demo", "--out", str(folder), "--agent", agent, *sizes])
     dataset = embedded()
     try:
         _train(folder, dataset, agent, steps)
         evaluation = evaluate(folder, episodes)
         record = read_record(folder, dataset)
-        page = report(record, command=f"{command} --episodes {episodes}")
+        page = report(record, command=command)
         picture = folder / "plane.png"
-        save(
-            figures.plane(record, f"{TASK}: {dataset.n_episodes} logged episodes and what {agent} made of them"),
-            picture,
-        )
+        title = f"{TASK}: {dataset.n_episodes} logged episodes, and policies learned from them"
+        save(figures.plane(record, title, width=7.6), picture)
     except (KeyboardInterrupt, PdocrlInterrupted):
         raise PdocrlInterrupted(f"interrupted. Go on with the same command: {command}") from None
     return Demo(evaluation, page, picture)

@@ -28,14 +28,14 @@ GRID = "#eef1f4"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)))
 
 
-def plane(record: Record, title: str | None = None) -> Figure:
+def plane(record: Record, title: str | None = None, width: float = WIDTH) -> Figure:
     """The data's episodes in the cost–reward plane, the limits, and where the learned policies came to lie."""
     if record.dataset is None:
         raise PdocrlError(f"{record.folder}: the data it was trained on was not found.")
     # With several costs each panel has limits of its own, which are drawn here.
     limits = sorted({group.limit[0] for group in record.groups}) if record.dataset.n_costs == 1 else []
     figure = scatter(record.dataset, limits, title=title or f"{record.dataset.n_episodes:,} logged episodes")
-    figure.set_size_inches(0.6 + 4.6 * record.dataset.n_costs, 4.2)
+    figure.set_size_inches(width * record.dataset.n_costs, 2 + 0.44 * width)
     for k, panel in enumerate(figure.axes):
         if not limits:
             for limit in {group.limit[k] for group in record.groups}:
@@ -185,7 +185,10 @@ def _draw(panel: Any, record: Record, title: str, curves: dict[int, Curve]) -> N
         if len(group.runs) > 1:
             panel.fill_between(steps, low, high, color=_colour(i), alpha=0.16, lw=0)
         dash = DASHES[i % len(DASHES)]
-        panel.plot(steps, mean, color=_colour(i), lw=1.8, ls=dash, label=group.label, zorder=3)
+        panel.plot(
+            steps, mean, color=_colour(i), lw=1.8, ls=dash, label=group.label, zorder=3,
+            marker="o", ms=4, markevery=[-1],  # a curve of one point is seen, too
+        )  # fmt: skip
     panel.set_title(title, loc="left", color=INK, fontsize=10)
     panel.grid(axis="y", color=GRID, lw=0.8)
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -63,8 +63,8 @@ def render(record: Record, film: Film | None = None, command: str | None = None)
         if notes
         else "",
         '<div class="pictures">',
-        _plane(record),
-        _episode_costs(record),
+        _plane(record, rows),
+        _episode_costs(record, rows),
         _learning(record),
         _film(film),
         _multipliers(record),
@@ -147,20 +147,21 @@ def _row(index: int, row: Row, record: Record, heads: list[str]) -> str:
     return f'<tr role="row"><th scope="row" role="rowheader">{name}</th>{body}</tr>'
 
 
-def _plane(record: Record) -> str:
+def _plane(record: Record, rows: list[Row]) -> str:
     if record.dataset is None or record.dataset.n_costs == 0:
         return ""
-    where = "; ".join(
-        f"{row.group.label}: return {row.reward:,.0f}, cost {_numbers(row.cost)}" for row in table(record)
-    )
-    return _picture(
-        "The data, and where the policies came to lie",
-        figures.plane(record),
-        "plane",
-        f"Scatter of {record.dataset.n_episodes} logged episodes by cost and return, with limits. Policies: {where}.",
+    title = "The data"
+    alt = f"Scatter of {record.dataset.n_episodes} logged episodes by cost and return, with the limits."
+    caption = (
         "Each dot is a logged episode, coloured by the tightest limit it keeps, grey if it keeps none. The line is the "
-        "best return logged at no more cost; the large marks are the learned policies.",
+        "best return logged at no more cost."
     )
+    if rows:
+        title = "The data, and where the policies came to lie"
+        places = [f"{row.group.label}: return {row.reward:,.0f}, cost {_numbers(row.cost)}" for row in rows]
+        alt += f" Policies: {'; '.join(places)}."
+        caption += " The large discs are the learned policies; where they coincide they show as rings."
+    return _picture(title, figures.plane(record), "plane", alt, caption)
 
 
 def _film(film: Film | None) -> str:
@@ -180,10 +181,10 @@ def _film(film: Film | None) -> str:
     )
 
 
-def _episode_costs(record: Record) -> str:
+def _episode_costs(record: Record, rows: list[Row]) -> str:
     if record.scores is None or not record.plan.cost_names:
         return ""
-    over = "; ".join(f"{row.group.label}: {row.over} of {row.episodes} over" for row in table(record))
+    over = "; ".join(f"{row.group.label}: {row.over} of {row.episodes} over" for row in rows)
     return _picture(
         "Cost of every episode",
         figures.episode_costs(record),

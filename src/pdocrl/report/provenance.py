@@ -10,6 +10,8 @@ from typing import Any
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Record, reference_scores
 
+FULL = 100_000  # steps in the paper
+
 
 def what_was_run(record: Record) -> str:
     """The facts as a description list."""
@@ -27,8 +29,9 @@ def what_was_run(record: Record) -> str:
         "Data": data,
         "Data digest": f"<code>{escape(plan.data_digest)}</code>",
         "Runs": f"{len(plan.runs)}: {escape(', '.join(group.label for group in record.groups))}; "
-        f"seeds {', '.join(str(s) for s in dict.fromkeys(run['seed'] for run in plan.runs))}",
-        "Steps": f"{record.trained.step:,} of {plan.steps:,}{_duration(record)}",
+        f"seed {', '.join(str(s) for s in dict.fromkeys(run['seed'] for run in plan.runs))}",
+        "Steps": f"{record.trained.step:,} of {plan.steps:,}{_duration(record)}"
+        + (f"; a full training has {FULL:,}" if plan.steps < FULL else ""),
         "Settings": _settings(record),
         "Score": _scale(record),
         "Versions": escape(", ".join(f"{name} {number}" for name, number in plan.versions.items())),
