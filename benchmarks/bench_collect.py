@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-BATCHES, WARM = 12, 2
+BATCHES, WARM = 7, 2
 
 SB3 = """
 import sys, time
@@ -52,7 +52,7 @@ class Clock(BaseCallback):
     def _on_rollout_start(self): self.times.append(time.perf_counter())
 
 if __name__ == "__main__":
-    torch.set_num_threads(cores)
+    torch.set_num_threads(1)  # two threads on layers this small wait for each other
     envs = 10 if vector == "dummy" else cores
     kind = DummyVecEnv if vector == "dummy" else SubprocVecEnv
     net = dict(net_arch=dict(pi=[64, 64], vf=[64, 64]), activation_fn=torch.nn.Tanh, log_std_init=-0.5)
@@ -67,8 +67,6 @@ if __name__ == "__main__":
 
 def ours(task: str) -> dict[str, float]:
     """One short training of ours: steps/s and the shares of playing, learning and storing."""
-    import math
-
     from pdocrl.experts.collect import Progress, train_experts
     from pdocrl.experts.ppo import PPOConfig
     from pdocrl.experts.problem import look_at
@@ -78,7 +76,7 @@ def ours(task: str) -> dict[str, float]:
     from pdocrl.experts.store import Store
 
     problem = look_at(task)
-    config = PPOConfig(largest_kl=math.inf)
+    config = PPOConfig(largest_kl=1e9)
     settings = settings_for(problem, task, Recipe(1, schedules=(FALLING,), config=config), steps=4000 * BATCHES - 3999)
     seen: list[tuple[float, Progress]] = []
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "raw", settings) as store:

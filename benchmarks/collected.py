@@ -38,7 +38,7 @@ def row(task: Task, path: Path) -> dict[str, object]:
     best = {f"best_at_{limit}": f"{reward[cost <= limit].max(initial=-np.inf):.1f}" for limit in LIMITS}
     return {
         "task": task.name,
-        "steps": story["steps"],
+        "steps": story["filter"]["collected_steps"],
         "collected": story["filter"]["collected_episodes"],
         "episodes": dataset.n_episodes,
         "episodes_dsrl": int(dsrl_episodes),

@@ -37,6 +37,7 @@ def collect(
     store: Path | None = None,
     live: bool = False,
     plan: bool = False,
+    write_only: bool = False,
     tasks_file: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -64,6 +65,7 @@ def collect(
         store: Folder for every episode and the state of the training; by default beside `out`, as .raw.
         live: Redraw the scatter plot while collecting.
         plan: Only say what would be run, and how long it should take here.
+        write_only: Play nothing; write what the store holds so far. The same line without it goes on.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object instead of tables.
     """
@@ -90,8 +92,10 @@ def collect(
         return
     out = out or Path(f"{problem.name.replace('/', '-')}.hdf5")
     folder = store or out.with_suffix(".raw")
+    if write_only and not folder.is_dir():
+        raise PdocrlError(f"{folder}: no collection here to write. Leave out --write-only to begin one.")
     settings = _with_budget(problem, settings, budget, workers, folder)
-    _run(problem, settings, folder, out, wanted, workers, live, json)
+    _run(problem, settings, folder, out, wanted, workers, live, write_only, json)
 
 
 def _run(
@@ -102,6 +106,7 @@ def _run(
     wanted: Filter,
     workers: int | None,
     live: bool,
+    write_only: bool,
     json: bool,
 ) -> None:
     from pdocrl.data import plot
@@ -122,7 +127,8 @@ def _run(
                         plot.save(_scatter_so_far(problem, store), picture)
                         drawn = time.monotonic()
 
-                train_experts(problem, store, workers, watch)
+                if not write_only:
+                    train_experts(problem, store, workers, watch)
         except KeyboardInterrupt:
             kept = f"{len(store.journal.entries):,} episodes are safe in {folder}"
             raise PdocrlInterrupted(f"interrupted; {kept}. Go on with the same command line.") from None

@@ -189,6 +189,7 @@ def write_dataset(problem: Problem, store: Store, path: Path, wanted: Filter) ->
     dataset = store.journal.dataset(chosen, path.name, problem.cost_names)
     reward_min = None if math.isinf(wanted.reward_min) else wanted.reward_min
     filtered = {**vars(wanted), "reward_min": reward_min, "bins": grid.BINS, "collected_episodes": len(entries)}
+    filtered["collected_steps"] = sum(entry.length for entry in entries)  # fewer than `steps`: stopped before its end
     bounds = {"action_low": problem.low.tolist(), "action_high": problem.high.tolist()}
     story = {**store.description, **bounds, "filter": filtered, "digest": dataset.digest}
     dsrl.write(dataset, path, {"task": problem.name, "collection": json.dumps(story)})
