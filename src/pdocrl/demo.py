@@ -15,7 +15,7 @@ from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import save
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
-from pdocrl.evaluate import Evaluation, evaluate
+from pdocrl.scoring import Evaluation, evaluate
 from pdocrl.report import figures, read_record, report
 from pdocrl.training.train import Plan, Trained, resume, train
 

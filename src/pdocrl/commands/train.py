@@ -122,7 +122,7 @@ def evaluate(
         workers: processes; default: one per core.
         json: print one JSON object.
     """
-    from pdocrl.evaluate import evaluate as run
+    from pdocrl.scoring import evaluate as run
 
     result = run(folder, episodes, task=task, seed=seed, workers=workers)
     if json:

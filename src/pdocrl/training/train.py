@@ -128,9 +128,10 @@ def train(
     limits = [(float(c),) if isinstance(c, int | float) else tuple(float(x) for x in c) for c in cost_limit]
     if dataset.n_costs == 0:
         limits = [()]
-    for name, values in {"cost limit": [v for limit in limits for v in limit], "steps": [steps]}.items():
-        if any(v < 0 or not np.isfinite(v) for v in values):
-            raise PdocrlError(f"{name} must not be negative: {values}.")
+    if any(value < 0 or not np.isfinite(value) for limit in limits for value in limit):
+        raise PdocrlError(f"cost limits must be numbers of at least 0: {limits}.")
+    if steps < 1:
+        raise PdocrlError(f"steps is {steps}, must be at least 1.")
     varied: dict[str, Sequence[Any]] = dict(vary or {})
     runs: list[dict[str, Any]] = [
         {"cost_limit": list(limit), "seed": int(s), **dict(zip(varied, choice, strict=True))}

@@ -1,0 +1,36 @@
+"""The public API: every name it promises is there, and importing it costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import pdocrl
+
+
+@pytest.mark.parametrize("name", pdocrl.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert callable(getattr(pdocrl, name))
+
+
+def test_no_module_hides_a_function() -> None:
+    """A submodule of the same name would take the function's place as soon as anyone imports it."""
+    code = (
+        "import pdocrl, pdocrl.demo, pdocrl.cli; print([n for n in pdocrl.__all__ if not callable(getattr(pdocrl, n))])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        _ = pdocrl.trian
+
+
+def test_import_loads_neither_jax_nor_the_simulator() -> None:
+    heavy = "{'jax', 'pybullet', 'h5py', 'duckdb', 'matplotlib', 'pyarrow'}"
+    code = f"import sys, pdocrl, pdocrl.cli; print({heavy} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "set()"
