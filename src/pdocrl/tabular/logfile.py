@@ -133,6 +133,8 @@ class LogFile:
         if role not in self.column:
             return "false"
         name, kind = _quote(self.column[role]), self.types[self.column[role]]
+        if kind == "BOOLEAN":
+            return name
         if kind in NUMBERS:
             return f"CASE CAST({name} AS DOUBLE) WHEN 1 THEN true WHEN 0 THEN false END"
         return f"CASE WHEN lower({name}) IN ('true', '1') THEN true WHEN lower({name}) IN ('false', '0') THEN false END"
