@@ -12,11 +12,13 @@ import onnxruntime
 import pytest
 
 from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
+from pdocrl.agents.parts import mix_twins
 from pdocrl.errors import PdocrlError
 from pdocrl.onnx_graph import to_onnx
-from pdocrl.policies import load_all, save
+from pdocrl.policies import CandidatePolicy, TransformerPolicy, load_all, save
 from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import resume, train
+from pdocrl.transformer import Windows
 from probes import HORIZON, Probe, bandit
 
 SMALL = {"hidden": (32, 32), "batch_size": 64}
@@ -121,22 +123,65 @@ def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, m
         assert array.tobytes() == found[key].tobytes(), key
 
 
+def random_inputs(policy: Any) -> dict[str, Any]:
+    """Six random inputs of each kind a policy's pure function takes."""
+    rng = np.random.default_rng(0)
+    if isinstance(policy, TransformerPolicy):
+        sizes = {"returns": (4,), "costs": (4, 1), "obs": (4, 1), "actions": (4, 1)}
+        feeds: dict[str, Any] = {name: rng.normal(size=(6, *size)) for name, size in sizes.items()}
+        feeds["mask"] = np.arange(4) >= [[3], [2], [1], [0], [0], [0]]  # padding is on the left
+        return {"time": rng.integers(0, 20, (6, 4))} | {n: x.astype(np.float32) for n, x in feeds.items()}
+    feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
+    if isinstance(policy, CandidatePolicy):
+        feeds["latent"] = rng.normal(size=(6, policy.candidates, policy.latent_dim)).astype(np.float32)
+    return feeds
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_policy_survives_its_file_and_onnx_computes_the_same(name: str, tmp_path: Any) -> None:
     policy: Any = nine(name)[0].policies()[4]
     save(tmp_path / "policy.npz", [policy])
     restored: Any = load_all(tmp_path / "policy.npz")[0][0]
     session = onnxruntime.InferenceSession(to_onnx(policy).SerializeToString())
-    rng, feeds = np.random.default_rng(0), {}
-    for entry in session.get_inputs():
-        shape = [6 if size == "batch" else size for size in entry.shape]
-        whole = "int" in entry.type
-        feeds[entry.name] = rng.integers(0, 20, shape) if whole else rng.normal(size=shape).astype(np.float32)
-    if "mask" in feeds:  # padding is on the left
-        feeds["mask"] = (np.arange(4) >= [[3], [2], [1], [0], [0], [0]]).astype(np.float32)
+    feeds = random_inputs(policy)
+    assert {entry.name for entry in session.get_inputs()} == feeds.keys()
     expected = getattr(policy, "act", policy)(**feeds)
     np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=1e-5)
     np.testing.assert_array_equal(getattr(restored, "act", restored)(**feeds), expected)
+
+
+def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
+    """The action by the networks the agent trained."""
+    if name == "bc":
+        return jax.numpy.tanh(state.actor(feeds["obs"]))
+    if name == "cdt":
+        w = Windows(
+            config.reward_scale * feeds["returns"], config.cost_shift - feeds["costs"], feeds["obs"],
+            feeds["actions"], feeds["time"], feeds["mask"],
+        )  # fmt: skip
+        return jax.numpy.clip(state.model(w)[0][:, -1], -1, 1)
+    if name == "bcq_lag":
+        z = jax.numpy.clip(feeds["latent"], -0.5, 0.5)
+        states = jax.numpy.repeat(feeds["obs"][:, None], z.shape[1], 1)
+        proposed = state.vae.decode(states, z)
+        moved = state.actor(jax.numpy.concatenate([states, proposed], -1))
+        action = jax.numpy.clip(proposed + config.perturbation * jax.numpy.tanh(moved), -1, 1)
+        chosen = []
+        for own, tried in zip(states, action, strict=True):
+            value, cost = mix_twins(state.critic(own, tried), state.cost_critic(own, tried), config.pessimism)
+            chosen.append(tried[jax.numpy.argmax(value - cost @ state.multiplier.lam)])
+        return jax.numpy.stack(chosen)
+    return state.actor.mode(feeds["obs"])
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_numpy_and_jax_act_alike(name: str) -> None:
+    trainer = nine(name)[0]
+    policy: Any = trainer.policies()[4]
+    state = jax.tree.map(lambda leaf: leaf[4], trainer.state)
+    feeds = random_inputs(policy)
+    found = in_jax(name, trainer.runs[4].config, state, feeds)
+    np.testing.assert_allclose(found, getattr(policy, "act", policy)(**feeds), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if find_agent(name).fewest_costs > 0])

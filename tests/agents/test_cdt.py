@@ -1,0 +1,90 @@
+"""CDT: its windows, its augmentation, and what it asks for when acting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdocrl.agents.agent import Problem, Table, find_agent, make_config
+from pdocrl.agents.cdt import augment, best_return
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError
+
+SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}
+
+
+def test_windows_hold_what_was_still_to_come_and_never_another_episode(small_dataset: Dataset) -> None:
+    cdt = find_agent("cdt")
+    config = make_config(cdt, augmentation=0.0, **SMALL)
+    table = Table.of(cdt.columns(config, small_dataset))
+    rows = jnp.arange(len(small_dataset))
+    windows, costly = cdt.batch(config, table, rows, jax.random.key(0))
+    for row in range(len(small_dataset)):
+        episode = np.searchsorted(small_dataset.episode_start, row, "right") - 1
+        first = small_dataset.episode_start[episode]
+        end = first + small_dataset.episode_length[episode]
+        for place in range(4):
+            source = row - 3 + place
+            assert windows.mask[row, place] == (source >= first)
+            if source >= first:
+                np.testing.assert_array_equal(windows.obs[row, place], small_dataset.obs[source])
+                np.testing.assert_allclose(
+                    windows.returns[row, place], small_dataset.reward[source:end].sum(), atol=1e-5
+                )
+                np.testing.assert_allclose(-windows.costs[row, place], small_dataset.cost[source:end].sum(0), atol=1e-5)
+                assert windows.time[row, place] == source - first
+                assert (costly[row, place] == (small_dataset.cost[source] > 0)).all()
+
+
+@pytest.mark.parametrize("n_costs", [1, 2])
+def test_augmented_wishes_lie_beyond_the_data_and_are_answered_within_budget(
+    make_random_dataset: Callable[..., Dataset], n_costs: int
+) -> None:
+    dataset = make_random_dataset(episodes=60, n_costs=n_costs)
+    answer, more_return, more_cost = augment(dataset, 0.5)
+    assert 0 < len(answer) <= 30
+    assert (more_return >= 0).all()  # the wish is at least what the answer earns …
+    assert (more_cost >= 0).all()  # … and the answer keeps the budget
+    for episode, spare in zip(answer, more_cost, strict=True):
+        within = (dataset.cost_return <= dataset.cost_return[episode] + spare).all(1)
+        assert dataset.reward_return[episode] == dataset.reward_return[within].max()
+
+
+def test_it_asks_for_the_best_logged_return_within_the_limit(make_random_dataset: Callable[..., Dataset]) -> None:
+    dataset = make_random_dataset(episodes=60)
+    frontier = find_agent("cdt").problem(dataset).frontier
+    for limit in (0.0, 1.0, 3.0, 100.0):
+        within = dataset.cost_return[:, 0] <= limit
+        expected = dataset.reward_return[within].max()
+        assert float(best_return(frontier, jnp.array([limit]))) == pytest.approx(expected, rel=1e-6)
+    cheapest = dataset.reward_return[dataset.cost_return[:, 0] == dataset.cost_return.min()].max()
+    assert float(best_return(frontier, jnp.array([-1.0]))) == pytest.approx(cheapest, rel=1e-6)
+
+
+def test_acting_in_an_episode_is_the_same_as_looking_back_on_it() -> None:
+    """The action at step t equals that of the pure function on the whole recent history, with what is left to reach."""
+    cdt, rng = find_agent("cdt"), np.random.default_rng(0)
+    config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL)
+    problem = Problem(2, 1, 1, frontier=((5.0, 2.0),))
+    policy = cdt.policy(config, jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0)))
+    obs, reward, cost = rng.normal(size=(7, 2)).astype(np.float32), rng.normal(size=7), rng.random((7, 1))
+    step, actions = policy.begin(0), []
+    for t in range(7):
+        actions.append(step(obs[t], reward[t - 1] if t else 0.0, cost[t - 1] if t else np.zeros(1)))
+        past = np.arange(t - 3, t + 1)
+        seen, mask = np.maximum(past, 0), (past >= 0).astype(np.float32)
+        taken = np.stack([actions[i] if 0 <= i < t else np.zeros(1, np.float32) for i in past])
+        left = np.array([5.0 - reward[:i].sum() for i in seen]), np.array([3.0 - cost[:i].sum(0) for i in seen])
+        expected = policy.act(left[0][None], left[1][None], obs[seen][None], taken[None], seen[None], mask[None])[0]
+        np.testing.assert_allclose(actions[t], expected, atol=1e-6)
+    assert len(np.unique(actions)) == 7
+
+
+def test_a_width_the_heads_do_not_divide_is_refused(small_dataset: Dataset) -> None:
+    cdt = find_agent("cdt")
+    with pytest.raises(PdocrlError, match="embedding 10 must be a multiple of heads 4"):
+        cdt.columns(make_config(cdt, embedding=10, heads=4), small_dataset)
