@@ -149,9 +149,8 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.status != "optimal":
         who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
         limits = " and ".join(str(limit) for limit in result.limits)
-        found.append(f"{limits} cannot be met by {who}: one limit is missed by at least {-result.margin:.4g}.")
-        if result.status == "infeasible_covered":
-            found.append(f"a policy further from the log than C = {result.sets.C:.4g} may meet them; see --C.")
+        within = f"within C = {result.sets.C:.4g}, one limit is missed by at least {-result.margin:.4g}"
+        found.append(f"{limits} cannot be met by {who}; {within}.")
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     if np.array_equal(counts.starts, counts.n.sum(axis=1)):
