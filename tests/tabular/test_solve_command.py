@@ -163,6 +163,8 @@ BAD = {
     "bad column map": ({}, ("cost<=0.2",), ("--columns", "state"), "write it as state=room"),
     "bad horizon": ({}, ("cost<=0.2",), ("--horizon", "0"), "must be positive"),
     "bad method": ({}, ("cost<=0.2",), ("--method", "simplex"), "simplex"),
+    "bad memory": ({}, ("cost<=0.2",), ("--memory", "lots"), "memory 'lots'"),
+    "bad threads": ({}, ("cost<=0.2",), ("--threads", "0"), "threads 0"),
     "bad C": ({}, ("cost<=0.2",), ("--C", "0"), "C is 0.0"),
 }
 

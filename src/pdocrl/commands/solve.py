@@ -24,7 +24,7 @@ def solve(
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int = 200,
-    relearned: int = 20,
+    relearned: int | None = None,
     seed: int = 0,
     start: str | None = None,
     columns: tuple[str, ...] = (),
@@ -52,7 +52,7 @@ def solve(
         confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 0 for none.
-        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself.
+        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
         seed: Of the redrawn logs.
         start: The state where episodes begin, if the log does not say.
         columns: This log's names for columns, such as state=room next_state=then.

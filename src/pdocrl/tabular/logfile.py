@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import DataError, did_you_mean
+from pdocrl.errors import DataError, PdocrlError, did_you_mean
 from pdocrl.tabular.counts import LIMB, Ints
 
 LABELS = ("state", "action", "next_state")
@@ -182,9 +182,13 @@ def open_log(
 
     name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     with tempfile.TemporaryDirectory(prefix="pdocrl-") as spill, duckdb.connect() as connection:
-        connection.execute(f"SET memory_limit = '{memory}'; SET temp_directory = '{spill}'")
-        if threads is not None:
-            connection.execute(f"SET threads = {int(threads)}")
+        try:
+            connection.execute("SET memory_limit = $1", [memory])
+            connection.execute("SET temp_directory = $1", [spill])
+            if threads is not None:
+                connection.execute("SET threads = $1", [threads])
+        except duckdb.Error as error:
+            raise PdocrlError(f"memory {memory!r} or threads {threads}: {str(error).splitlines()[0]}") from None
         listed = "[" + ", ".join("'" + f.replace("'", "''") + "'" for f in files) + "]"
         # CSV as text: DuckDB would guess a column's type from its first rows only.
         rows = f"read_parquet({listed})" if _is_parquet(files) else f"read_csv({listed}, all_varchar = true)"

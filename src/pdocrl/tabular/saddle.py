@@ -20,6 +20,7 @@ from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
+from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, outcome, solve_saddle
 
 
@@ -59,7 +60,7 @@ def solve(
     B: float | None = None,
     iterations: int = 10_000,
     resamples: int = 200,
-    relearned: int = 20,
+    relearned: int | None = None,
     level: float = 0.95,
     confidence: float | None = None,
     seed: int = 0,
@@ -78,7 +79,7 @@ def solve(
         iterations: T.
         resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given.
         relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
-            candidates if C is chosen).
+            candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
         confidence: tighten the limits until the policy keeps the given ones in this share of redrawn logs.
         seed: of the redrawn logs.
@@ -87,6 +88,8 @@ def solve(
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
     counts, L, chosen = _problem(data, gamma, limits)
+    if relearned is None:
+        relearned = 20 if L.seen.sum() <= SIMPLEX_UP_TO else 3
     if not (0 < level < 1 and resamples >= 0 and relearned >= 0 and iterations > 0):
         raise PdocrlError(
             "level must lie between 0 and 1, and resamples, relearned and iterations must not be negative."
