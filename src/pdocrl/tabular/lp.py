@@ -68,7 +68,7 @@ def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
 def choose_B(L: Lagrangian, C: float) -> float:
     """B = 1 + 2‖λ*‖₁.
 
-    The guarantee needs B ≥ 1 + ‖λ*‖₁ (L1990); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
+    The guarantee needs B ≥ 1 + ‖λ*‖₁ (L1957); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
     also does, but is many times larger. If the limits cannot be kept, λ* is that of the nearest limits that can, give
     or take a thousandth of the constraints' range: with it, missing them by the least comes before reward.
     """
