@@ -1,0 +1,85 @@
+"""The paper's column of its results table, on re-collected data: train, play, and print beside the published numbers.
+
+    python benchmarks/reproduce_paper.py --data FOLDER --agent pdocrl --out runs/paper
+
+Training needs no simulator and playing needs no GPU: copy `runs/paper` between machines and call it again; what is done
+is not done twice. Protocol `dsrl`: limits 10, 20, 40, seeds 0, 5, 10, 100,000 steps, 20 episodes, last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+
+from pdocrl.console import print_table
+from pdocrl.data.tasks import find_task
+from pdocrl.evaluation import find_protocol
+from pdocrl.scoring import evaluate
+from pdocrl.training.train import load_trained, train
+
+PUBLISHED = {  # normalised reward and cost of PDOCRL and of the ablation, as printed in the paper
+    "pdocrl": {
+        "BallRun": (0.48, 0.86), "CarRun": (0.80, 0.11), "DroneRun": (0.10, 0.84), "AntRun": (0.03, 0.00),
+        "BallCircle": (0.61, 0.21), "CarCircle": (0.63, 0.11), "DroneCircle": (-0.26, 0.26), "AntCircle": (0.00, 0.00),
+    },
+    "pdocrl_extraction": {
+        "BallRun": (-1.06, 2.69), "CarRun": (-0.59, 4.63), "DroneRun": (-0.26, 0.35), "AntRun": (0.21, 0.01),
+        "BallCircle": (0.01, 2.19), "CarCircle": (-0.04, 3.87), "DroneCircle": (-0.11, 1.30), "AntCircle": (0.06, 0.65),
+    },
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("--agent", default="pdocrl", choices=sorted(PUBLISHED))
+    parser.add_argument("--out", type=Path, default=Path("runs/paper"))
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--multiplier-signal", default="weighted", choices=["weighted", "dataset"],
+                        help="λ from the w-weighted cost (the text) or the mean cost of the data (the published code)")  # fmt: skip
+    parser.add_argument("--train-only", action="store_true", help="for machines without the simulator")
+    arguments = parser.parse_args()
+    protocol, signal = find_protocol("dsrl"), arguments.multiplier_signal
+    name = arguments.agent if signal == "weighted" else f"{arguments.agent}_{signal}"
+
+    table, rows = [], []
+    for file in sorted(arguments.data.glob("Safety*-v0-*.hdf5")):
+        task = find_task(file.name.split("-v0")[0].removeprefix("Safety"))
+        folder = arguments.out / f"{name}-{task.name}"
+        if not (folder / "policies.npz").exists():
+            train(file, arguments.agent, task=task, cost_limit=protocol.limits, seed=protocol.seeds,
+                  steps=arguments.steps, settings={"multiplier_signal": signal}, out=folder)  # fmt: skip
+        if arguments.train_only:
+            continue
+        if not (folder / "scores.json").exists():
+            evaluate(folder, protocol.episodes)
+        scores = json.loads((folder / "scores.json").read_text())
+        last = {line["run"]: line["metrics"] for line in load_trained(folder).metrics}
+        for i, run in enumerate(scores["runs"]):
+            episodes = {"episodes": len(run["episodes"]), "data": scores["data"]["name"], "step": scores["step"]}
+            kept = {k: run[k] for k in ("agent", "cost_limit", "seed", "normalized_reward", "normalized_cost", "safe")}
+            diagnosis = {k: last.get(i, {}).get(k, "") for k in ("w", "w_at_clip", "lambda", "q", "v", "residual")}
+            rows.append({"task": task.name, **kept, **episodes, **diagnosis})
+        summary, paper = scores["summary"], PUBLISHED[arguments.agent][task.name]
+        mean = {k: sum(r[k] or 0 for r in rows if r["task"] == task.name) / 9 for k in ("w", "lambda")}
+        low, high = summary["reward_interval"]
+        table.append([
+            task.name, f"{summary['reward']:.2f} [{low:.2f}, {high:.2f}]", f"{summary['cost']:.2f}",
+            f"{summary['safe_limits']}/3", f"{paper[0]:.2f}", f"{paper[1]:.2f}", f"{mean['w']:.2f}",
+            f"{mean['lambda']:.2f}",
+        ])  # fmt: skip
+    if table:
+        columns = ["task", "reward [95 %]", "cost", "safe limits", "paper: reward", "cost", "w at the end", "λ"]
+        print_table(columns, table, title=f"{name}, re-collected data, protocol dsrl, 3 seeds, 20 episodes")
+        target = Path(__file__).parent / "results" / f"reproduce_{name}.csv"
+        with target.open("w", newline="") as out:
+            writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        print(f"every run: {target}")
+
+
+if __name__ == "__main__":
+    main()
