@@ -96,10 +96,10 @@ class Trainer:
 
     def train(self, until: int, every: int, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Progress]:
         """Advance to step `until`, yielding at every multiple of `every` (and at the end, or when told to stop)."""
+        chunk = self._blocks[0]
         while self.step < until:
             boundary = min(until, (self.step // every + 1) * every)
             first, began, totals = self.step, time.perf_counter(), None
-            chunk = self._blocks[0]
             while self.step < boundary and not should_stop():
                 call = time.perf_counter()
                 steps = min(chunk, boundary - self.step)
@@ -107,8 +107,9 @@ class Trainer:
                 weighted = {name: value * steps for name, value in means.items()}
                 totals = weighted if totals is None else {n: totals[n] + v for n, v in weighted.items()}
                 seconds = time.perf_counter() - call
-                wanted = np.clip(steps * SECONDS_PER_CALL / max(seconds, 1e-9), 1, 4 * steps)
-                chunk = max(1, int(wanted) // self._blocks[0]) * self._blocks[0]  # whole blocks: one program
+                if steps == chunk or seconds > SECONDS_PER_CALL:  # not where a boundary cut it short
+                    wanted = np.clip(steps * SECONDS_PER_CALL / max(seconds, 1e-9), 1, 4 * steps)
+                    chunk = max(1, int(wanted) // self._blocks[0]) * self._blocks[0]  # whole blocks: one program
                 if len(self.failures) == len(self.runs):
                     break
             done = self.step - first
