@@ -187,9 +187,10 @@ def main() -> None:
             ratio = median(a / b for a, b in zip(speeds, found, strict=True))
             rows.append(Row(task, f"sb3 {vector}, {source} env", median(found), min(found), max(found), ratio))
         for row in rows[-1 - len(rivals) :]:
-            shares = "".join(f"  {k} {getattr(row, k):.0%}" for k in ("playing", "learning", "storing", "simulator"))
+            parts = {k: getattr(row, k) for k in ("playing", "learning", "storing", "simulator")}
+            shares = "".join(f"  {key} {share:.0%}" for key, share in parts.items() if share != "")
             print(f"{task:12} {row.who:22} {row.steps_s:8.0f} steps/s ({row.slowest:.0f}–{row.fastest:.0f})"
-                  f"  ours over it {row.ours_over_it:.2f}{shares if row.playing else ''}", flush=True)  # fmt: skip
+                  f"  ours over it {row.ours_over_it:.2f}{shares}", flush=True)  # fmt: skip
     options.out.parent.mkdir(exist_ok=True)
     with options.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in dataclasses.fields(Row)])

@@ -91,9 +91,7 @@ def train_experts(
         for expert in range(first, len(settings.schedules)):
             if expert > first:
                 state, batch = new_expert(problem, settings, expert), 0
-            steps = sum(
-                e.length for e in store.journal.entries.values() if e.place[:1] == (expert,) and e.place[1] < batch
-            )
+            steps = sum(e.length for e in store.journal.entries.values() if e.place[0] == expert and e.place[1] < batch)
             while steps < settings.steps_each:
                 done = steps / settings.steps_each
                 limit = settings.limits(expert, done)
@@ -124,6 +122,7 @@ def train_experts(
                         **clock.story(),
                     )
                 )
+                clock.spent("store_s")  # telling about it, too, must not count as playing
 
 
 def batch_rows(problem: Problem, config: ppo.PPOConfig) -> int:
