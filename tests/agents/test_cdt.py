@@ -13,6 +13,9 @@ from pdocrl.agents.agent import Problem, Table, find_agent, make_config
 from pdocrl.agents.cdt import augment, best_return
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
+from pdocrl.policies import TransformerPolicy
+from pdocrl.training.loop import Run, Trainer
+from probes import HORIZON, bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}
 
@@ -88,3 +91,22 @@ def test_a_width_the_heads_do_not_divide_is_refused(small_dataset: Dataset) -> N
     cdt = find_agent("cdt")
     with pytest.raises(PdocrlError, match="embedding 10 must be a multiple of heads 4"):
         cdt.columns(make_config(cdt, embedding=10, heads=4), small_dataset)
+
+
+def test_on_the_bandit_it_reaches_the_best_logged_return_and_keeps_the_limit() -> None:
+    """It cannot ask the data for more than it holds: the target is below the optimum √κ · T, and is what it earns."""
+    cdt, probe = find_agent("cdt"), bandit()
+    settings = {"embedding": 16, "heads": 2, "layers": 1, "context": 2, "times": 10, "batch_size": 64, "dropout": 0.0}
+    numbers = {"reward_scale": 1.0, "cost_shift": 2.5, "learning_rate": 3e-3, "warmup": 100.0}
+    config = make_config(cdt, cost_limit=probe.cost_limit, horizon=float(HORIZON), **settings, **numbers)
+    trainer = Trainer(cdt, probe.dataset, [Run(config, 0)])
+    trainer.advance(1500)
+    policy = trainer.policies()[0]
+    assert isinstance(policy, TransformerPolicy)
+    step, action, earned, spent = policy.begin(0), 0.0, 0.0, 0.0
+    for _ in range(HORIZON):
+        action = float(step(np.ones(1, np.float32), action, np.array([action**2]))[0])
+        earned, spent = earned + action, spent + action**2
+    assert policy.target_return < probe.reward * HORIZON
+    assert earned == pytest.approx(policy.target_return, rel=0.1)
+    assert spent <= probe.cost_limit[0]
