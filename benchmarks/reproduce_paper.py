@@ -37,8 +37,7 @@ def main() -> None:
     parser.add_argument("--agent", default="pdocrl", choices=sorted(PUBLISHED))
     parser.add_argument("--out", type=Path, default=Path("runs/paper"))
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--multiplier-signal", default="weighted", choices=["weighted", "dataset"],
-                        help="λ from the w-weighted cost (the text) or the mean cost of the data (the published code)")  # fmt: skip
+    parser.add_argument("--multiplier-signal", default="weighted", choices=["weighted", "dataset"])  # text, or code
     parser.add_argument("--train-only", action="store_true", help="for machines without the simulator")
     arguments = parser.parse_args()
     protocol, signal = find_protocol("dsrl"), arguments.multiplier_signal
