@@ -1,0 +1,137 @@
+"""PDOCRL: its losses are the paper's, its signs are right, and what it does where the answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
+from pdocrl.agents.parts import clip_inward, density_ratio
+from pdocrl.agents.pdocrl import PDOCRLState
+from pdocrl.data.dataset import Dataset
+from pdocrl.training.loop import Run, Trainer
+from probes import HORIZON, bandit
+
+SMALL: dict[str, Any] = {"hidden": (16, 16), "batch_size": 64, "horizon": float(HORIZON)}
+
+
+def make(name: str, dataset: Dataset, **settings: Any) -> Trainer:
+    agent = find_agent(name)
+    return Trainer(agent, dataset, [Run(make_config(agent, **{**SMALL, **settings}), 0)])
+
+
+def test_outside_the_box_the_gradient_only_leads_back() -> None:
+    """Descent on ±w: at the upper bound only a decrease passes, at the lower only an increase."""
+    raw = jnp.asarray([-1.0, 5.0, 12.0])
+    down = jax.grad(lambda x: clip_inward(x, jnp.float32(10)).sum())(raw)
+    up = jax.grad(lambda x: -clip_inward(x, jnp.float32(10)).sum())(raw)
+    np.testing.assert_array_equal(down, [0, 1, 1])
+    np.testing.assert_array_equal(up, [-1, -1, 0])
+
+
+def batch(rng: np.random.Generator, n: int = 32, costs: int = 1, cost: float | None = None) -> Transitions:
+    def normal(*shape: int) -> jax.Array:
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    spent = jnp.asarray(rng.random((n, costs)) if cost is None else np.full((n, costs), cost), jnp.float32)
+    alive = jnp.asarray(rng.random(n) < 0.8, jnp.float32)
+    return Transitions(normal(n, 3), jnp.tanh(normal(n, 2)), normal(n), spent, normal(n, 3), alive, normal(n, 3))
+
+
+def lagrangian(state: PDOCRLState, data: Transitions, config: Any, actions: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """L̂ of each twin in float64 NumPy, from the formula, without the constant λ·κ."""
+
+    def mlp(net: Any, x: np.ndarray, member: int) -> np.ndarray:
+        for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
+            x = np.maximum(x @ np.asarray(weight[member], float) + np.asarray(bias[member], float), 0)
+        return (x @ np.asarray(net.weights[-1][member], float) + np.asarray(net.biases[-1][member], float))[:, 0]
+
+    bound = float(state.q_bound)
+    obs, action, after = (np.asarray(x, float) for x in (data.obs, data.action, data.next_obs))
+    n, found = len(obs), []
+    for member in range(2):
+        q = [
+            bound * np.tanh(mlp(state.critic.mlp, np.concatenate(pair, 1), member) / bound)
+            for pair in ((data.initial_obs, actions[:n]), (after, actions[n:]), (obs, action))
+        ]
+        lam = np.asarray(state.multiplier.value(2.0), float)
+        reward = config.reward_scale * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam
+        future = config.gamma * np.asarray(data.alive, float) * q[1]
+        found.append(np.mean((1 - config.gamma) * q[0] + w * (reward + future - q[2])))
+    return np.asarray(found)
+
+
+def test_the_linear_critic_descends_the_lagrangian() -> None:
+    """The critic's objective and L̂ differ only by terms without Q, so their values differ by a constant in Q."""
+    agent = find_agent("pdocrl")
+    config = make_config(agent, cost_limit=(1.0,), critic="linear", initial_states="starts", **SMALL)
+    state = agent.init(config, Problem(3, 2, 1), jax.random.key(0))
+    data, key = batch(np.random.default_rng(0)), jax.random.key(1)
+    actions = np.asarray(state.actor.sample(jnp.concatenate([data.initial_obs, data.next_obs]), key)[0], float)
+    w = np.asarray(density_ratio(state.weight, jnp.concatenate([data.obs, data.action], -1), 10.0), float)
+    _, metrics = agent.update(config, state, data, key)
+    lam = np.asarray(state.multiplier.value(2.0), float)
+    without_q = np.mean(w * (0.1 * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam))
+    expected = (lagrangian(state, data, config, actions, w) - without_q).sum()
+    assert float(metrics["critic_loss"]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["pdocrl", "pdocrl_extraction"])
+@pytest.mark.parametrize(("cost", "rises"), [(1.0, True), (0.0, False)])
+def test_the_price_rises_when_the_cost_is_above_the_limit_and_falls_below(name: str, cost: float, rises: bool) -> None:
+    """The sign printed in the paper's appendix would let λ only grow."""
+    agent = find_agent(name)
+    config = make_config(agent, cost_limit=(1.0,), **SMALL)  # rate .1 per step, against cost 1 or 0
+    state = agent.init(config, Problem(3, 2, 1), jax.random.key(0))
+    after, _metrics = agent.update(config, state, batch(np.random.default_rng(0), cost=cost), jax.random.key(1))
+    moved = float(after.multiplier.value(2.0)[0] - state.multiplier.value(2.0)[0])
+    assert (moved > 0) == rises
+    assert moved != 0
+
+
+def test_prices_of_several_limits_stay_within_the_dual_bound() -> None:
+    found = make("pdocrl", bandit((0.01, 0.01), n=400).dataset, cost_limit=(0.1, 0.1), multiplier_rate=0.1)
+    found.advance(200)
+    lam = np.asarray(found.state.multiplier.value(2.0))[0]
+    assert (lam >= 0).all()
+    assert lam.sum() == pytest.approx(2.0, rel=1e-4), "limits this tight drive ‖λ‖₁ to B"
+
+
+def test_without_costs_it_is_pdorl_and_takes_the_best_action() -> None:
+    probe = bandit(n=2000).dataset
+    free = Dataset(
+        probe.obs, probe.action, probe.reward, probe.cost[:, :0], probe.next_obs, probe.terminal, probe.timeout
+    )
+    found = make("pdocrl", free, cost_limit=(), gamma=0.9, reward_scale=1.0, learning_rate=1e-3)
+    found.advance(2500)
+    assert found.policies()[0](np.ones((1, 1)))[0, 0] > 0.95
+
+
+def test_on_the_bandit_the_ratio_saturates_and_the_price_goes_to_its_bound() -> None:
+    """What is true of the published practical algorithm: r = a, c = a², c ≤ .25 has the optimum a = ½ at λ = 1.
+
+    Squared Bellman errors leave residuals near 0, w ends near its clip, the w-weighted cost is several times the real
+    one, so λ goes to B = 2 and π to the optimum for that price, a = 1/(2B) = ¼: safe, at half the reward.
+    """
+    found = make("pdocrl", bandit().dataset, cost_limit=(2.5,), gamma=0.9, reward_scale=1.0, multiplier_rate=3e-3,
+                 learning_rate=1e-3)  # fmt: skip
+    found.advance(3000)
+    metrics = found.advance(500)
+    chosen = found.policies()[0](np.ones((1, 1)))[0, 0]
+    assert metrics["w"][0] > 5
+    assert metrics["weighted_cost"][0] > 0.25
+    assert metrics["lambda"][0] == pytest.approx(2.0, abs=0.05)
+    assert chosen == pytest.approx(0.25, abs=0.05)
+
+
+def test_the_average_of_iterates_is_the_average() -> None:
+    found = make("pdocrl", bandit(n=200).dataset, cost_limit=(2.5,), average=True)
+    total = 0.0
+    for _ in range(5):
+        found.advance(1)
+        total = total + np.asarray(found.state.actor.mlp.weights[0])
+    np.testing.assert_allclose(found.state.average.mlp.weights[0], total / 5, rtol=1e-5, atol=1e-7)
