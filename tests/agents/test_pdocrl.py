@@ -69,11 +69,11 @@ def test_the_linear_critic_descends_the_lagrangian() -> None:
     """The critic's objective and L̂ differ only by terms without Q, so their values differ by a constant in Q."""
     agent = find_agent("pdocrl")
     config = make_config(agent, cost_limit=(1.0,), critic="linear", initial_states="starts", **SMALL)
-    state = agent.init(config, Problem(3, 2, 1), jax.random.key(0))
+    state = jax.jit(lambda key: agent.init(config, Problem(3, 2, 1), key))(jax.random.key(0))
     data, key = batch(np.random.default_rng(0)), jax.random.key(1)
     actions = np.asarray(state.actor.sample(jnp.concatenate([data.initial_obs, data.next_obs]), key)[0], float)
     w = np.asarray(density_ratio(state.weight, jnp.concatenate([data.obs, data.action], -1), 10.0), float)
-    _, metrics = agent.update(config, state, data, key)
+    _, metrics = jax.jit(agent.update)(config, state, data, key)
     lam = np.asarray(state.multiplier.value(2.0), float)
     without_q = np.mean(w * (0.1 * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam))
     expected = (lagrangian(state, data, config, actions, w) - without_q).sum()
@@ -86,8 +86,10 @@ def test_the_price_rises_when_the_cost_is_above_the_limit_and_falls_below(name: 
     """The sign printed in the paper's appendix would let λ only grow."""
     agent = find_agent(name)
     config = make_config(agent, cost_limit=(1.0,), **SMALL)  # rate .1 per step, against cost 1 or 0
-    state = agent.init(config, Problem(3, 2, 1), jax.random.key(0))
-    after, _metrics = agent.update(config, state, batch(np.random.default_rng(0), cost=cost), jax.random.key(1))
+    state = jax.jit(lambda key: agent.init(config, Problem(3, 2, 1), key))(jax.random.key(0))
+    after, _metrics = jax.jit(agent.update)(
+        config, state, batch(np.random.default_rng(0), cost=cost), jax.random.key(1)
+    )
     moved = float(after.multiplier.value(2.0)[0] - state.multiplier.value(2.0)[0])
     assert (moved > 0) == rises
     assert moved != 0
@@ -107,7 +109,7 @@ def test_without_costs_it_is_pdorl_and_takes_the_best_action() -> None:
         probe.obs, probe.action, probe.reward, probe.cost[:, :0], probe.next_obs, probe.terminal, probe.timeout
     )
     found = make("pdocrl", free, cost_limit=(), gamma=0.9, reward_scale=1.0, learning_rate=1e-3)
-    found.advance(2500)
+    found.advance(1500)
     assert found.policies()[0](np.ones((1, 1)))[0, 0] > 0.95
 
 
@@ -119,7 +121,7 @@ def test_on_the_bandit_the_ratio_saturates_and_the_price_goes_to_its_bound() -> 
     """
     found = make("pdocrl", bandit().dataset, cost_limit=(2.5,), gamma=0.9, reward_scale=1.0, multiplier_rate=3e-3,
                  learning_rate=1e-3)  # fmt: skip
-    found.advance(3000)
+    found.advance(2500)
     metrics = found.advance(500)
     chosen = found.policies()[0](np.ones((1, 1)))[0, 0]
     assert metrics["w"][0] > 5

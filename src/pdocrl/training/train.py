@@ -345,7 +345,7 @@ def _task(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> Ta
     if task is not None:
         return task if isinstance(task, Task) else find_task(task)
     name = data.name if isinstance(data, Dataset) else os.fspath(data)
-    stem = Path(name).name.split("-v")[0].removeprefix("Safety")
+    stem = Path(name).stem.split("-v")[0].removeprefix("Safety")
     try:
         return find_task(stem)
     except PdocrlError:

@@ -1,0 +1,67 @@
+"""How near a training step comes to what this machine's matrix product allows.
+
+    python benchmarks/bench_train_cpu.py
+
+One run of `pdocrl` at batch 512, 256×256, twin Q on BallRun's shapes. The step's floating-point operations (counted by
+XLA), over the rate of float32 products of 512×256 by 256×256 measured in the same process, interleaved, give the steps/s
+a step made of nothing but such products would reach. Best of the rounds on both sides, because machines are shared.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.data import load
+from pdocrl.training.loop import Run, Trainer
+
+ROUNDS, STEPS = 8, 60
+
+
+def product_rate() -> float:
+    """GFLOP/s of a float32 product in a compiled loop."""
+    a, b = (jnp.asarray(np.random.default_rng(0).normal(size=s), jnp.float32) for s in ((512, 256), (256, 256)))
+    repeat = jax.jit(lambda a, b: jax.lax.fori_loop(0, 200, lambda i, x: jnp.tanh(x[:1]) * 1e-9 + a @ b, a))
+    jax.block_until_ready(repeat(a, b))
+    began = time.perf_counter()
+    jax.block_until_ready(repeat(a, b))
+    return 200 * 2 * 512 * 256 * 256 / (time.perf_counter() - began) / 1e9
+
+
+def main() -> None:
+    agent = find_agent("pdocrl")
+    config = make_config(agent, cost_limit=(10.0,), horizon=100.0)
+    began = time.perf_counter()
+    trainer = Trainer(agent, load("BallRun"), [Run(config, 0)])
+    trainer.advance(1)
+    compile_seconds = time.perf_counter() - began
+
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
+    batch = agent.batch(config, trainer._table, jnp.arange(512), jax.random.key(0))
+    cost = jax.jit(agent.update).lower(config, state, batch, jax.random.key(0)).compile().cost_analysis()
+    flops = float(cost["flops"])
+
+    rows = []
+    for turn in range(ROUNDS):
+        rate = product_rate()
+        began = time.perf_counter()
+        trainer.advance(STEPS)
+        rows.append({"round": turn, "gemm_gflops": rate, "steps_per_second": STEPS / (time.perf_counter() - began)})
+    best_rate, best_steps = (max(row[key] for row in rows) for key in ("gemm_gflops", "steps_per_second"))
+    bound = best_rate * 1e9 / flops
+    print(f"{flops / 1e9:.2f} GFLOP a step; products {best_rate:.0f} GFLOP/s, so at most {bound:.0f} steps/s")
+    print(f"measured {best_steps:.0f} steps/s: {best_steps / bound:.0%}; first step after {compile_seconds:.1f} s")
+    with (Path(__file__).parent / "results" / "train_cpu.csv").open("w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
