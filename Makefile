@@ -1,4 +1,4 @@
-# make test · make demo · make bench: each sets up everything it needs in .venv, on a machine with Python 3.11.
+# make test · make demo: each sets up everything it needs in .venv, on a machine with Python 3.11.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,11 +14,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(STAMP)
 	$(BIN)/pdocrl demo

@@ -3,8 +3,8 @@
     python benchmarks/bench_train_cpu.py
 
 One run of `pdocrl` at batch 512, 256×256, twin Q on BallRun's shapes. The step's floating-point operations (counted by
-XLA), over the rate of float32 products of 512×256 by 256×256 measured in the same process, interleaved, give the steps/s
-a step made of nothing but such products would reach. Best of the rounds on both sides, because machines are shared.
+XLA), over the rate of float32 products of 512×256 by 256×256 measured in the same process, interleaved, give the
+steps/s a step made of nothing but such products would reach. Best of the rounds on both sides.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/kill_and_resume.py --times 20
 
-A moment is anywhere between the start of the process and its end, so some kills come before the first checkpoint and some
-while one is being written.
+A moment is anywhere between the start of the process and its end, so some kills come before the first checkpoint and
+some while one is being written.
 """
 
 from __future__ import annotations

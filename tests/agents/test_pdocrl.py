@@ -121,7 +121,7 @@ def test_on_the_bandit_the_ratio_saturates_and_the_price_goes_to_its_bound() -> 
     """
     found = make("pdocrl", bandit().dataset, cost_limit=(2.5,), gamma=0.9, reward_scale=1.0, multiplier_rate=3e-3,
                  learning_rate=1e-3)  # fmt: skip
-    found.advance(2500)
+    found.advance(3000)
     metrics = found.advance(500)
     chosen = found.policies()[0](np.ones((1, 1)))[0, 0]
     assert metrics["w"][0] > 5
