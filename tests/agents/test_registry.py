@@ -1,0 +1,51 @@
+"""Agents of other packages: an entry point is all it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pdocrl.agents.agent import agent_names, describe_config, find_agent
+from pdocrl.cli import main
+from pdocrl.errors import PdocrlError
+
+PLUGIN = """
+from pdocrl.agents.bc import BC
+
+class Mine(BC):
+    name = "mine"
+    summary = "A stranger's agent."
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers one working agent and one broken."""
+    (tmp_path / "my_agent.py").write_text(PLUGIN)
+    info = tmp_path / "my_agent-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-agent\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[pdocrl.agents]\nmine = my_agent:Mine\nbroken = my_agent:Missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plug_in_is_found_by_name() -> None:
+    assert "mine" in agent_names()
+    assert find_agent("mine").summary == "A stranger's agent."
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plug_in_that_cannot_be_loaded_is_named() -> None:
+    with pytest.raises(PdocrlError, match=r"agent 'broken' \(my_agent:Missing\) could not be loaded"):
+        find_agent("broken")
+
+
+def test_every_setting_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """`pdocrl agents NAME` shows the comment beside each field, so each field has one."""
+    for name in agent_names():
+        for field in describe_config(find_agent(name).Config):
+            assert field["meaning"], f"{name}: {field['name']} has no comment"
+    assert main(["agents", "pdocrl"]) == 0
+    assert "learning_rate" in capsys.readouterr().out
