@@ -74,7 +74,8 @@ def solve(
         limits: such as ["cost<=0.1"] or {"cost": 0.1}, on (1−γ)J; a Lagrangian has its own.
         method: "lp" is exact. "pdocrl" and "pdorl" are the paper's Algorithms 1 and 2; "regret_matching" and
             "optimistic" converge much faster. All but "lp" take `iterations`.
-        C: the bound on w = μ^π/μ_D, how far the policy may go from the data; chosen by `sensitivity` if not given.
+        C: the bound on w = μ^π/μ_D, how far the policy may go from the data; chosen by `sensitivity` if not given (and
+            larger, if that is what a confidence takes).
         B: the bound on the multipliers; by default from the data (see `lp.choose_B`).
         iterations: T.
         resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given.
@@ -102,17 +103,26 @@ def solve(
             counts, L.gamma, chosen, resamples=min(resamples, 100), relearned=relearned, seed=seed, progress=progress
         )
     best = max(choices, key=lambda choice: choice.score, default=None)
-    setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
-    progress(f"solving with C = {setup.C:g}")
-    solution = solve_saddle(L, setup)
-    spread = None
-    if counts is not None and resamples:
-        redrawn = redraw(counts, chosen, [solution], resamples, 0 if best else relearned, seed, progress)
-        optimism = best.optimism if best else redrawn.optimism[0]
-        outcomes = redrawn.outcomes[0]
-        if confidence is not None:
-            solution, outcomes = _tighten(counts, chosen, solution, setup, outcomes, optimism, confidence, seed)
-        spread = intervals(outcomes, solution.estimate, optimism, chosen, level)
+    ladder: list[Choice | None] = [best]
+    if best is not None and confidence is not None:  # tightened limits may need a larger C than the given ones
+        ladder = [choice for choice in choices if choice.C >= best.C]
+    found: list[tuple[Solution, Intervals | None]] = []
+    for choice in ladder:
+        setup = Setup(choice.C if choice else float(C or 0.0), B, method, iterations)
+        progress(f"solving with C = {setup.C:g}")
+        solution = solve_saddle(L, setup)
+        spread = None
+        if counts is not None and resamples:
+            redrawn = redraw(counts, chosen, [solution], resamples, 0 if choice else relearned, seed, progress)
+            optimism = choice.optimism if choice else redrawn.optimism[0]
+            outcomes = redrawn.outcomes[0]
+            if confidence is not None:
+                solution, outcomes = _tighten(counts, chosen, solution, setup, outcomes, optimism, confidence, seed)
+            spread = intervals(outcomes, solution.estimate, optimism, chosen, level)
+        found.append((solution, spread))
+        if solution.status == "optimal":
+            break
+    solution, spread = found[-1] if found[-1][0].status == "optimal" else found[0]
     return _result(counts, chosen, solution, method, spread, choices)
 
 
@@ -139,18 +149,35 @@ def _tighten(
     confidence: float,
     seed: int,
 ) -> tuple[Solution, Floats]:
-    """Move τ inwards by how far the policy's lower confidence bound is below its estimate, until the bound keeps τ."""
+    """The best policy whose lower confidence bound keeps τ, or failing that the one whose bound is nearest to it.
+
+    Solves for τ moved inwards by a multiple of how far the first policy's bound is below its estimate. The multiple is
+    doubled until the bound keeps τ, then bisected, since of policies that keep τ those nearer to it earn more.
+    """
     if not 0.5 <= confidence < 1:
         raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
-    given = solution.L.tau
-    for _ in range(5):
-        bound = np.quantile(outcomes[:, 1:], 1 - confidence, axis=0) - np.maximum(optimism[1:], 0)
-        if np.all(bound >= given - TOLERANCE):
-            break
-        tau = np.maximum(solution.L.tau, given + np.maximum(solution.estimate[1:] - bound, 0))
-        solution = solve_saddle(dataclasses.replace(solution.L, tau=tau), setup)
+    given, overrated = solution.L.tau, np.maximum(optimism[1:], 0)
+
+    def kept_by(outcomes: Floats) -> float:
+        bound = np.quantile(outcomes[:, 1:], 1 - confidence, axis=0) - overrated
+        return float((bound - given).min(initial=np.inf))
+
+    tried = [(solution, outcomes)]
+    shift = np.maximum(solution.estimate[1:] - np.quantile(outcomes[:, 1:], 1 - confidence, axis=0), 0) + overrated
+    below, above, multiple = 0.0, np.inf, 1.0
+    for _ in range(6 if kept_by(outcomes) < -TOLERANCE else 0):
+        solution = solve_saddle(dataclasses.replace(solution.L, tau=given + multiple * shift), setup)
         outcomes = redraw(counts, limits, [solution], len(outcomes), 0, seed).outcomes[0]
-    return solution, outcomes
+        tried.append((solution, outcomes))
+        if kept_by(outcomes) >= -TOLERANCE:
+            above = multiple
+        else:
+            below = multiple
+        multiple = 2 * multiple if above == np.inf else (below + above) / 2
+    keeping = [one for one in tried if kept_by(one[1]) >= -TOLERANCE]
+    if keeping:
+        return max(keeping, key=lambda one: float(one[0].estimate[0]))
+    return max(tried, key=lambda one: kept_by(one[1]))
 
 
 def _result(
