@@ -1,7 +1,7 @@
 """Finite states and actions: a log to a certified policy, and the paper's theory as running code.
 
-    counts = Counts.from_log("log.parquet")
-    result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
+counts = Counts.from_log("log.parquet")
+result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 """
 
 from pdocrl.tabular.certificate import Certificate, Point, certify
