@@ -86,8 +86,7 @@ def study(make: Make, seed: int) -> list[float]:
     L = Lagrangian.empirical(counts, cmdp.gamma, limits)
     grid = [evaluate(cmdp, solve_saddle(L, Setup(C)).policy).error(cmdp, optimum) for C in GRID]
     result = solve(counts, cmdp.gamma, limits, seed=seed)
-    C = result.sets.C
-    careful = solve(counts, cmdp.gamma, limits, C=C, confidence=0.95, seed=seed)
+    careful = solve(counts, cmdp.gamma, limits, confidence=0.95, seed=seed)
     earned, careful_earned = evaluate(cmdp, result.policy), evaluate(cmdp, careful.policy)
     spread = result.intervals
     assert spread is not None
