@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import pdocrl.report as report_package
-from pdocrl import evaluate, policies
+from pdocrl import policies, scoring
 from pdocrl.data import Task, register, save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import MLPPolicy
@@ -79,8 +79,8 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
                 "normalized_reward": 0.5, "normalized_cost": mean / run["cost_limit"][0],
                 "safe": mean <= run["cost_limit"][0], "failure": None, "episodes": episodes,
             })  # fmt: skip
-        result = evaluate.Evaluation(
-            "Toy", "custom", {"name": "toy.npz"}, 300, scored, evaluate._summary("Toy", scored)
+        result = scoring.Evaluation(
+            "Toy", "custom", {"name": "toy.npz"}, 300, scored, scoring._summary("Toy", scored)
         )
         (folder / "scores.json").write_text(json.dumps(result.as_dict()))
         return folder

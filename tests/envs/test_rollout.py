@@ -351,7 +351,7 @@ def test_no_worker_outlives_its_caller(how: signal.Signals):
     workers = children(caller.pid)
     assert len(workers) == 2
     os.killpg(caller.pid, how) if how == signal.SIGINT else caller.send_signal(how)
-    caller.wait(timeout=20)
+    caller.wait(timeout=90)
     deadline = time.monotonic() + 20
     while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
