@@ -79,9 +79,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
                 "normalized_reward": 0.5, "normalized_cost": mean / run["cost_limit"][0],
                 "safe": mean <= run["cost_limit"][0], "failure": None, "episodes": episodes,
             })  # fmt: skip
-        result = scoring.Evaluation(
-            "Toy", "custom", {"name": "toy.npz"}, 300, scored, scoring._summary("Toy", scored)
-        )
+        result = scoring.Evaluation("Toy", "custom", {"name": "toy.npz"}, 300, scored, scoring._summary("Toy", scored))
         (folder / "scores.json").write_text(json.dumps(result.as_dict()))
         return folder
 
