@@ -58,8 +58,6 @@ class MLP(eqx.Module):
     def __call__(self, x: Array) -> Array:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
-        if self.weights[-1].shape[-1] == 1:  # a weighted sum: fuses with what is around it, where a product would not
-            return (x * jnp.swapaxes(self.weights[-1], -1, -2)).sum(-1, keepdims=True) + self.biases[-1]
         return x @ self.weights[-1] + self.biases[-1]
 
 

@@ -333,6 +333,8 @@ def alive(pid: int) -> bool:
 def test_no_worker_outlives_its_caller(how: signal.Signals):
     """No `if __name__ == "__main__"` either: workers do not run the caller's script again."""
     script = (
+        # a shell that runs its tests in the background has them ignore Ctrl-C, and their children too
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from test_rollout import *\n"
         "pool = Rollouts(Slow, workers=2)\n"

@@ -189,6 +189,8 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
 
             def one_block(i: Array, carry: Any) -> Any:
                 numbers = start + i * block + jnp.arange(block)
+                if block == 1:  # a loop within the loop would copy the state at every step
+                    return body(carry, (numbers[0], draw(numbers[0])))[0]
                 return jax.lax.scan(body, carry, (numbers, jax.vmap(draw)(numbers)))[0]
 
             names = jax.eval_shape(lambda: step(state, draw(start)))[1]
