@@ -29,25 +29,22 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # The suffix stays last, because libraries choose a format by it; `.partial` is git-ignored and never read.
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}.partial.", suffix=target.suffix, dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private; a result is an ordinary file
-        temporary.replace(target)
-        _sync_directory(target.parent)
-    except OSError as error:
-        if error.errno not in PLACE_ERRORS:
-            raise
-        raise _unwritable(target, error.errno) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    with _naming(target):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # The suffix stays last, because libraries choose a format by it; `.partial` is git-ignored and never read.
+            handle, name = tempfile.mkstemp(prefix=f".{target.stem}.partial.", suffix=target.suffix, dir=target.parent)
+            os.close(handle)
+            temporary = Path(name)
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private; a result is an ordinary file
+            temporary.replace(target)
+            _sync_directory(target.parent)
+        finally:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -58,22 +55,19 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary: Path | None = None
-    try:
-        if target.exists():
-            raise PdocrlError(f"{target} already exists. Remove it first, or choose another name.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial.", dir=target.parent))
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        temporary.rename(target)
-        _sync_directory(target.parent)
-    except OSError as error:
-        if error.errno not in PLACE_ERRORS:
-            raise
-        raise _unwritable(target, error.errno) from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with _naming(target):
+        try:
+            if target.exists():
+                raise PdocrlError(f"{target} already exists. Remove it first, or choose another name.")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial.", dir=target.parent))
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            temporary.rename(target)
+            _sync_directory(target.parent)
+        finally:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -87,8 +81,16 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def _unwritable(target: Path, number: int) -> PdocrlError:
-    return PdocrlError(f"cannot write {target}: {os.strerror(number)}. Nothing was written; choose another place.")
+@contextlib.contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Disk trouble of the place we write to as a `PdocrlError` that names the target; any other error passes on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PLACE_ERRORS:
+            raise
+        reason = os.strerror(error.errno)
+        raise PdocrlError(f"cannot write {target}: {reason}. Nothing was written; choose another place.") from error
 
 
 def _umask() -> int:

@@ -130,7 +130,6 @@ class Agent(Generic[C, S]):
     needs: ClassVar[str] = "at least one cost"
     fewest_costs: ClassVar[int] = 1
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
-    whole_episodes: ClassVar[bool] = False  # True: cannot learn from transitions drawn one by one from a large file
     Config: type[C]
 
     def problem(self, dataset: Dataset) -> Problem:

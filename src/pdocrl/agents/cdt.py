@@ -66,7 +66,6 @@ class CDT(Agent[CDTConfig, CDTState]):
     name = "cdt"
     summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
     paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
-    whole_episodes = True
     Config = CDTConfig
 
     def problem(self, dataset: Dataset) -> Problem:
