@@ -1,0 +1,1 @@
+"""What trained policies would earn and cost, from logged data alone."""
