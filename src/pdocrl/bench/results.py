@@ -1,0 +1,185 @@
+"""What a benchmark folder holds, and the tidy table every figure and number is made from: one row per episode.
+
+OUT/suite.json       the resolved suite: name, protocol, tasks, agents, limits, seeds, steps, episodes
+OUT/status.json      how far each group is: [{name, task, agent, variant, runs, status, reason}]
+OUT/groups/NAME/     one training folder per agent (with its variant) and task: run.json, policies.npz, scores.json, …
+OUT/results.parquet  the rows below; OUT/results.csv the same as text
+OUT/tables/          *.md and *.tex, made from the rows
+
+    rows = read_rows("runs/bench-paper")
+    {row.method for row in rows}, rows[0].normalized_reward
+
+In the files `cost_limit` and `cost` are one column each when no task has more than one constraint; otherwise they are
+`cost_limit_1 …` and `cost_1 …`, empty where a task has fewer. What is not known is empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pdocrl.errors import PdocrlError
+from pdocrl.files import atomic_path, write_json
+
+SUITE = "suite.json"
+STATUS = "status.json"
+GROUPS = "groups"
+PARQUET = "results.parquet"
+CSV = "results.csv"
+TABLES = "tables"
+
+# missing: no data; waiting: neither trained nor failed yet; trained: no scores yet; done: scored; failed: see reason
+Status = Literal["missing", "waiting", "trained", "done", "failed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One episode of one trained policy."""
+
+    suite: str
+    protocol: str  # whose limits, seeds and episodes these are, or "custom"
+    task: str
+    agent: str
+    variant: str  # tells settings of one agent apart; "" for its defaults
+    cost_limit: tuple[float, ...]  # [K] allowed undiscounted cost per episode
+    seed: int  # of the training run
+    step: int  # gradient steps behind the policy
+    episode: int  # 0, 1, …; the same number starts the same way for every policy of a task
+    reward: float  # undiscounted
+    cost: tuple[float, ...]  # [K] undiscounted
+    length: int
+    normalized_reward: float
+    normalized_cost: float  # cost over limit, of the worst constraint; 0 without constraints
+    failure: str | None  # why the training of this run stopped early, if it did; its policy is the last whole one
+    config_digest: str  # over the agent's full settings (defaults too), horizon and steps; limit and seed left out
+    data_digest: str
+    data: str  # name of the file
+    recollected: bool | None  # not the task's published file; None where none is published
+    train_seconds: float | None  # in the training loop, for all runs of the group together
+    pdocrl: str  # versions that trained it
+    jax: str
+    numpy: str
+
+    @property
+    def method(self) -> str:
+        """Agent and variant in one word, as tables and folders name it."""
+        return method_name(self.agent, self.variant)
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Row))
+_VECTORS = ("cost_limit", "cost")
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupStatus:
+    """One line of status.json."""
+
+    name: str  # of the folder under groups/
+    task: str
+    agent: str
+    variant: str
+    runs: int
+    status: Status
+    reason: str = ""  # of missing and failed: what happened, and what to do
+
+
+def method_name(agent: str, variant: str) -> str:
+    """`bc` and `safe` → `bc-safe`."""
+    return f"{agent}-{variant}" if variant else agent
+
+
+def write_rows(folder: str | os.PathLike[str], rows: Sequence[Row]) -> None:
+    """results.parquet and results.csv, each whole or not at all."""
+    import pyarrow
+    import pyarrow.parquet
+
+    flat = _flatten(rows)
+    kinds = {"str": pyarrow.string(), "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
+    types = {field.name: kinds[str(field.type).split(" ")[0].split("[")[0].replace("tuple", "float")]
+             for field in dataclasses.fields(Row)}  # fmt: skip
+    columns = {name: pyarrow.array(values, types[_field(name)]) for name, values in flat.items()}
+    with atomic_path(Path(folder) / PARQUET) as path:
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="zstd")
+    with atomic_path(Path(folder) / CSV) as path, path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(flat)
+        writer.writerows(zip(*flat.values(), strict=True))
+
+
+def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
+    """The rows of a benchmark folder, in the order of its groups, runs and episodes."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = Path(folder) / PARQUET
+    try:
+        columns: dict[str, list[Any]] = pyarrow.parquet.ParquetFile(path).read().to_pydict()
+    except FileNotFoundError:
+        raise PdocrlError(f"{folder}: no {PARQUET} here; give the folder that `pdocrl bench --out` wrote.") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise PdocrlError(f"{path}: cannot be read ({error}). `pdocrl bench` writes it again.") from error
+    missing = [name for name in FIELDS if name not in {_field(column) for column in columns}]
+    if missing:
+        raise PdocrlError(f"{path}: has no column `{missing[0]}`. `pdocrl bench` of this version writes it again.")
+    vectors = {name: [c for c in columns if _field(c) == name] for name in _VECTORS}
+    length = len(columns["suite"])
+    found = []
+    for i in range(length):
+        values = {name: columns[name][i] for name in FIELDS if name not in _VECTORS}
+        for name, parts in vectors.items():
+            values[name] = tuple(columns[part][i] for part in parts if columns[part][i] is not None)
+        found.append(Row(**values))
+    return found
+
+
+def read_suite(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The resolved suite a folder was made with."""
+    return dict(_read_json(Path(folder) / SUITE))
+
+
+def read_status(folder: str | os.PathLike[str]) -> list[GroupStatus]:
+    """How far each group of a folder is."""
+    return [GroupStatus(**entry) for entry in _read_json(Path(folder) / STATUS)]
+
+
+def write_status(folder: str | os.PathLike[str], groups: Sequence[GroupStatus]) -> None:
+    """status.json, whole or not at all."""
+    write_json(Path(folder) / STATUS, [dataclasses.asdict(group) for group in groups])
+
+
+def _flatten(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """{column: values} with one column per constraint."""
+    constraints = max((len(row.cost_limit) for row in rows), default=1)
+    flat: dict[str, list[Any]] = {}
+    for name in FIELDS:
+        values = [getattr(row, name) for row in rows]
+        if name not in _VECTORS:
+            flat[name] = values
+        elif constraints <= 1:
+            flat[name] = [value[0] if value else None for value in values]
+        else:
+            for k in range(constraints):
+                flat[f"{name}_{k + 1}"] = [value[k] if k < len(value) else None for value in values]
+    return flat
+
+
+def _field(column: str) -> str:
+    """The field a column belongs to: `cost_limit_2` → `cost_limit`."""
+    stem, _, number = column.rpartition("_")
+    return stem if stem in _VECTORS and number.isdigit() else column
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PdocrlError(
+            f"{path.parent}: no {path.name} here; give the folder that `pdocrl bench --out` wrote."
+        ) from None
+    except (ValueError, OSError) as error:
+        raise PdocrlError(f"{path}: cannot be read ({error}).") from error

@@ -1,0 +1,18 @@
+"""An episode to vary."""
+
+from __future__ import annotations
+
+import pytest
+
+from pdocrl.bench.results import Row
+
+
+@pytest.fixture
+def row() -> Row:
+    """An episode of `pdocrl` on BallRun at limit 10."""
+    return Row(
+        suite="test", protocol="custom", task="BallRun", agent="pdocrl", variant="", cost_limit=(10.0,), seed=0, step=5,
+        episode=0, reward=600.0, cost=(5.0,), length=100, normalized_reward=0.5, normalized_cost=0.5, failure=None,
+        config_digest="c", data_digest="d", data="ballrun.hdf5", recollected=True, train_seconds=1.5, pdocrl="0.1.0",
+        jax="0.10.2", numpy="2.4.6",
+    )  # fmt: skip
