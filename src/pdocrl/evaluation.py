@@ -113,7 +113,7 @@ def score(task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit) ->
         limit: allowed cost per episode, one number or one per constraint.
     """
     rewards, costs, limits = _normalised(task, reward, cost, limit)
-    return _score(limits, rewards, costs, _resampled_means(rewards, costs, np.random.default_rng(0)))
+    return _score(limits, rewards, costs, resampled_means(rewards, costs, np.random.default_rng(0)))
 
 
 def score_limits(task: str | Task, runs: Mapping[Limit, tuple[ArrayLike, ArrayLike]]) -> Scores:
@@ -124,7 +124,7 @@ def score_limits(task: str | Task, runs: Mapping[Limit, tuple[ArrayLike, ArrayLi
     scores, means = [], []
     for limit, (reward, cost) in runs.items():
         rewards, costs, limits = _normalised(task, reward, cost, limit)
-        means.append(_resampled_means(rewards, costs, rng))
+        means.append(resampled_means(rewards, costs, rng))
         scores.append(_score(limits, rewards, costs, means[-1]))
     # Limits are settings, not samples: each is resampled for itself, and the mean is taken over all of them.
     over_limits = np.mean(means, axis=0)
@@ -133,9 +133,9 @@ def score_limits(task: str | Task, runs: Mapping[Limit, tuple[ArrayLike, ArrayLi
         task=task if isinstance(task, str) else task.name,
         by_limit=tuple(scores),
         reward=float(np.mean([s.reward for s in scores])),
-        reward_interval=_interval(over_limits[:, 0]),
+        reward_interval=interval_of(over_limits[:, 0]),
         cost=mean_cost,
-        cost_interval=_interval(over_limits[:, 1]),
+        cost_interval=interval_of(over_limits[:, 1]),
         safe=mean_cost <= 1,
         safe_limits=sum(s.safe for s in scores),
     )
@@ -168,9 +168,9 @@ def _score(
     return Score(
         limit=limits,
         reward=float(reward.mean()),
-        reward_interval=_interval(means[:, 0]),
+        reward_interval=interval_of(means[:, 0]),
         cost=max(costs, default=0.0),
-        cost_interval=_interval(means[:, 1]),
+        cost_interval=interval_of(means[:, 1]),
         costs=costs,
         safe=max(costs, default=0.0) <= 1,
         runs=reward.shape[0],
@@ -178,7 +178,7 @@ def _score(
     )
 
 
-def _resampled_means(
+def resampled_means(
     reward: NDArray[np.float64], cost: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """[B, 2] means (reward, cost of the worst constraint) of resampled runs and, within each, resampled episodes.
@@ -197,6 +197,6 @@ def _resampled_means(
     return means
 
 
-def _interval(means: NDArray[np.float64]) -> Interval:
+def interval_of(means: NDArray[np.float64]) -> Interval:
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
