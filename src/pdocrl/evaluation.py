@@ -198,5 +198,6 @@ def resampled_means(
 
 
 def interval_of(means: NDArray[np.float64]) -> Interval:
+    """The 95 % interval of resampled means [B]."""
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
