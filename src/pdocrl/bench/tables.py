@@ -1,0 +1,219 @@
+"""Tables of a benchmark, made from its rows alone: for the terminal, as Markdown and as LaTeX.
+
+    results      tasks × methods, mean ± standard deviation over limits × seeds, as the paper prints it
+    published    each of those with its 95 % interval, beside what the paper prints
+    limits       every limit for itself
+    ranks        methods over all tasks
+    improvement  how probably a run of one method is better than one of another
+
+Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the terminal) the safe method of highest reward.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pdocrl.bench import published
+from pdocrl.bench.results import TABLES, Row
+from pdocrl.bench.statistics import Cell, best_safe, compare, make_cells, standings
+from pdocrl.bench.typeset import DASH, Style, Table, Text
+from pdocrl.files import write_text
+
+
+def make_tables(rows: Sequence[Row]) -> list[Table]:
+    """All tables the rows give; none without rows."""
+    cells = make_cells(rows)
+    if not cells:
+        return []
+    notes = _notes(rows, cells)
+    several = len({cell.method for cell in cells}) > 1
+    beside = any(published.published(cell.method, cell.task) for cell in cells)
+    return [
+        results_table(cells, notes),
+        *([published_table(cells, notes)] if beside else []),
+        limits_table(cells, notes),
+        *([ranks_table(cells, notes), improvement_table(cells, notes)] if several else []),
+    ]
+
+
+def write_tables(folder: str | os.PathLike[str], tables: Sequence[Table]) -> list[Path]:
+    """FOLDER/tables/NAME.md and .tex of each; the Markdown files' paths."""
+    made = []
+    for table in tables:
+        target = Path(folder) / TABLES / f"{table.name}.md"
+        write_text(target, table.markdown())
+        write_text(target.with_suffix(".tex"), table.latex())
+        made.append(target)
+    return made
+
+
+def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """Tasks × methods as the paper's table, with the mean over tasks as the last line."""
+    methods, tasks = _names(cells)
+    by_place = {(cell.task, cell.method): cell for cell in cells}
+    body = []
+    for task in tasks:
+        best = best_safe(cells, task)
+        line = [Text(task)]
+        for method in methods:
+            line += _pair(by_place.get((task, method)), best)
+        body.append(tuple(line))
+    if len(tasks) > 1:
+        body.append(tuple([Text(published.AVERAGE), *_averages(cells, methods, tasks)]))
+    columns = [("", "task"), *((method, name) for method in methods for name in ("reward", "cost"))]
+    title = "Normalised reward and cost, mean ± standard deviation over limits × seeds"
+    return Table("results", title, tuple(columns), tuple(body), tuple(notes))
+
+
+def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """One line per task and method: measured, with intervals, and what the paper prints."""
+    body = []
+    for cell in cells:
+        paper, style = published.published(cell.method, cell.task), _style(cell, best_safe(cells, cell.task))
+        own: tuple[Text, ...] = (Text(DASH), Text(DASH))
+        if paper is not None:
+            kind: Style = "safe" if paper.safe else "unsafe"
+            own = (Text(_spread(paper.reward, paper.reward_std), kind), Text(_spread(paper.cost, paper.cost_std), kind))
+        body.append(
+            (
+                Text(cell.task),
+                Text(cell.method),
+                Text(_spread(cell.reward, cell.reward_std), style),
+                Text(_interval(cell.reward_interval)),
+                Text(_spread(cell.cost, cell.cost_std), style),
+                Text(_interval(cell.cost_interval)),
+                Text(f"{cell.safe_limits} of {len(cell.limits)}"),
+                *own,
+            )
+        )
+    columns = (
+        ("", "task"), ("", "method"), ("", "reward"), ("", "95 %"), ("", "cost"), ("", "95 %"), ("", "safe limits"),
+        ("published", "reward"), ("published", "cost"),
+    )  # fmt: skip
+    return Table("published", "Measured, beside what the paper prints", columns, tuple(body), tuple(notes))
+
+
+def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """One line per task, method and limit."""
+    body = []
+    for cell in cells:
+        for at, means in zip(cell.limits, cell.resampled, strict=True):
+            style: Style = "safe" if at.safe else "unsafe"
+            low, high = np.quantile(means, [0.025, 0.975], axis=0)
+            body.append(
+                (
+                    Text(cell.task),
+                    Text(cell.method),
+                    Text(", ".join(f"{x:g}" for x in at.limit) or DASH),
+                    Text(f"{at.reward:.2f}", style),
+                    Text(_interval((low[0], high[0]))),
+                    Text(f"{at.cost:.2f}", style),
+                    Text(_interval((low[1], high[1]))),
+                    Text("yes" if at.safe else "no"),
+                    Text(f"{cell.safe_limits} of {len(cell.limits)}"),
+                )
+            )
+    names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", "safe", "safe limits")
+    title = "Normalised reward and cost at each limit, mean over seeds"
+    return Table("limits", title, tuple(("", name) for name in names), tuple(body), tuple(notes))
+
+
+def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """Methods by average rank."""
+    body = [
+        (
+            Text(s.method),
+            Text(f"{s.rank:.2f}", "safe" if s.safe_tasks == s.tasks else ""),
+            Text(_interval(s.rank_interval)),
+            Text(f"{s.safe_tasks} of {s.tasks}"),
+            Text(f"{s.reward:.2f}"),
+            Text(f"{s.cost:.2f}"),
+        )
+        for s in standings(cells)
+    ]
+    names = ("method", "average rank", "95 %", "safe tasks", "reward", "cost")
+    note = (
+        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Means over tasks."
+    )
+    return Table("ranks", "Methods over all tasks", tuple(("", n) for n in names), tuple(body), (note, *notes))
+
+
+def improvement_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """Method × method."""
+    methods = _names(cells)[0]
+    body = []
+    for method in methods:
+        line = [Text(method)]
+        for other in methods:
+            found = None if other == method else compare(cells, method, other)
+            shown = DASH if found is None else f"{found.probability:.2f} {_interval(found.interval)}"
+            line.append(Text(shown, "safe" if found is not None and found.interval[0] > 0.5 else ""))
+        body.append(tuple(line))
+    note = (
+        "Probability that a run of the line's method is better than one of the column's on the same task at the same "
+        "limit, mean over tasks, with 95 % interval; better: safe before unsafe, then reward among the safe, cost "
+        "among the unsafe. Bold: the interval lies above one half."
+    )
+    columns = (("", "method"), *(("", method) for method in methods))
+    return Table("improvement", "Probability of improvement", columns, tuple(body), (note, *notes))
+
+
+def _pair(cell: Cell | None, best: str | None) -> list[Text]:
+    if cell is None:
+        return [Text(DASH), Text(DASH)]
+    style = _style(cell, best)
+    return [Text(_spread(cell.reward, cell.reward_std), style), Text(_spread(cell.cost, cell.cost_std), style)]
+
+
+def _averages(cells: Sequence[Cell], methods: Sequence[str], tasks: Sequence[str]) -> list[Text]:
+    """Mean over tasks, spread over all runs; of methods that were run on every task, which alone compare."""
+    whole = {m: [c for c in cells if c.method == m] for m in methods}
+    means = {m: (np.mean([c.reward for c in own]), np.mean([c.cost for c in own])) for m, own in whole.items()}
+    complete = [m for m in methods if len(whole[m]) == len(tasks)]
+    safe = [m for m in complete if means[m][1] <= 1]
+    best = max(safe, key=lambda m: means[m][0]) if safe else None
+    line = []
+    for m in methods:
+        if m not in complete:
+            line += [Text(DASH), Text(DASH)]
+            continue
+        style: Style = "unsafe" if m not in safe else "best" if m == best else "safe"
+        spread = [np.concatenate([getattr(c, name) for c in whole[m]]).std() for name in ("run_rewards", "run_costs")]
+        line += [Text(_spread(float(mean), float(std)), style) for mean, std in zip(means[m], spread, strict=True)]
+    return line
+
+
+def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
+    """How the numbers came about, and what they do not compare with."""
+    protocols = ", ".join(dict.fromkeys(row.protocol for row in rows))
+    runs = ", ".join(str(n) for n in sorted({cell.runs for cell in cells}))
+    episodes = ", ".join(str(n) for n in sorted({cell.episodes for cell in cells}))
+    steps = ", ".join(f"{n:,}" for n in sorted({row.step for row in rows}))
+    notes = [f"Protocol {protocols}; {runs} runs per task and method, {steps} steps, {episodes} episodes each."]
+    if any(row.recollected for row in rows):
+        tasks = ", ".join(dict.fromkeys(row.task for row in rows if row.recollected))
+        notes.append(f"Data not the published files: {tasks}. Compare methods here, not with published numbers.")
+    broken = [f"{cell.method} on {cell.task} ({cell.failures})" for cell in cells if cell.failures]
+    if broken:
+        notes.append(f"Runs whose training broke off, scored with their last whole policy: {', '.join(broken)}.")
+    return notes
+
+
+def _style(cell: Cell, best: str | None) -> Style:
+    return "best" if cell.method == best else "safe" if cell.safe else "unsafe"
+
+
+def _spread(mean: float, std: float) -> str:
+    return f"{mean:.2f} ± {std:.2f}"
+
+
+def _interval(pair: tuple[float, float]) -> str:
+    return f"[{pair[0]:.2f}, {pair[1]:.2f}]"
+
+
+def _names(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
+    return list(dict.fromkeys(c.method for c in cells)), list(dict.fromkeys(c.task for c in cells))
