@@ -6,14 +6,17 @@ import dataclasses
 import itertools
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pdocrl.console import progress
-from pdocrl.data.tasks import find_task
+from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation import PROTOCOLS, Limit, normalised_cost, normalised_reward, score, score_limits
 from pdocrl.files import write_json
 from pdocrl.training.train import Trained, load_trained
+
+if TYPE_CHECKING:
+    from pdocrl.envs.rollout import Episodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +59,12 @@ def evaluate(
     with progress() as bar, Rollouts(spec.name, workers, tuple(plan.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(found.policies) * episodes)
         played = pool.run(found.policies, episodes, seed, progress=lambda: bar.advance(row))
+    return score_played(found, spec, played)
 
-    runs = []
+
+def score_played(found: Trained, spec: Task, played: Episodes) -> Evaluation:
+    """Score the episodes of every policy of a training; with a folder, write scores.json there."""
+    plan, runs = found.plan, []
     for i, run in enumerate(plan.runs):
         own = played.of_policy(i)
         limit = tuple(run["cost_limit"])
@@ -86,7 +93,7 @@ def evaluate(
         })  # fmt: skip
     result = Evaluation(
         task=spec.name,
-        protocol=_protocol(plan.runs, episodes),
+        protocol=_protocol(plan.runs, len(played) // len(plan.runs)),
         data={"name": Path(plan.data).name, "digest": plan.data_digest},
         step=found.step,
         runs=runs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -104,11 +104,29 @@ def cache_folder() -> Path:
 
 def locate(task: Task) -> Path:
     """The file of a task: in `PDOCRL_DATA`, then in the download cache, then inside the package."""
+    found = search(task, data_folders())
+    if found is not None:
+        return found
+    embedded = EMBEDDED / f"{task.name.lower()}.hdf5"
+    if embedded.is_file():
+        return embedded
+    raise DataError(
+        f"no data for task {task.name}. Run `pdocrl data fetch {task.name}`, or set PDOCRL_DATA to a folder."
+    )
+
+
+def data_folders() -> list[Path]:
+    """Where files of tasks are looked for: `PDOCRL_DATA`, then the download cache."""
     own = os.environ.get("PDOCRL_DATA")
     if own and not os.path.isdir(own):
         raise DataError(f"PDOCRL_DATA={own} is not a folder.")
+    return ([Path(own)] if own else []) + [cache_folder()]
+
+
+def search(task: Task, folders: Iterable[Path]) -> Path | None:
+    """The file of a task in the first folder that has one."""
     stem = f"{task.env_id or task.name}-"  # DSRL names files <environment>-<largest cost>-<episodes>.hdf5
-    for folder in ([Path(own)] if own else []) + [cache_folder()]:
+    for folder in folders:
         exact = [folder / file for file in task.files if (folder / file).is_file()]
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         alike = [path for path in inside if path.name.startswith(stem) and path.suffix == ".hdf5"]
@@ -117,12 +135,7 @@ def locate(task: Task) -> Path:
             raise DataError(f"{folder}: {len(alike)} files fit task {task.name} ({names}). Give the path of one.")
         if exact or alike:
             return (exact + alike)[0]
-    embedded = EMBEDDED / f"{task.name.lower()}.hdf5"
-    if embedded.is_file():
-        return embedded
-    raise DataError(
-        f"no data for task {task.name}. Run `pdocrl data fetch {task.name}`, or set PDOCRL_DATA to a folder."
-    )
+    return None
 
 
 def _format(path: Path) -> ModuleType:

@@ -140,9 +140,10 @@ class Rollouts:
         seed: int = 0,
         record: bool = False,
         progress: Callable[[], None] | None = None,
+        first: int = 0,
     ) -> Episodes:
         """`submit`, and wait."""
-        return self.submit(policies, episodes, seed, record, progress).result()
+        return self.submit(policies, episodes, seed, record, progress, first).result()
 
     def submit(
         self,
@@ -151,6 +152,7 @@ class Rollouts:
         seed: int = 0,
         record: bool = False,
         progress: Callable[[], None] | None = None,
+        first: int = 0,
     ) -> Future[Episodes]:
         """Start playing and return at once. The first episode that fails makes the result raise `RolloutError`.
 
@@ -160,6 +162,7 @@ class Rollouts:
             seed: decides all episode seeds, the same for every policy.
             record: keep every transition.
             progress: called after each episode, from another thread.
+            first: number of the first episode, for who plays a part of many; the result counts from 0 all the same.
         """
         many = list(policies) if isinstance(policies, list | tuple) else [policies]
         if episodes < 1 or not many:
@@ -167,7 +170,7 @@ class Rollouts:
         if seed < 0:
             raise PdocrlError(f"seed is {seed}, must be 0 or more.")
         packed = [_pack(policy, f"policy {i}") for i, policy in enumerate(many)] if self.workers else []
-        job = _Job(next(self._numbers), packed, _episode_seeds(seed, episodes), record, progress, len(many))
+        job = _Job(next(self._numbers), packed, episode_seeds(seed, episodes, first), record, progress, len(many))
         turns = [_Turn(job, policy, episode) for policy in range(len(many)) for episode in range(episodes)]
         with self._changed:
             if self._closed:
@@ -333,9 +336,9 @@ class _Turn:
         return self.job is other.job and self.policy == other.policy
 
 
-def _episode_seeds(seed: int, episodes: int) -> list[int]:
-    """Seed of episode i: a function of (seed, i) alone."""
-    return [int(np.random.SeedSequence((seed, i)).generate_state(1)[0]) for i in range(episodes)]
+def episode_seeds(seed: int, episodes: int, first: int = 0) -> list[int]:
+    """Seeds of episodes first, first + 1, …: that of episode i is a function of (seed, i) alone."""
+    return [int(np.random.SeedSequence((seed, i)).generate_state(1)[0]) for i in range(first, first + episodes)]
 
 
 def _failure(turn: _Turn, message: str, details: str = "") -> RolloutError:
