@@ -9,35 +9,18 @@ max-min over the same two policies.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
-from pdocrl.console import print_table
-from pdocrl.files import atomic_path
-from pdocrl.tabular.counterexamples import weighted_cloning_fails
-
-COLUMNS = ("n", "closed form", "simulated", "difference", "all policies", "saddle point")
-SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
+from pdocrl.bench.theory import EXPERIMENTS, write_csv
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200_000, help="simulated data sets per n")
-    runs = parser.parse_args().runs
-    example = weighted_cloning_fails()
-    rows = []
-    for n in SIZES:
-        counts = example.sample(n, runs, seed=n)
-        exact, simulated = float(example.failure_probability(n)), float(example.fails(n, counts).mean())
-        saddle = float(example.saddle_fails(n, counts).mean())
-        numbers = (exact, simulated, abs(exact - simulated), float(example.tabular_failure_probability(n)), saddle)
-        rows.append((n, *(round(x, 6) for x in numbers)))
-    print_table(COLUMNS, rows)
-    with (
-        atomic_path(Path(__file__).parent / "results" / "tabular_counterexamples.csv") as path,
-        path.open("w", newline="") as file,
-    ):
-        csv.writer(file).writerows([COLUMNS, *rows])
+    cloning = EXPERIMENTS["cloning"]
+    rows = cloning.measure(parser.parse_args().runs)
+    cloning.table(rows).show()
+    write_csv(Path(__file__).parent / "results" / "tabular_counterexamples.csv", rows)
 
 
 if __name__ == "__main__":

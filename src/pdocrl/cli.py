@@ -33,6 +33,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("train", "export", "one policy as ONNX and plain NumPy"),
     "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
     "report": ("report", "report", "a training folder as one HTML page with its pictures"),
+    "bench": (
+        "bench",
+        "bench",
+        "a suite of tasks and agents: train, play, tables beside the published numbers, a page",
+    ),
     "collect": ("collect", "collect", "train safe experts and keep their episodes: a dataset of one's own"),
     "solve": ("solve", "solve", "finite states and actions: a log to a certified policy"),
 }

@@ -1,0 +1,210 @@
+"""One group on disk: how far it is, the work still to do, and its episodes as rows.
+
+A group's folder is an ordinary training folder, made here, by hand, or on another machine and copied. It is believed
+only as far as it is what the suite asks for: the agent with its full settings, the limits, seeds and steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pdocrl.agents.agent import find_agent
+from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status
+from pdocrl.bench.suite import Group
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.load import load
+from pdocrl.data.tasks import BUILT_IN, find_task, register
+from pdocrl.envs.rollout import episode_seeds
+from pdocrl.errors import PdocrlError
+from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train
+
+EVALUATION_SEED = 0  # decides the starts of all episodes, the same for every policy of every group
+
+
+def folder_of(group: Group, out: Path) -> Path:
+    """Where a group lies in a benchmark folder."""
+    return out / GROUPS / group.name
+
+
+def look(group: Group, out: Path, data: Path | None) -> GroupStatus:
+    """How far a group is; a folder that holds something else is told, not touched."""
+    folder = folder_of(group, out)
+    try:
+        status = _progress(group, folder)
+        if status == "waiting":
+            group.find_data(data)
+    except PdocrlError as error:
+        missing = not (folder / "run.json").exists()
+        return told(group, "missing" if missing else "failed", str(error))
+    if status == "trained" and group.task.env_id is None:
+        return told(group, status, f"task {group.task.name} has no simulator; it is trained, not scored.")
+    return told(group, status)
+
+
+def told(group: Group, status: Status, reason: str = "") -> GroupStatus:
+    """A line for status.json."""
+    line = " ".join(reason.split())
+    return GroupStatus(group.name, group.task.name, group.method.agent, group.method.variant, group.runs, status, line)
+
+
+def read_data(group: Group, data: Path | None) -> Dataset:
+    """The group's dataset, named by its whole path, so that its training folder says where it came from."""
+    path = group.find_data(data)
+    return dataclasses.replace(load(path, group.task), name=str(path))
+
+
+def know_task(group: Group) -> None:
+    """Make a task that only the suite's file describes known to this process."""
+    if group.task.name not in {task.name for task in BUILT_IN}:
+        register(group.task)
+
+
+def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
+    """Train all runs, or go on where an earlier attempt stopped."""
+    if (folder / "run.json").exists():
+        return resume(folder, dataset)
+    suite = group.suite
+    every = max(1, min(1000, suite.steps // 20))
+    return train(
+        dataset, group.method.agent, task=group.task, cost_limit=group.limits, seed=suite.seeds, steps=suite.steps,
+        settings=group.method.settings, out=folder, log_every=every, checkpoint_every=10 * every,
+    )  # fmt: skip
+
+
+def rows_of(group: Group, out: Path) -> list[Row]:
+    """The episodes of a group that is done: as many per run as the suite asks for, if more were played."""
+    folder = folder_of(group, out)
+    plan, scores = Plan.read(folder), _scores(folder)
+    seconds = train_seconds(read_lines(folder / "metrics.jsonl"))
+    configs = [_settings(run.config) for run in plan.make_runs(find_agent(plan.agent))]
+    name = scores["data"]["name"]
+    rows = []
+    for config, run, scored in zip(configs, plan.runs, scores["runs"], strict=True):
+        for i, episode in enumerate(scored["episodes"][: group.suite.episodes]):
+            rows.append(
+                Row(
+                    suite=group.suite.name,
+                    protocol=group.suite.protocol,
+                    task=group.task.name,
+                    agent=group.method.agent,
+                    variant=group.method.variant,
+                    cost_limit=tuple(run["cost_limit"]),
+                    seed=run["seed"],
+                    step=scores["step"],
+                    episode=i,
+                    reward=episode["reward"],
+                    cost=_listed(episode["cost"]),
+                    length=episode["length"],
+                    normalized_reward=episode["normalized_reward"],
+                    normalized_cost=episode["normalized_cost"],
+                    failure=scored["failure"],
+                    config_digest=_digest(plan, config),
+                    data_digest=plan.data_digest,
+                    data=name,
+                    recollected=name not in group.task.files if group.task.files else None,
+                    train_seconds=seconds,
+                    pdocrl=plan.versions["pdocrl"],
+                    jax=plan.versions["jax"],
+                    numpy=plan.versions["numpy"],
+                )
+            )
+    return rows
+
+
+def train_seconds(metrics: list[dict[str, Any]]) -> float | None:
+    """Time in the training loop, from the rates it logged; None where it logged none."""
+    seconds, before = 0.0, 0
+    for line in metrics:
+        if line["step"] > before:
+            seconds += (line["step"] - before) / line["steps_per_second"]
+            before = line["step"]
+    return seconds if before else None
+
+
+def _progress(group: Group, folder: Path) -> Status:
+    if not (folder / "run.json").exists():
+        return "waiting"
+    plan = Plan.read(folder)
+    _refuse_another(group, plan, folder)
+    if not (folder / "policies.npz").exists():
+        return "waiting"
+    trained = load_trained(folder)
+    if trained.step < group.suite.steps and len(trained.failures) < len(plan.runs):
+        return "waiting"
+    return "done" if _is_scored(group, plan, trained.step, folder) else "trained"
+
+
+def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
+    """Compare with what the suite asks for, defaults and all, so that spelling out a default is no difference."""
+    remedy = "Move the folder away, or choose another --out."
+    asked: dict[str, Any] = {"agent": group.method.agent, "steps": group.suite.steps, "task": group.task.name}
+    for what, wanted in asked.items():
+        if getattr(plan, what) != wanted:
+            raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")
+    limits = group.limits if plan.cost_names else ((),)
+    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.suite.seeds]
+    wanted_plan = dataclasses.replace(plan, settings=dict(group.method.settings), runs=runs, horizon=group.task.horizon)
+    agent = find_agent(plan.agent)
+    have = [(_settings(run.config), run.seed) for run in plan.make_runs(agent)]
+    want = [(_settings(run.config), run.seed) for run in wanted_plan.make_runs(agent)]
+    if have == want:
+        return
+    if len(have) != len(want):
+        raise PdocrlError(f"{folder}: holds {len(have)} runs, the suite asks for {len(want)}. {remedy}")
+    for (config, seed), (wanted_config, wanted_seed) in zip(have, want, strict=True):
+        if seed != wanted_seed:
+            raise PdocrlError(f"{folder}: holds seed {seed} where the suite asks for {wanted_seed}. {remedy}")
+        for key in config:
+            if config[key] != wanted_config[key]:
+                raise PdocrlError(
+                    f"{folder}: {key} is {config[key]}, the suite asks for {wanted_config[key]}. {remedy}"
+                )
+
+
+def _is_scored(group: Group, plan: Plan, step: int, folder: Path) -> bool:
+    """Whether scores.json holds enough episodes, from the right starts, of these policies."""
+    try:
+        scores = _scores(folder)
+        starts = episode_seeds(EVALUATION_SEED, group.suite.episodes)
+        return (
+            scores["step"] == step
+            and find_task(scores["task"]).name == group.task.name
+            and scores["data"]["digest"] == plan.data_digest
+            and len(scores["runs"]) == len(plan.runs)
+            and all([e["seed"] for e in run["episodes"]][: len(starts)] == starts for run in scores["runs"])
+        )
+    except (KeyError, TypeError, PdocrlError):
+        return False
+
+
+def _scores(folder: Path) -> dict[str, Any]:
+    path = folder / "scores.json"
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise PdocrlError(f"{path}: cannot be read ({error}). Remove it; the same command plays again.") from error
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """Every field of a config, as JSON would have it; 1 and 1.0 are the same."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [plain(v) for v in value]
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+    return {field.name: plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def _digest(plan: Plan, settings: dict[str, Any]) -> str:
+    kept = {key: value for key, value in settings.items() if key != "cost_limit"}
+    story = {"agent": plan.agent, "steps": plan.steps, "settings": kept}
+    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+
+
+def _listed(value: Any) -> tuple[float, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)

@@ -1,0 +1,71 @@
+"""The engine of one machine: one group after the other, each with all cores or the GPU, roll-outs in a pool."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pdocrl.bench.group import EVALUATION_SEED, folder_of, know_task, look, read_data, told, train_group
+from pdocrl.bench.rates import Rates, timed
+from pdocrl.bench.results import GroupStatus
+from pdocrl.bench.suite import Group
+from pdocrl.console import log
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlInterrupted
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What an engine is asked to do."""
+
+    groups: Sequence[Group]  # that need training or scoring
+    out: Path
+    data: Path | None  # folder with dataset files
+    train: bool = True
+    evaluate: bool = True
+
+
+def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None:
+    """Do it; every group that ends is reported, also one that failed, which does not stop the others."""
+    loaded: tuple[Path, Dataset] | None = None  # groups of one task come one after the other
+    for number, group in enumerate(work.groups, start=1):
+        folder = folder_of(group, work.out)
+        where = f"[{number}/{len(work.groups)}] {group.name}"
+        try:
+            know_task(group)
+            status = look(group, work.out, work.data)
+            if status.status == "waiting" and work.train:
+                path = group.find_data(work.data)
+                if loaded is None or loaded[0] != path:
+                    loaded = path, read_data(group, work.data)
+                log(f"{where}: training {group.runs} runs, {group.suite.steps:,} steps")
+                rates.learn_training(group, train_group(group, folder, loaded[1]))
+                status = look(group, work.out, work.data)
+            if status.status == "trained" and work.evaluate and group.task.env_id is not None:
+                status = _evaluate(group, folder, where, work, rates)
+        except (KeyboardInterrupt, PdocrlInterrupted):
+            raise
+        except Exception as error:  # whatever broke this group, the others can still be had
+            status = told(group, "failed", reason_of(error))
+        if status.status == "failed":
+            log(f"{where}: failed: {status.reason}")
+        report(status)
+
+
+def _evaluate(group: Group, folder: Path, where: str, work: Work, rates: Rates) -> GroupStatus:
+    from pdocrl.scoring import evaluate
+
+    log(f"{where}: playing {group.runs} × {group.suite.episodes} episodes")
+    with timed() as clock:
+        evaluate(folder, group.suite.episodes, seed=EVALUATION_SEED)
+    rates.learn_playing(group, clock.seconds)
+    return look(group, work.out, work.data)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line; the kind of error where it is not one of ours."""
+    from pdocrl.errors import PdocrlError
+
+    text = " ".join(str(error).split())
+    return text if isinstance(error, PdocrlError) else f"{type(error).__name__}: {text}".rstrip(": ")

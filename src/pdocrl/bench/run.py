@@ -1,0 +1,223 @@
+"""`bench`: a suite from its plan to its tables. Finished work is never redone, so the same call goes on after a stop.
+
+suite ─▶ plan ─▶ engine (groups trained and played) ─▶ rows ─▶ tables, page
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pdocrl.bench import local
+from pdocrl.bench.group import know_task, look, read_data, rows_of
+from pdocrl.bench.rates import Rates
+from pdocrl.bench.results import SUITE, GroupStatus, Row, read_suite, write_rows, write_status
+from pdocrl.bench.suite import Group, Suite
+from pdocrl.bench.tables import make_tables, write_tables
+from pdocrl.bench.typeset import Table
+from pdocrl.console import log
+from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.files import write_json
+
+Engine = Literal["local", "ray"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """What of a suite to do now, where and how."""
+
+    out: Path
+    data: Path | None = None  # folder with dataset files
+    agents: tuple[str, ...] = ()  # names of agents or methods; all without any
+    tasks: tuple[str, ...] = ()
+    train: bool = True
+    evaluate: bool = True
+    engine: Engine = "local"
+    ray_address: str | None = None  # of a cluster; None starts one on this machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """A group before the work: how far it is, and how long the rest may take."""
+
+    group: Group
+    status: GroupStatus
+    train_seconds: float | None  # None: nothing to train, or not known
+    play_seconds: float | None
+
+    def has_work(self, choices: Choices) -> bool:
+        waiting, trained = self.status.status == "waiting", self.status.status == "trained"
+        playable = choices.evaluate and self.group.task.env_id is not None
+        return (waiting and choices.train) or (trained and playable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The chosen groups of a suite, before the work."""
+
+    suite: Suite
+    choices: Choices
+    groups: tuple[Planned, ...]
+
+    @property
+    def to_do(self) -> list[Group]:
+        return [planned.group for planned in self.groups if planned.has_work(self.choices)]
+
+    @property
+    def seconds(self) -> float:
+        """Of what is known."""
+        return sum(s for planned in self.groups for s in (planned.train_seconds, planned.play_seconds) if s is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        groups = [
+            {**dataclasses.asdict(p.status), "train_seconds": p.train_seconds, "play_seconds": p.play_seconds}
+            for p in self.groups
+        ]
+        return {"suite": self.suite.as_dict(), "out": str(self.choices.out), "groups": groups}
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What came of it."""
+
+    plan: Plan
+    statuses: list[GroupStatus]  # of every group of the suite
+    rows: list[Row]
+    tables: list[Table]
+    page: Path
+    incomplete: list[GroupStatus]  # groups that were asked for and are not where they should be
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: how far each group is, and the cells of the table."""
+        from pdocrl.bench.statistics import make_cells
+
+        cells = [
+            {
+                "task": cell.task,
+                "method": cell.method,
+                "reward": cell.reward,
+                "reward_std": cell.reward_std,
+                "reward_interval": cell.reward_interval,
+                "cost": cell.cost,
+                "cost_std": cell.cost_std,
+                "cost_interval": cell.cost_interval,
+                "safe": cell.safe,
+                "safe_limits": cell.safe_limits,
+                "limits": len(cell.limits),
+                "runs": cell.runs,
+                "episodes": cell.episodes,
+            }
+            for cell in make_cells(self.rows)
+        ]
+        groups = [dataclasses.asdict(status) for status in self.statuses]
+        return {**self.plan.as_dict(), "groups": groups, "page": str(self.page), "table": cells}
+
+
+def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> Plan:
+    """How far every chosen group is, and how long the rest may take; unknown speeds are measured in a few seconds."""
+    planned, tried = [], set[str]()
+    for group in suite.groups(choices.agents, choices.tasks):
+        know_task(group)
+        status = look(group, choices.out, choices.data)
+        training = status.status == "waiting" and choices.train
+        playing = (training or status.status == "trained") and choices.evaluate and group.task.env_id is not None
+        if measure and training and rates.training(group) is None and group.method.name not in tried:
+            tried.add(group.method.name)
+            log(f"measuring how fast {group.method.name} trains here …")
+            with _not_known_if_it_fails():
+                rates.measure_training(group, read_data(group, choices.data))
+        if measure and playing and rates.playing(group) is None and group.task.name not in tried:
+            tried.add(group.task.name)
+            with _not_known_if_it_fails():
+                rates.measure_playing(group)
+        planned.append(
+            Planned(group, status, rates.training(group) if training else None,
+                    rates.playing(group) if playing else None)
+        )  # fmt: skip
+    return Plan(suite, choices, tuple(planned))
+
+
+def bench(plan: Plan, rates: Rates) -> Done:
+    """Do what the plan leaves to do, then write results, tables and page from all groups there are."""
+    suite, choices, folder = plan.suite, plan.choices, plan.choices.out
+    _refuse_another(suite, folder)
+    write_json(folder / SUITE, suite.as_dict())
+    reported = {planned.status.name: planned.status for planned in plan.groups}
+    groups = plan.to_do
+    work = local.Work(groups, folder, choices.data, choices.train, choices.evaluate)
+
+    def report(status: GroupStatus) -> None:
+        reported[status.name] = status
+
+    try:
+        if groups and choices.engine == "ray":
+            from pdocrl.bench import on_ray
+
+            on_ray.run(work, report, choices.ray_address)
+        elif groups:
+            local.run(work, report, rates)
+    except (KeyboardInterrupt, PdocrlInterrupted):
+        write_outcome(suite, choices, reported)
+        raise PdocrlInterrupted("interrupted. The same command goes on where it stopped.") from None
+    statuses, rows, tables = write_outcome(suite, choices, reported)
+    chosen = {planned.group.name: planned.group for planned in plan.groups}
+    short = [s for s in statuses if s.name in chosen and not _is_complete(s, chosen[s.name], choices)]
+    return Done(plan, statuses, rows, tables, write_page(folder), short)
+
+
+def write_outcome(
+    suite: Suite, choices: Choices, reported: dict[str, GroupStatus]
+) -> tuple[list[GroupStatus], list[Row], list[Table]]:
+    """status.json, results and tables, from every group of the suite that is on disk, whoever made it."""
+    statuses, rows = [], []
+    for group in suite.groups():
+        know_task(group)
+        status = look(group, choices.out, choices.data)
+        told = reported.get(group.name, status)
+        # What lies on disk is believed first; a failure just seen explains why it is no further.
+        statuses.append(told if told.status == "failed" and status.status != "done" else status)
+        if status.status == "done":
+            rows += rows_of(group, choices.out)
+    write_status(choices.out, statuses)
+    write_rows(choices.out, rows)
+    tables = make_tables(rows)
+    write_tables(choices.out, tables)
+    return statuses, rows, tables
+
+
+def write_page(folder: Path) -> Path:
+    """The suite as one HTML page."""
+    from pdocrl.report.suite import write_suite_page
+
+    return write_suite_page(folder)
+
+
+def _is_complete(status: GroupStatus, group: Group, choices: Choices) -> bool:
+    playable = choices.evaluate and group.task.env_id is not None
+    return status.status == "done" or (status.status == "trained" and not playable)
+
+
+def _refuse_another(suite: Suite, folder: Path) -> None:
+    """One folder, one suite. Its groups are checked one by one, so a suite may grow or be split between machines."""
+    if (folder / SUITE).exists():
+        name = read_suite(folder).get("name")
+        if name != suite.name:
+            raise PdocrlError(f"{folder}: holds suite {name}, not {suite.name}. Choose another --out.")
+    if folder.exists() and not folder.is_dir():
+        raise PdocrlError(f"{os.fspath(folder)}: not a folder. Choose another --out.")
+
+
+@contextlib.contextmanager
+def _not_known_if_it_fails() -> Iterator[None]:
+    """Why a speed cannot be measured, the group itself will tell when its turn comes."""
+    try:
+        yield
+    except PdocrlInterrupted:
+        raise
+    except Exception as error:
+        log(f"not measured: {local.reason_of(error)}")

@@ -1,0 +1,209 @@
+"""What a benchmark consists of: tasks × methods, each pair a group of runs (limits × seeds) trained in one call.
+
+find_suite("paper") or find_suite("my.toml") ─▶ Suite ─▶ groups
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pdocrl.bench.results import method_name
+from pdocrl.data.load import EMBEDDED, FORMATS, data_folders, search
+from pdocrl.data.tasks import BUILT_IN, Task, find_task
+from pdocrl.errors import DataError, PdocrlError, UnknownNameError, did_you_mean
+from pdocrl.evaluation import PROTOCOLS, find_protocol
+
+Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """An agent with settings; the variant's name tells several of one agent apart."""
+
+    agent: str
+    variant: str = ""
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return method_name(self.agent, self.variant)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A task with its data."""
+
+    task: Task
+    data: Path | None = None  # None: looked for by the task's name
+    limits: tuple[Limit, ...] = ()  # instead of the suite's
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Everything that decides a benchmark's numbers, but for the data's bytes and the versions."""
+
+    name: str
+    about: str
+    entries: tuple[Entry, ...]
+    methods: tuple[Method, ...]
+    limits: tuple[Limit, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    episodes: int
+
+    @property
+    def protocol(self) -> str:
+        """The protocol whose limits, seeds and episodes these are, or "custom"."""
+        for protocol in PROTOCOLS.values():
+            own = (tuple((x,) for x in protocol.limits), protocol.seeds, protocol.episodes)
+            if own == (self.limits, self.seeds, self.episodes) and not any(entry.limits for entry in self.entries):
+                return protocol.name
+        return "custom"
+
+    def groups(self, methods: Sequence[str] = (), tasks: Sequence[str] = ()) -> list[Group]:
+        """Task after task, every method; only the named ones where names are given. `bc` names all variants of bc."""
+        known = {name for method in self.methods for name in (method.agent, method.name)}
+        for name in methods:
+            if name not in known:
+                raise UnknownNameError(
+                    f"agent of suite {self.name}", name, known, f"It has: {', '.join(sorted(known))}."
+                )
+        chosen = {find_task(name).name for name in tasks}
+        there = {entry.task.name for entry in self.entries}
+        for name in chosen - there:
+            raise UnknownNameError(f"task of suite {self.name}", name, there, f"It has: {', '.join(sorted(there))}.")
+        return [
+            Group(self, entry, method)
+            for entry in self.entries
+            for method in self.methods
+            if (not methods or {method.agent, method.name} & set(methods)) and (not chosen or entry.task.name in chosen)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For suite.json."""
+        return {
+            "name": self.name,
+            "kind": "control",
+            "about": self.about,
+            "protocol": self.protocol,
+            "cost_limits": [list(limit) for limit in self.limits],
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "tasks": [
+                {
+                    **dataclasses.asdict(entry.task),
+                    "data": None if entry.data is None else str(entry.data),
+                    "cost_limits": [list(limit) for limit in entry.limits or self.limits],
+                }
+                for entry in self.entries
+            ],
+            "agents": [dataclasses.asdict(method) for method in self.methods],
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """All runs of one method on one task: one call of `train`, one folder."""
+
+    suite: Suite
+    entry: Entry
+    method: Method
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"{self.method.name}-{self.task.name}"
+
+    @property
+    def task(self) -> Task:
+        return self.entry.task
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        return self.entry.limits or self.suite.limits
+
+    @property
+    def runs(self) -> int:
+        return len(self.limits) * len(self.suite.seeds)
+
+    def find_data(self, folder: Path | None) -> Path:
+        """The file to learn from: the suite's own, else the task's in `folder`, else where `load` looks.
+
+        Never the sample inside the package, unless the suite names it: its scores are not the task's.
+        """
+        if self.entry.data is not None:
+            return self.entry.data
+        found = search(self.task, data_folders() if folder is None else [folder])
+        if found is None:
+            where = f" in {folder}" if folder is not None else ""
+            raise DataError(
+                f"no data for task {self.task.name}{where}. "
+                f"Run `pdocrl data fetch {self.task.name}`, or say where it lies with --data FOLDER."
+            )
+        return found
+
+
+DSRL = find_protocol("dsrl")
+LIMITS = tuple((limit,) for limit in DSRL.limits)
+BASELINES = (
+    Method("bc"),
+    Method("bc", "safe", {"episodes": "safe"}),
+    Method("cdt"),
+    Method("bcq_lag"),
+    Method("bear_lag"),
+    Method("cpq"),
+    Method("coptidice"),
+)
+OURS = (Method("pdocrl"), Method("pdocrl_extraction"))
+TASKS = tuple(Entry(task) for task in BUILT_IN)
+
+# A tenth of the paper's width, to go the whole way with every agent.
+SMALL = {"hidden": (32, 32), "batch_size": 64}
+SMALL_CDT = {"embedding": 32, "heads": 2, "layers": 1, "batch_size": 64}
+
+
+def _smoke() -> Suite:
+    entry = Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
+    small = [dataclasses.replace(m, settings=m.settings | (SMALL_CDT if m.agent == "cdt" else SMALL))
+             for m in (*BASELINES, *OURS)]  # fmt: skip
+    about = "every agent in minutes, small, on the data inside the package: that all works, not how well"
+    return Suite("smoke", about, (entry,), tuple(small), ((20.0,), (40.0,)), (0, 1), 500, 5)
+
+
+def named_suites() -> dict[str, Suite]:
+    """The suites of the package; `tabular` is not made of groups and has its own file."""
+    paper = Suite(
+        "paper", "eight Bullet tasks, every agent, protocol dsrl", TASKS, (*BASELINES, *OURS), LIMITS, DSRL.seeds,
+        100_000, DSRL.episodes,
+    )  # fmt: skip
+    about = "with and without the policy extraction step, eight Bullet tasks, protocol dsrl"
+    return {
+        "paper": paper,
+        "ablation": dataclasses.replace(paper, name="ablation", about=about, methods=OURS),
+        "smoke": _smoke(),
+    }
+
+
+def find_suite(name_or_path: str | os.PathLike[str]) -> Suite:
+    """A suite of the package by name, or the one a TOML file describes."""
+    text = os.fspath(name_or_path)
+    known = named_suites()
+    if text in known:
+        return known[text]
+    if text.endswith(".toml"):
+        from pdocrl.bench.suite_file import read_suite_file
+
+        return read_suite_file(Path(text))
+    if os.path.exists(text) or Path(text).suffix in FORMATS:
+        raise PdocrlError(f"{text}: a suite is a TOML file (see docs/bench.md), or one of {_listed(known)}.")
+    hint = did_you_mean(text, [*known, "tabular"])
+    raise PdocrlError(f"unknown suite {text!r}.{hint} Known: {_listed(known)}, or a TOML file.")
+
+
+def _listed(known: dict[str, Suite]) -> str:
+    return ", ".join([*known, "tabular"])

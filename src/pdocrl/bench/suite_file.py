@@ -1,0 +1,217 @@
+"""A suite of one's own: a TOML file.
+
+    steps = 20_000                      # all keys but tasks and agents have defaults
+    protocol = "dsrl"                   # gives cost_limits, seeds and episodes; each can be given itself
+    cost_limits = [10, 20]              # with two costs: [[10, 5], [20, 5]]
+    seeds = [0, 1, 2]
+    episodes = 10
+    tasks = ["BallRun", { name = "CarRun", data = "mine.hdf5" }]
+
+    [[agents]]
+    name = "pdocrl"
+    variant = "wide"
+    settings = { hidden = [512, 512] }
+
+A task the package does not know is described where it is named, with the keys of a task file (`pdocrl tasks --help`):
+
+    [[tasks]]
+    name = "MyRobot"
+    data = "robot.parquet"              # paths are relative to the TOML file
+    horizon = 400
+    env_id = "my_package:MyRobot-v0"    # without one it is trained, not scored
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pdocrl.bench.suite import Entry, Limit, Method, Suite
+from pdocrl.data.tasks import BUILT_IN, Task, find_task, register
+from pdocrl.errors import PdocrlError, did_you_mean
+from pdocrl.evaluation import find_protocol
+
+SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
+METHOD_KEYS = ("name", "variant", "settings")
+TASK_FIELDS = tuple(field.name for field in dataclasses.fields(Task))
+ENTRY_KEYS = (*TASK_FIELDS, "data", "cost_limits")
+
+
+def read_suite_file(path: Path) -> Suite:
+    """The suite a file describes; anything wrong with it raises with the file, the key and the remedy."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PdocrlError(f"{path}: cannot read the suite ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
+    reader = _Reader(path)
+    reader.refuse_unknown(table, SUITE_KEYS, "")
+    for key in ("tasks", "agents"):
+        if key not in table:
+            raise PdocrlError(f"{path}: has no `{key}`. A suite names at least one of its {key}.")
+    protocol = reader.naming("protocol", lambda: find_protocol(reader.text(table, "protocol", "dsrl")))
+    steps = reader.whole(table, "steps", 100_000, least=1)
+    episodes = reader.whole(table, "episodes", protocol.episodes, least=1)
+    seeds = reader.seeds(table.get("seeds", list(protocol.seeds)))
+    limits = reader.limits(table.get("cost_limits", list(protocol.limits)), "cost_limits")
+    methods = tuple(reader.method(entry) for entry in reader.many(table, "agents"))
+    entries = tuple(reader.entry(entry) for entry in reader.many(table, "tasks"))
+    reader.refuse_twice("agents", (method.name for method in methods), "Tell them apart with `variant`.")
+    reader.refuse_twice("tasks", (entry.task.name for entry in entries), "Remove one.")
+    name, about = reader.text(table, "name", path.stem), reader.text(table, "about", "")
+    return Suite(reader.word(name, "name"), about, entries, methods, limits, seeds, steps, episodes)
+
+
+class _Reader:
+    """Values of one file, checked; every complaint names the file and the key."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def entry(self, value: Any) -> Entry:
+        table = self._table(value, "tasks")
+        name = self._name(table, "tasks")
+        self.refuse_unknown(table, ENTRY_KEYS, f" of task {name}")
+        own = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key in TASK_FIELDS[1:]}
+        if any(task.name.lower() == name.lower() for task in BUILT_IN) and own:
+            raise PdocrlError(f"{self._path}: task {name} is built in; leave out its `{next(iter(own))}`.")
+        if own:
+            task = self.naming(f"task {name}", lambda: register(self._task(name, own)))
+        else:
+            task = self.naming("tasks", lambda: find_task(name))
+        limits = self.limits(table["cost_limits"], f"cost_limits` of task `{name}") if "cost_limits" in table else ()
+        return Entry(task, self._file(table, name), limits)
+
+    def method(self, value: Any) -> Method:
+        from pdocrl.agents.agent import find_agent, make_config
+
+        table = self._table(value, "agents")
+        name = self._name(table, "agents")
+        self.refuse_unknown(table, METHOD_KEYS, f" of agent {name}")
+        settings = table.get("settings", {})
+        if not isinstance(settings, dict):
+            raise PdocrlError(f"{self._path}: `settings` of agent {name} is {settings!r}, expected a table.")
+        settings = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+        filled_in = {"cost_limit", "horizon"} & settings.keys()
+        if filled_in:
+            key = filled_in.pop()
+            raise PdocrlError(f"{self._path}: agent {name}: `{key}` is not a setting; it comes from the suite's tasks.")
+        self.naming(f"agent {name}", lambda: make_config(find_agent(name), **settings))
+        variant = self.text(table, "variant", "")
+        return Method(name, self.word(variant, "variant") if variant else "", settings)
+
+    def limits(self, value: Any, key: str) -> tuple[Limit, ...]:
+        """[10, 20] or [[10, 5], [20, 5]] as tuples."""
+        many = value if isinstance(value, list) else []
+        made = [tuple(x if isinstance(x, list) else [x]) for x in many]
+        if not made or not all(_is_number(x) and x >= 0 for limit in made for x in limit):
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}, expected a list of numbers of at least 0.")
+        if len({len(limit) for limit in made}) > 1 or len(set(made)) < len(made):
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}; limits must differ and have equally many numbers.")
+        return tuple(tuple(float(x) for x in limit) for limit in made)
+
+    def seeds(self, value: Any) -> tuple[int, ...]:
+        many = value if isinstance(value, list) else []
+        if not many or not all(_is_whole(x) and 0 <= x < 2**32 for x in many) or len(set(many)) < len(many):
+            raise PdocrlError(
+                f"{self._path}: `seeds` is {value!r}, expected a list of different whole numbers, 0 or more."
+            )
+        return tuple(many)
+
+    def whole(self, table: dict[str, Any], key: str, default: int, least: int) -> int:
+        value = table.get(key, default)
+        if not _is_whole(value) or value < least:
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}, expected a whole number of at least {least}.")
+        return int(value)
+
+    def text(self, table: dict[str, Any], key: str, default: str) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str):
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}, expected a text in quotes.")
+        return value
+
+    def word(self, value: str, key: str) -> str:
+        """A name that can be a folder's."""
+        if not re.fullmatch(r"[\w.][\w.-]{0,63}", value):
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}; use letters, digits, `_`, `.` and `-`, at most 64.")
+        return value
+
+    def many(self, table: dict[str, Any], key: str) -> list[Any]:
+        value = table[key]
+        if not isinstance(value, list) or not value:
+            raise PdocrlError(f"{self._path}: `{key}` is {value!r}, expected a list of names or [[{key}]] tables.")
+        return value
+
+    def refuse_unknown(self, table: dict[str, Any], known: Iterable[str], of: str) -> None:
+        known = list(known)
+        for key in table:
+            if key not in known:
+                hint = did_you_mean(key, known) or f" Known: {', '.join(known)}."
+                raise PdocrlError(f"{self._path}: unknown key `{key}`{of}.{hint}")
+
+    def refuse_twice(self, key: str, names: Iterable[str], remedy: str) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name.lower() in seen:
+                raise PdocrlError(f"{self._path}: `{key}` holds {name} twice. {remedy}")
+            seen.add(name.lower())
+
+    def naming(self, key: str, make: Callable[[], Any]) -> Any:
+        """The value, or its error with the file's name in front."""
+        try:
+            return make()
+        except PdocrlError as error:
+            raise PdocrlError(f"{self._path}: {key}: {error}") from error
+
+    def _table(self, value: Any, key: str) -> dict[str, Any]:
+        """A name alone stands for a table with that name."""
+        if isinstance(value, str):
+            return {"name": value}
+        if not isinstance(value, dict):
+            raise PdocrlError(f"{self._path}: `{key}` holds {value!r}, expected a name or a table with one.")
+        return value
+
+    def _name(self, table: dict[str, Any], key: str) -> str:
+        if "name" not in table:
+            raise PdocrlError(f"{self._path}: an entry of `{key}` has no `name`.")
+        return self.word(self.text(table, "name", ""), f"{key}.name")
+
+    def _task(self, name: str, fields: dict[str, Any]) -> Task:
+        if "horizon" not in fields:
+            raise PdocrlError("has no `horizon` (steps of a full episode).")
+        for field in dataclasses.fields(Task):
+            value = fields.get(field.name)
+            kind = str(field.type)
+            right = (
+                _is_number(value) if "float" in kind
+                else _is_whole(value) if "int" in kind
+                else isinstance(value, tuple) if "tuple" in kind
+                else isinstance(value, str)
+            )  # fmt: skip
+            if field.name in fields and not right:
+                raise PdocrlError(f"`{field.name}` is {value!r}, expected {kind.removesuffix(' | None')}.")
+        return Task(name=name, **fields)
+
+    def _file(self, table: dict[str, Any], name: str) -> Path | None:
+        if "data" not in table:
+            return None
+        path = self._path.parent / self.text(table, "data", "")
+        if not path.exists():
+            near = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise PdocrlError(
+                f"{self._path}: data of task {name}: no such file: {path}.{did_you_mean(path.name, near)}"
+            )
+        return path.resolve()
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")

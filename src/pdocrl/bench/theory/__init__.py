@@ -1,0 +1,98 @@
+"""The suite `tabular`: the theory's figures, each a CSV, a table and a picture.
+
+OUT/NAME.csv  OUT/tables/NAME.md, .tex  OUT/pictures/NAME.png
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from pdocrl.bench.results import SUITE, read_suite
+from pdocrl.bench.tables import write_tables
+from pdocrl.bench.theory.cloning import CLONING
+from pdocrl.bench.theory.experiment import Experiment, Rows
+from pdocrl.bench.theory.lucky import LUCKY
+from pdocrl.bench.theory.rate import RATE
+from pdocrl.bench.typeset import Table
+from pdocrl.console import log
+from pdocrl.errors import PdocrlError
+from pdocrl.files import atomic_path, write_json
+
+EXPERIMENTS = {"cloning": CLONING, "rate": RATE, "lucky": LUCKY}
+PICTURES = "pictures"
+
+
+@dataclasses.dataclass(frozen=True)
+class Theory:
+    """What came of it."""
+
+    folder: Path
+    rows: dict[str, Rows]
+    tables: list[Table]
+    pictures: list[Path]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        groups = [{"name": name, "status": "done", "reason": ""} for name in self.rows]
+        pictures = [str(path) for path in self.pictures]
+        return {"suite": "tabular", "out": str(self.folder), "groups": groups, "table": self.rows, "pictures": pictures}
+
+
+def run_theory(folder: Path, seeds: int | None = None) -> Theory:
+    """Measure what is not measured yet, then write every table and picture from the CSV files."""
+    _refuse_another(folder)
+    write_json(folder / SUITE, {
+        "name": "tabular", "kind": "tabular",
+        "figures": {name: {"about": e.about, "seeds": seeds or e.seeds} for name, e in EXPERIMENTS.items()},
+    })  # fmt: skip
+    found: dict[str, Rows] = {}
+    tables, pictures = [], []
+    for name, experiment in EXPERIMENTS.items():
+        path = folder / f"{name}.csv"
+        if not path.exists():
+            log(f"{name}: {experiment.about}")
+            write_csv(path, experiment.measure(seeds or experiment.seeds))
+        found[name] = read_csv(path)
+        tables.append(experiment.table(found[name]))
+        pictures.append(folder / PICTURES / f"{name}.png")
+        experiment.draw(found[name], pictures[-1])
+    write_tables(folder, tables)
+    return Theory(folder, found, tables, pictures)
+
+
+def write_csv(target: str | os.PathLike[str], rows: Rows) -> None:
+    """Whole or not at all."""
+    with atomic_path(target) as path, path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_csv(path: Path) -> Rows:
+    """Rows with numbers as numbers."""
+
+    def value(text: str) -> Any:
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+        return text
+
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+    if not rows:
+        raise PdocrlError(f"{path}: holds no rows. Remove it; the same command measures again.")
+    return rows
+
+
+def _refuse_another(folder: Path) -> None:
+    if (folder / SUITE).exists() and read_suite(folder).get("name") != "tabular":
+        raise PdocrlError(f"{folder}: holds another suite. Choose another --out.")
+
+
+__all__ = ["EXPERIMENTS", "Experiment", "Theory", "run_theory"]

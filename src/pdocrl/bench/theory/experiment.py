@@ -1,0 +1,46 @@
+"""One figure of the theory: measured rows, a table of them, a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pdocrl.bench.typeset import Table
+
+Rows = list[dict[str, Any]]  # as they stand in the CSV
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """How to make a figure; `measure` is the only slow part and its rows are all the rest needs."""
+
+    about: str
+    seeds: int  # repetitions that `bench tabular` takes
+    measure: Callable[[int], Rows]
+    table: Callable[[Rows], Table]
+    draw: Callable[[Rows, Path], None]
+
+
+def new_figure(columns: int, **options: Any) -> tuple[Any, Any]:
+    """A matplotlib figure and its axes, drawn without a screen, in the house's style."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
+        figure, axes = plt.subplots(1, columns, layout="constrained", **options)
+        return figure, axes
+
+
+def save_figure(figure: Any, target: Path) -> None:
+    """Whole or not at all."""
+    import matplotlib.pyplot as plt
+
+    from pdocrl.files import atomic_path
+
+    with atomic_path(target) as path:
+        figure.savefig(path, dpi=160)
+    plt.close(figure)

@@ -1,0 +1,136 @@
+"""`pdocrl bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from pdocrl.console import log, print_json, print_table
+from pdocrl.errors import PdocrlError
+
+if TYPE_CHECKING:
+    from pdocrl.bench.run import Plan
+
+
+def bench(
+    suite: tyro.conf.Positional[str],
+    /,
+    *,
+    out: Path | None = None,
+    data: Path | None = None,
+    agents: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
+    plan: bool = False,
+    train_only: bool = False,
+    no_train: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    json: bool = False,
+) -> None:
+    """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
+
+    Suites: paper (eight tasks, every agent, protocol dsrl), ablation (with and without policy extraction), tabular (the
+    theory's figures), smoke (every agent in minutes, on data inside the package), or a TOML file of your own, see
+    docs/bench.md. The plan is printed first. Finished work is never redone: the same command goes on after a stop, and
+    folders trained on another machine count. Exit status 1: there are results, but not all that was asked for.
+
+    Example:
+        pdocrl bench smoke --out runs/smoke
+        pdocrl bench paper --data datasets/ --tasks BallRun CarRun --agents pdocrl cpq --out runs/paper
+        pdocrl bench paper --data datasets/ --out runs/paper --train-only      # where the GPU is
+        pdocrl bench paper --out runs/paper --no-train                         # where the simulator is
+        pdocrl bench mine.toml --engine ray --ray-address auto
+
+    Args:
+        suite: paper, ablation, tabular, smoke, or a TOML file.
+        out: folder for everything; default: runs/bench-SUITE.
+        data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
+        agents: only these, e.g. pdocrl bc-safe.
+        tasks: only these.
+        plan: print the plan and stop.
+        train_only: no roll-outs, for machines without the simulator.
+        no_train: only play what is trained, for machines without the data or a GPU.
+        engine: local (this machine) or ray (a cluster).
+        ray_address: of an existing Ray cluster; default: one is started on this machine.
+        json: print one JSON object.
+    """
+    if train_only and no_train:
+        raise PdocrlError("--train-only and --no-train leave nothing to do. Give one of them.")
+    if ray_address is not None and engine != "ray":
+        raise PdocrlError("--ray-address is for --engine ray. Add it.")
+    if data is not None and not data.is_dir():
+        raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
+    if suite == "tabular":
+        _tabular(out or Path("runs/bench-tabular"), plan, json)
+        return
+    from pdocrl.bench.rates import Rates
+    from pdocrl.bench.run import Choices, make_plan
+    from pdocrl.bench.run import bench as run
+    from pdocrl.bench.suite import find_suite
+
+    chosen = find_suite(suite)
+    choices = Choices(out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only,
+                      engine, ray_address)  # fmt: skip
+    rates = Rates()
+    planned = make_plan(chosen, choices, rates, measure=engine == "local")
+    if not json:
+        _show_plan(planned)
+    elif plan:
+        print_json(planned.as_dict())
+    if plan:
+        return
+    done = run(planned, rates)
+    if json:
+        print_json(done.as_dict())
+    else:
+        for table in done.tables:
+            table.show()
+        print(f"page: {done.page}")
+    if done.incomplete:
+        log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")
+        for status in done.incomplete:
+            log(f"  {status.name}: {status.status}{': ' + status.reason if status.reason else ''}")
+        raise SystemExit(1)
+
+
+def _show_plan(plan: Plan) -> None:
+    suite, to_do = plan.suite, len(plan.to_do)
+    about = suite.about or f"protocol {suite.protocol}"
+    runs = sum(planned.group.runs for planned in plan.groups)
+    time = f", about {_time(plan.seconds)}" if to_do and plan.seconds else ""
+    print_table(
+        ["group", "runs", "status", "training", "playing", "note"],
+        [[p.status.name, p.group.runs, p.status.status, _time(p.train_seconds), _time(p.play_seconds), p.status.reason]
+         for p in plan.groups],
+        title=f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs of {suite.steps:,} steps and "
+        f"{suite.episodes} episodes; {to_do} groups to do{time}",
+    )  # fmt: skip
+
+
+def _tabular(out: Path, plan: bool, json: bool) -> None:
+    from pdocrl.bench.theory import EXPERIMENTS, run_theory
+
+    if plan:
+        rows = [[name, experiment.about] for name, experiment in EXPERIMENTS.items()]
+        if json:
+            print_json({"suite": "tabular", "out": str(out), "groups": [{"name": n, "about": a} for n, a in rows]})
+        else:
+            print_table(["figure", "what it shows"], rows, title="tabular: the theory's figures; a few minutes")
+        return
+    done = run_theory(out)
+    if json:
+        print_json(done.as_dict())
+        return
+    for table in done.tables:
+        table.show()
+    print(f"tables and pictures: {out}")
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
