@@ -1,10 +1,10 @@
-# make test · make demo: each sets up everything it needs in .venv, on a machine with Python 3.11.
+# make test · make demo · make bench: each sets up everything it needs in .venv, on a machine with Python 3.11.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test demo lint clean
+.PHONY: test demo bench lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
@@ -22,6 +22,9 @@ test: lint
 
 demo: $(STAMP)
 	$(BIN)/pdocrl demo
+
+bench: $(STAMP)
+	$(BIN)/pdocrl bench smoke
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache

@@ -13,28 +13,17 @@ import csv
 import json
 from pathlib import Path
 
+from pdocrl.bench.published import PUBLISHED
 from pdocrl.console import print_table
 from pdocrl.data.tasks import find_task
 from pdocrl.evaluation import find_protocol
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import load_trained, train
 
-PUBLISHED = {  # normalised reward and cost of PDOCRL and of the ablation, as printed in the paper
-    "pdocrl": {
-        "BallRun": (0.48, 0.86), "CarRun": (0.80, 0.11), "DroneRun": (0.10, 0.84), "AntRun": (0.03, 0.00),
-        "BallCircle": (0.61, 0.21), "CarCircle": (0.63, 0.11), "DroneCircle": (-0.26, 0.26), "AntCircle": (0.00, 0.00),
-    },
-    "pdocrl_extraction": {
-        "BallRun": (-1.06, 2.69), "CarRun": (-0.59, 4.63), "DroneRun": (-0.26, 0.35), "AntRun": (0.21, 0.01),
-        "BallCircle": (0.01, 2.19), "CarCircle": (-0.04, 3.87), "DroneCircle": (-0.11, 1.30), "AntCircle": (0.06, 0.65),
-    },
-}  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
-    parser.add_argument("--agent", default="pdocrl", choices=sorted(PUBLISHED))
+    parser.add_argument("--agent", default="pdocrl", choices=["pdocrl", "pdocrl_extraction"])
     parser.add_argument("--out", type=Path, default=Path("runs/paper"))
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--multiplier-signal", default="weighted", choices=["weighted", "dataset"])  # text, or code
@@ -66,7 +55,7 @@ def main() -> None:
         low, high = summary["reward_interval"]
         table.append([
             task.name, f"{summary['reward']:.2f} [{low:.2f}, {high:.2f}]", f"{summary['cost']:.2f}",
-            f"{summary['safe_limits']}/3", f"{paper[0]:.2f}", f"{paper[1]:.2f}", f"{mean['w']:.2f}",
+            f"{summary['safe_limits']}/3", f"{paper.reward:.2f}", f"{paper.cost:.2f}", f"{mean['w']:.2f}",
             f"{mean['lambda']:.2f}",
         ])  # fmt: skip
     if table:

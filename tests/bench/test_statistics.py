@@ -1,0 +1,167 @@
+"""Cells, ranks and comparisons on episodes whose answers can be worked out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdocrl.bench.results import Row
+from pdocrl.bench.statistics import AtLimit, Cell, best_safe, compare, make_cells, merit, standings
+from pdocrl.errors import PdocrlError
+
+Play = Callable[..., list[Row]]
+
+
+def test_a_cell_is_the_mean_over_limits_and_seeds(play: Play) -> None:
+    rows = play({
+        (10.0, 0): [(0.2, 5.0), (0.4, 15.0)],  # run: reward .3, cost 1
+        (10.0, 1): [(0.6, 0.0), (0.6, 0.0)],  # .6, 0
+        (40.0, 0): [(1.0, 80.0), (1.0, 80.0)],  # 1, 2
+        (40.0, 1): [(1.0, 40.0), (1.0, 40.0)],  # 1, 1
+    })  # fmt: skip
+    (cell,) = make_cells(rows)
+    assert cell.reward == pytest.approx((0.3 + 0.6 + 1 + 1) / 4)
+    assert cell.cost == pytest.approx((1 + 0 + 2 + 1) / 4)
+    assert cell.reward_std == pytest.approx(np.std([0.3, 0.6, 1, 1]))
+    assert cell.cost_std == pytest.approx(np.std([1, 0, 2, 1]))
+    assert [at.safe for at in cell.limits] == [True, False]
+    assert (cell.safe, cell.safe_limits, cell.runs, cell.episodes) == (True, 1, 4, 2)
+
+
+def test_the_mean_of_a_limit_that_is_broken_and_one_that_is_kept_can_hide_the_break(play: Play) -> None:
+    (cell,) = make_cells(play({(10.0, 0): [(0.0, 15.0)], (40.0, 0): [(0.0, 0.0)]}))
+    assert cell.cost == 0.75
+    assert cell.safe
+    assert cell.safe_limits == 1
+
+
+def test_of_two_constraints_the_worse_decides(row: Row) -> None:
+    (cell,) = make_cells([dataclasses.replace(row, cost_limit=(10.0, 2.0), cost=(5.0, 3.0))])
+    assert cell.cost == 1.5
+    assert not cell.safe
+
+
+def test_without_constraints_every_method_is_safe(row: Row) -> None:
+    (cell,) = make_cells([dataclasses.replace(row, cost_limit=(), cost=())])
+    assert (cell.cost, cell.safe, cell.cost_interval) == (0.0, True, (0.0, 0.0))
+
+
+def test_runs_of_different_length_are_refused(play: Play) -> None:
+    rows = play({(10.0, 0): [(0.1, 1.0)], (10.0, 1): [(0.1, 1.0), (0.2, 1.0)]})
+    with pytest.raises(PdocrlError, match="1, 2 episodes"):
+        make_cells(rows)
+    with pytest.raises(PdocrlError, match="cannot be averaged"):  # the same episode twice
+        make_cells([*rows[:1], *rows[:1]])
+
+
+def test_the_best_is_the_safe_method_of_highest_reward(play: Play) -> None:
+    rows = (
+        play({(10.0, 0): [(0.9, 11.0)]}, agent="greedy")
+        + play({(10.0, 0): [(0.5, 10.0)]}, agent="good")
+        + play({(10.0, 0): [(0.4, 0.0)]}, agent="meek")
+    )
+    assert best_safe(make_cells(rows), "BallRun") == "good"
+    assert best_safe(make_cells(rows[:1]), "BallRun") is None
+
+
+def test_intervals_are_the_binomial_of_two_runs(play: Play) -> None:
+    """Two seeds with constant episodes: a resample's mean is 0, ½ or 1, so the 95 % interval is [0, 1]."""
+    (cell,) = make_cells(play({(10.0, 0): [(0.0, 0.0)] * 3, (10.0, 1): [(1.0, 20.0)] * 3}))
+    assert cell.reward_interval == (0.0, 1.0)
+    assert cell.cost_interval == (0.0, 2.0)
+    shares = np.bincount(np.round(2 * cell.resampled_mean[:, 0]).astype(int)) / len(cell.resampled_mean)
+    np.testing.assert_allclose(shares, [0.25, 0.5, 0.25], atol=0.04)
+
+
+def test_the_same_rows_give_the_same_intervals_and_other_cells_vary_on_their_own(play: Play) -> None:
+    rows = play({(10.0, s): [(0.1 * s, 1.0), (0.3, 2.0)] for s in range(4)})
+    other = [dataclasses.replace(row, agent="cpq") for row in rows]
+    first, second = make_cells(rows + other)
+    assert first.reward_interval == make_cells(rows)[0].reward_interval
+    assert abs(np.corrcoef(first.resampled_mean[:, 0], second.resampled_mean[:, 0])[0, 1]) < 0.1
+
+
+def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    """Ten runs from N(0, 1): a percentile bootstrap of ten covers a little less than 95 %."""
+    rng = np.random.default_rng(1)
+    hits = 0
+    for i in range(200):
+        rewards = rng.normal(size=(10, 1))
+        cell = Cell(f"task {i}", "m", (AtLimit((1.0,), rewards, np.zeros((10, 1, 1))),))
+        low, high = cell.reward_interval
+        hits += low <= 0 <= high
+    assert 0.83 <= hits / 200 <= 0.97
+
+
+def test_ranks_put_safe_before_unsafe(play: Play) -> None:
+    """On BallRun: good, meek, then the unsafe by cost. On CarRun meek is alone with greedy."""
+    rows = (
+        play({(10.0, 0): [(0.9, 30.0)]}, agent="greedy")
+        + play({(10.0, 0): [(0.8, 11.0)]}, agent="careless")
+        + play({(10.0, 0): [(0.5, 10.0)]}, agent="good")
+        + play({(10.0, 0): [(0.4, 0.0)]}, agent="meek")
+        + play({(10.0, 0): [(0.4, 0.0)]}, agent="meek", task="CarRun")
+        + play({(10.0, 0): [(0.9, 30.0)]}, agent="greedy", task="CarRun")
+    )
+    found = {s.method: s for s in standings(make_cells(rows))}
+    assert {m: s.rank for m, s in found.items()} == {"good": 1, "meek": 1.5, "careless": 3, "greedy": 3}
+    assert found["greedy"].rank_interval == (3, 3)  # nothing varies
+    assert (found["meek"].tasks, found["meek"].safe_tasks, found["greedy"].safe_tasks) == (2, 2, 0)
+    assert next(iter(found)) == "good"
+
+
+def test_ties_share_their_ranks(play: Play) -> None:
+    rows = [row for agent in "abc" for row in play({(10.0, 0): [(0.5, 1.0)]}, agent=agent)]
+    assert [s.rank for s in standings(make_cells(rows))] == [2.0, 2.0, 2.0]
+
+
+def test_probability_of_improvement_counts_pairs_at_the_same_limit(play: Play) -> None:
+    """Limit 10: a's rewards 1, 3 against b's 2, 2: half. Limit 40: a is unsafe, b is not: none. Mean: a quarter."""
+    a = play({(10.0, 0): [(1.0, 0.0)], (10.0, 1): [(3.0, 0.0)], (40.0, 0): [(9.0, 50.0)]}, agent="a")
+    b = play({(10.0, 0): [(2.0, 0.0)], (10.0, 1): [(2.0, 0.0)], (40.0, 0): [(0.0, 0.0)]}, agent="b")
+    cells = make_cells(a + b)
+    found = compare(cells, "a", "b")
+    assert found is not None
+    assert (found.probability, found.tasks) == (0.25, 1)
+    assert found.interval == (0.0, 0.5)  # a's two runs at limit 10 are both 1, both 3, or mixed
+    assert compare(cells, "a", "c") is None
+
+
+runs = st.lists(st.tuples(st.floats(-2, 2), st.floats(0, 60)), min_size=1, max_size=4)
+
+
+@given(runs, runs)
+@settings(max_examples=60, deadline=None)
+def test_one_of_two_methods_improves_on_the_other(
+    mine: list[tuple[float, float]], theirs: list[tuple[float, float]]
+) -> None:
+    def cell(method: str, pairs: list[tuple[float, float]]) -> Cell:
+        reward, cost = np.array(pairs).T
+        return Cell("t", method, (AtLimit((1.0,), reward[:, None], cost[:, None, None]),))
+
+    cells = [cell("a", mine), cell("b", theirs)]
+    there, back = compare(cells, "a", "b", 10), compare(cells, "b", "a", 10)
+    assert there is not None
+    assert back is not None
+    assert there.probability + back.probability == pytest.approx(1)
+    assert 0 <= there.interval[0] <= there.interval[1] <= 1
+    if mine == theirs:
+        assert there.probability == 0.5
+
+
+@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 100)), min_size=2, max_size=6))
+def test_merit_orders_as_the_rule_says(results: list[tuple[float, float]]) -> None:
+    for (r1, c1), (r2, c2) in permutations(results, 2):
+        m1, m2 = merit(np.array(r1), np.array(c1)), merit(np.array(r2), np.array(c2))
+        if c1 <= 1 < c2:
+            assert m1 > m2
+        elif c1 <= 1 and c2 <= 1:
+            assert (m1 > m2) == (r1 > r2)
+        elif c1 > 1 and c2 > 1 and abs(c1 - c2) > 1e-6:
+            assert (m1 > m2) == (c1 < c2)

@@ -1,0 +1,153 @@
+"""Suites by name and from a file; every mistake in a file is told in one line that names it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdocrl.bench.suite import find_suite, named_suites
+from pdocrl.data.tasks import BUILT_IN, find_task
+from pdocrl.errors import DataError
+
+GOOD = """
+steps = 20
+cost_limits = [10, 20]
+seeds = [0, 1]
+episodes = 3
+tasks = ["BallRun"]
+agents = ["bc", { name = "pdocrl", variant = "wide", settings = { hidden = [16, 16], gamma = 0.9 } }]
+"""
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Callable[[str], Path]:
+    """`toml(text)` → the path of a suite with that text."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_paper_suite_is_the_papers_grid() -> None:
+    suite = find_suite("paper")
+    assert suite.protocol == "dsrl"
+    assert [entry.task for entry in suite.entries] == list(BUILT_IN)
+    groups = suite.groups()
+    assert len(groups) == 8 * 9
+    assert sum(group.runs for group in groups) == 8 * 9 * 9
+    assert (suite.steps, suite.episodes) == (100_000, 20)
+    assert {method.name for method in find_suite("ablation").methods} == {"pdocrl", "pdocrl_extraction"}
+
+
+def test_every_setting_of_a_named_suite_is_one_of_its_agent() -> None:
+    from pdocrl.agents.agent import find_agent, make_config
+
+    for suite in named_suites().values():
+        for method in suite.methods:
+            make_config(find_agent(method.agent), **method.settings)
+        json.dumps(suite.as_dict())
+
+
+def test_a_file_is_read_as_it_is_meant(toml: Callable[[str], Path]) -> None:
+    suite = find_suite(toml(GOOD))
+    assert (suite.name, suite.protocol, suite.steps, suite.episodes) == ("mine", "custom", 20, 3)
+    assert suite.limits == ((10.0,), (20.0,))
+    assert [group.name for group in suite.groups()] == ["bc-BallRun", "pdocrl-wide-BallRun"]
+    assert suite.methods[1].settings == {"hidden": (16, 16), "gamma": 0.9}
+    assert [group.name for group in suite.groups(["pdocrl"])] == ["pdocrl-wide-BallRun"]
+    assert find_suite(toml('tasks = ["CarRun"]\nagents = ["bc"]')).protocol == "dsrl"
+
+
+def test_a_task_of_ones_own_is_described_in_the_suite(toml: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "robot.csv").write_text("")
+    text = 'agents = ["bc"]\n[[tasks]]\nname = "Robot"\ndata = "robot.csv"\nhorizon = 7\ncost_limits = [[1, 2]]'
+    (group,) = find_suite(toml(text)).groups()
+    assert group.limits == ((1.0, 2.0),)
+    assert group.find_data(None) == (tmp_path / "robot.csv").resolve()
+    assert find_task("robot").horizon == 7
+
+
+def test_data_is_looked_for_where_one_says_and_never_in_the_package(tmp_path: Path) -> None:
+    group = find_suite("paper").groups(["bc"], ["BallRun"])[0]
+    with pytest.raises(DataError, match="pdocrl data fetch BallRun"):
+        group.find_data(tmp_path)
+    (tmp_path / "SafetyBallRun-v0-80-1.hdf5").write_bytes(b"")
+    assert group.find_data(tmp_path).name == "SafetyBallRun-v0-80-1.hdf5"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD.replace("steps", "stepz"), "unknown key `stepz`. Did you mean `steps`?"),
+        (GOOD.replace("steps = 20", "steps = 2.5"), "`steps` is 2.5, expected a whole number"),
+        (GOOD.replace("steps = 20", "steps = true"), "`steps` is True"),
+        (GOOD.replace("episodes = 3", "episodes = 0"), "`episodes` is 0"),
+        (GOOD.replace("seeds = [0, 1]", "seeds = [0, 0]"), "`seeds` is [0, 0], expected a list of different"),
+        (GOOD.replace("seeds = [0, 1]", "seeds = [-1]"), "`seeds`"),
+        (GOOD.replace("[10, 20]", '["10"]'), "`cost_limits` is ['10']"),
+        (GOOD.replace("[10, 20]", "[10, [20, 5]]"), "equally many"),
+        (GOOD.replace("[10, 20]", "[-1]"), "at least 0"),
+        (GOOD.replace("[10, 20]", "[nan]"), "numbers of at least 0"),
+        (GOOD.replace('"BallRun"', '"BalRun"'), "Did you mean `BallRun`?"),
+        (GOOD.replace('"bc"', '"bcc"'), "unknown agent 'bcc'. Did you mean `bc`?"),
+        (
+            GOOD.replace("gamma = 0.9", "gama = 0.9"),
+            "agent pdocrl: unknown setting of pdocrl 'gama'. Did you mean `gamma`",
+        ),
+        (GOOD.replace("gamma = 0.9", 'gamma = "high"'), "agent pdocrl: setting gamma"),
+        (GOOD.replace("gamma = 0.9", "horizon = 9"), "`horizon` is not a setting"),
+        (GOOD.replace('"bc",', '"bc", "bc",'), "`agents` holds bc twice. Tell them apart with `variant`."),
+        (GOOD.replace('variant = "wide"', 'varian = "wide"'), "unknown key `varian` of agent pdocrl. Did you mean"),
+        (GOOD.replace('variant = "wide"', 'variant = "../up"'), "`variant` is '../up'; use letters"),
+        (GOOD.replace('["BallRun"]', '[{ name = "BallRun", data = "no.hdf5" }]'), "data of task BallRun: no such file"),
+        (GOOD.replace('["BallRun"]', '[{ name = "BallRun", horizon = 3 }]'), "built in; leave out its `horizon`"),
+        (GOOD.replace('["BallRun"]', '[{ name = "Robot", horizon = "x" }]'), "`horizon` is 'x', expected int"),
+        (GOOD.replace('["BallRun"]', '[{ name = "Robot", reward_max = 2 }]'), "has no `horizon`"),
+        (GOOD.replace('["BallRun"]', '[{ data = "x" }]'), "has no `name`"),
+        (GOOD.replace('["BallRun"]', "[3]"), "`tasks` holds 3"),
+        (GOOD.replace('["BallRun"]', "[]"), "`tasks` is []"),
+        (GOOD.replace("tasks", "#"), "has no `tasks`"),
+        (GOOD + 'protocol = "dsrll"', "Did you mean `dsrl`?"),
+        (GOOD + "name = 3", "`name` is 3, expected a text"),
+        ("steps = ", "not valid TOML"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_status_2(
+    toml: Callable[[str], Path], run_cli: Callable[..., tuple[int, str, str]], tmp_path: Path, text: str, told: str
+) -> None:
+    path = toml(text)
+    status, out, error = run_cli("bench", str(path), "--plan", "--out", str(tmp_path / "out"))
+    assert status == 2
+    assert out == ""
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert "mine.toml" in error
+    assert told in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["papr"], "Did you mean `paper`?"),
+        (["no.toml"], "no.toml: cannot read the suite"),
+        (["smoke", "--agents", "pdocrll"], "Did you mean `pdocrl`?"),
+        (["smoke", "--tasks", "CarRun"], "unknown task of suite smoke 'CarRun'"),
+        (["smoke", "--train-only", "--no-train"], "leave nothing to do"),
+        (["smoke", "--ray-address", "auto"], "--engine ray"),
+        (["paper", "--data", "nowhere"], "nowhere: no such folder"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line_with_status_2(
+    run_cli: Callable[..., tuple[int, str, str]], words: list[str], told: str
+) -> None:
+    status, _, error = run_cli("bench", *words)
+    assert status == 2
+    assert told in error
+    assert error.count("\n") == 1

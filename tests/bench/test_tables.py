@@ -1,0 +1,109 @@
+"""What the tables say, in all three settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdocrl.bench import published
+from pdocrl.bench.results import Row
+from pdocrl.bench.statistics import make_cells
+from pdocrl.bench.suite import named_suites
+from pdocrl.bench.tables import make_tables, results_table, write_tables
+from pdocrl.bench.typeset import Table, Text
+from pdocrl.data.tasks import BUILT_IN
+
+Play = Callable[..., list[Row]]
+
+
+@pytest.fixture
+def rows(play: Play) -> list[Row]:
+    """Two methods on two tasks; on CarRun only one was run."""
+    return [
+        *play({(10.0, 0): [(0.25, 5.0)], (10.0, 1): [(0.75, 5.0)]}, agent="pdocrl"),
+        *play({(10.0, 0): [(0.9, 20.0)], (10.0, 1): [(0.9, 20.0)]}, agent="bc", variant="safe"),
+        *play({(10.0, 0): [(0.1, 0.0)], (10.0, 1): [(0.1, 0.0)]}, agent="pdocrl", task="CarRun"),
+    ]
+
+
+def test_markdown_has_safe_in_bold_and_a_star_at_the_best(rows: list[Row]) -> None:
+    text = results_table(make_cells(rows)).markdown()
+    assert "| task | pdocrl reward | pdocrl cost | bc-safe reward | bc-safe cost |" in text
+    assert "| BallRun | **0.50 ± 0.25** ★ | **0.50 ± 0.00** ★ | 0.90 ± 0.00 | 2.00 ± 0.00 |" in text
+    assert "| CarRun | **0.10 ± 0.00** ★ | **0.00 ± 0.00** ★ | – | – |" in text
+
+
+def test_averages_are_of_methods_run_on_every_task(rows: list[Row]) -> None:
+    last = results_table(make_cells(rows)).rows[-1]
+    assert last[0].text == "Average"
+    assert last[1] == Text("0.30 ± 0.27", "best")  # means .5 and .1; runs .25, .75, .1, .1
+    assert last[3].text == "–"
+
+
+def test_latex_is_balanced_and_escaped(rows: list[Row]) -> None:
+    for table in make_tables(rows):
+        text = table.latex()
+        depth = 0
+        for brace in re.findall(r"(?<!\\)[{}]", text):
+            depth += 1 if brace == "{" else -1
+            assert depth >= 0
+        assert depth == 0
+        assert not re.search(r"(?<!\\)[%_#]", text.replace(r"\label{tab:" + table.name, ""))
+        assert text.count(r"\begin{") == text.count(r"\end{") == 2
+        columns = len(table.columns)
+        body = text[text.index(r"\midrule") : text.index(r"\bottomrule")]
+        assert all(line.count(" & ") == columns - 1 for line in body.splitlines() if "&" in line)
+    assert Table("t", "a_b & 5 %", (("", "x"),), ((Text("-0.5 ± 1"),),)).latex().count(r"$-$0.5 $\pm$ 1") == 1
+
+
+def test_published_numbers_stand_beside_the_measured(rows: list[Row]) -> None:
+    table = next(table for table in make_tables(rows) if table.name == "published")
+    line = next(line for line in table.rows if (line[0].text, line[1].text) == ("BallRun", "pdocrl"))
+    assert [cell.text for cell in line[-2:]] == ["0.48 ± 0.33", "0.86 ± 0.82"]
+    assert line[6].text == "1 of 1"
+
+
+def test_recollected_data_and_broken_runs_are_told(rows: list[Row]) -> None:
+    broken = [dataclasses.replace(row, failure="step 3: q is not finite") for row in rows]
+    notes = " ".join(make_tables(broken)[0].notes)
+    assert "not with published numbers" in notes
+    assert "pdocrl on BallRun (2)" in notes
+    published_data = [dataclasses.replace(row, recollected=False) for row in rows]
+    assert "not with published numbers" not in " ".join(make_tables(published_data)[0].notes)
+
+
+def test_every_table_is_written_twice(rows: list[Row], tmp_path: Path) -> None:
+    write_tables(tmp_path, make_tables(rows))
+    names = {"results", "published", "limits", "ranks", "improvement"}
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {f"{n}.{s}" for n in names for s in ("md", "tex")}
+    assert make_tables([]) == []
+
+
+def test_the_terminal_shows_numbers_and_intervals_whole(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
+    for table in make_tables(rows):
+        table.show()
+    text = capsys.readouterr().out
+    assert "0.50 ± 0.25 ★" in text
+    assert "[0.25, 0.75]" in text
+
+
+def test_the_paper_prints_every_method_on_every_task() -> None:
+    methods = {method.name for method in named_suites()["paper"].methods}
+    tasks = {task.name for task in BUILT_IN} | {published.AVERAGE}
+    assert set(published.PUBLISHED) == methods
+    assert all(set(own) == tasks for own in published.PUBLISHED.values())
+
+
+@pytest.mark.parametrize("method", published.PUBLISHED)
+def test_published_averages_are_the_means_of_their_columns(method: str) -> None:
+    """A typing mistake would show here; the paper rounds to two digits."""
+    own = dict(published.PUBLISHED[method])
+    average = own.pop(published.AVERAGE)
+    reward = sum(p.reward for p in own.values()) / 8
+    cost = sum(p.cost for p in own.values()) / 8
+    assert average.reward == pytest.approx(reward, abs=0.0051)
+    assert average.cost == pytest.approx(cost, abs=0.0051)
