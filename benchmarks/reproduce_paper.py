@@ -20,6 +20,7 @@ from pdocrl.evaluation import find_protocol
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import load_trained, train
 
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
