@@ -252,9 +252,7 @@ def _at_limit(task: str, method: str, limit: tuple[float, ...], runs: list[list[
     counts = {len(run) for run in runs} | {len({row.episode for row in run}) for run in runs}
     if len(counts) > 1:
         shown = ", ".join(str(count) for count in sorted(counts))
-        raise PdocrlError(
-            f"{method} on {task} at limit {limit}: runs hold {shown} different episodes, not equally many."
-        )
+        raise PdocrlError(f"{method} on {task} at limit {limit}: runs of {shown} episodes cannot be averaged.")
     rewards = np.array([[row.normalized_reward for row in run] for run in runs])
     costs = np.array([[row.cost for row in run] for run in runs]).reshape(*rewards.shape, len(limit))
     return AtLimit(limit, rewards, normalised_cost(costs, limit) if limit else costs)

@@ -109,7 +109,7 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                     Text(cell.task),
                     Text(cell.method),
                     Text(", ".join(f"{x:g}" for x in at.limit) or DASH),
-                    Text(f"{at.reward:.2f}", style),
+                    Text(_number(at.reward), style),
                     Text(_interval((low[0], high[0]))),
                     Text(f"{at.cost:.2f}", style),
                     Text(_interval((low[1], high[1]))),
@@ -130,7 +130,7 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
             Text(f"{s.rank:.2f}", "safe" if s.safe_tasks == s.tasks else ""),
             Text(_interval(s.rank_interval)),
             Text(f"{s.safe_tasks} of {s.tasks}"),
-            Text(f"{s.reward:.2f}"),
+            Text(_number(s.reward)),
             Text(f"{s.cost:.2f}"),
         )
         for s in standings(cells)
@@ -207,12 +207,16 @@ def _style(cell: Cell, best: str | None) -> Style:
     return "best" if cell.method == best else "safe" if cell.safe else "unsafe"
 
 
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
 def _spread(mean: float, std: float) -> str:
-    return f"{mean:.2f} ± {std:.2f}"
+    return f"{_number(mean)} ± {std:.2f}"
 
 
 def _interval(pair: tuple[float, float]) -> str:
-    return f"[{pair[0]:.2f}, {pair[1]:.2f}]"
+    return f"[{_number(pair[0])}, {_number(pair[1])}]"
 
 
 def _names(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:

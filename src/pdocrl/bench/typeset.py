@@ -73,7 +73,7 @@ class Table:
         from rich.console import Console
 
         styles = {"": "", "safe": "bold", "best": "bold blue", "unsafe": "dim"}
-        grid = table.Table(title=self.title, title_justify="left", header_style="bold", caption_justify="left")
+        grid = table.Table(header_style="bold")
         for index, (group, name) in enumerate(self.columns):
             heading = markup.escape(f"{group}\n{name}" if group else name)
             words = not any(row[index].text[:1].isdigit() for row in self.rows)
@@ -81,6 +81,9 @@ class Table:
         for row in self.rows:
             grid.add_row(*(f"[{styles[c.style]}]{_plain(c)}[/]" if c.style else _plain(c) for c in row))
         console = Console() if sys.stdout.isatty() else Console(width=500)
+        console.print(
+            self.title, style="italic", markup=False, highlight=False
+        )  # a title of the grid's would be wrapped
         console.print(grid)
         for note in self.notes:
             console.print(note, markup=False, highlight=False)
