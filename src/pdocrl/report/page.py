@@ -6,7 +6,6 @@ import base64
 import os
 from collections.abc import Callable
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from pdocrl.files import write_text
 from pdocrl.report import figures
 from pdocrl.report.film import Film, find_film, make_film
 from pdocrl.report.findings import Row, findings, lead, table
+from pdocrl.report.html import bullets, card, document, interval
 from pdocrl.report.provenance import commands, what_was_run
 from pdocrl.report.record import Record, read_record
 from pdocrl.report.svg import inline_svg
@@ -55,13 +55,10 @@ def render(record: Record, film: Film | None = None, command: str | None = None)
     """The whole page as text."""
     plan, rows = record.plan, table(record)
     title = f"{plan.agent} on {plan.task or Path(plan.data).name}"
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     notes = findings(record, rows)
     sections = [
         _results(record, rows),
-        _card("What to notice", "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
-        if notes
-        else "",
+        card("What to notice", bullets(notes)) if notes else "",
         '<div class="pictures">',
         _plane(record, rows),
         _episode_costs(record, rows),
@@ -70,33 +67,11 @@ def render(record: Record, film: Film | None = None, command: str | None = None)
         _multipliers(record),
         _density_ratio(record),
         "</div>",
-        _card("What was run", what_was_run(record)),
-        _card("Do it again", f'<pre tabindex="0">{escape(command or chr(10).join(commands(record)))}</pre>'),
+        card("What was run", what_was_run(record)),
+        card("Do it again", f'<pre tabindex="0">{escape(command or chr(10).join(commands(record)))}</pre>'),
         _others(record),
     ]
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="pdocrl {escape(version("pdocrl"))}">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<p class="over">Offline constrained reinforcement learning</p>
-<h1>{escape(title)}</h1>
-<p class="lead">{escape(lead(record, rows))}</p>
-</header>
-<main>
-{"".join(section + chr(10) for section in sections if section)}</main>
-<footer><p>Made by pdocrl {escape(version("pdocrl"))}. Everything is in this file; it needs no network.</p></footer>
-</body>
-</html>
-"""
+    return document(title, lead(record, rows), sections)
 
 
 def _results(record: Record, rows: list[Row]) -> str:
@@ -104,7 +79,7 @@ def _results(record: Record, rows: list[Row]) -> str:
         text = (
             f"<p>Nothing scored yet. Play the policies with</p><pre>pdocrl evaluate {escape(str(record.folder))}</pre>"
         )
-        return _card("Result", text)
+        return card("Result", text)
     assert record.scores is not None
     heads = ["Policy for", "Normalised reward", "Return"]
     heads += ["Cost per episode", "Episodes over the limit", "Safe"] if record.plan.cost_names else []
@@ -116,7 +91,7 @@ def _results(record: Record, rows: list[Row]) -> str:
     lines = "".join(_row(i, row, record, heads[1:]) for i, row in enumerate(rows))
     head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in heads)
     # On a phone the rows become blocks; the roles keep the table a table for screen readers all the same.
-    return _card(
+    return card(
         "Result",
         '<div class="scroll stacks" role="region" tabindex="0" aria-label="Result table">'
         f'<table role="table"><caption>{escape(caption)}</caption><thead role="rowgroup"><tr role="row">{head}</tr>'
@@ -128,10 +103,10 @@ def _row(index: int, row: Row, record: Record, heads: list[str]) -> str:
     score, swatch = row.score, f"var(--series-{index % len(POINT_COLOURS)})"
     names = record.plan.cost_names
     costs = [f"{c:.1f}" if len(names) == 1 else f"{escape(n)} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
-    share = _interval(score["cost_interval"], 2)
+    share = interval(score["cost_interval"], 2)
     mark = '<span class="mark yes">✓ yes</span>' if score["safe"] else '<span class="mark no">✗ no</span>'
     cells = [
-        f"<b>{score['reward']:.3f}</b><small>{_interval(score['reward_interval'], 3)}</small>",
+        f"<b>{score['reward']:.3f}</b><small>{interval(score['reward_interval'], 3)}</small>",
         f"{row.reward:,.0f}",
     ]
     if names:
@@ -172,7 +147,7 @@ def _film(film: Film | None) -> str:
     stills = f"data:image/png;base64,{base64.b64encode(film.stills).decode()}"
     moving = f"data:image/gif;base64,{base64.b64encode(film.animation).decode()}"
     # A reader who asked for less motion sees the stills; anyone can close the animation.
-    return _card(
+    return card(
         "An episode",
         '<details open><summary>Animation</summary><picture><source media="(prefers-reduced-motion: reduce)" '
         f'srcset="{stills}"><img src="{moving}" alt="Animation of the episode described below."></picture></details>'
@@ -248,23 +223,14 @@ def _others(record: Record) -> str:
     except PdocrlError:
         return ""
     drawing = inline_svg(figure, "others", "All other metrics against the training step.")
-    return _card(
+    return card(
         "", f"<details><summary>Everything else the agent reported</summary><figure>{drawing}</figure></details>"
     )
 
 
 def _picture(title: str, figure: Figure, name: str, description: str, caption: str) -> str:
     drawing = inline_svg(figure, name, description)
-    return _card(title, f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
-
-
-def _card(title: str, body: str) -> str:
-    heading = f"<h2>{escape(title)}</h2>" if title else ""
-    return f'<section class="card">{heading}{body}</section>'
-
-
-def _interval(pair: list[float], digits: int) -> str:
-    return f"[{pair[0]:.{digits}f}, {pair[1]:.{digits}f}]"
+    return card(title, f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
 
 
 def _numbers(values: Any) -> str:

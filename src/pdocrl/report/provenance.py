@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pdocrl.errors import PdocrlError
+from pdocrl.report.html import facts
 from pdocrl.report.record import Record, reference_scores
+from pdocrl.training.train import Plan
 
 FULL = 100_000  # steps in the paper
 
@@ -24,7 +26,7 @@ def what_was_run(record: Record) -> str:
             ". <strong>Re-collected data</strong> that ships with the package, not DSRL's file: scores do not compare "
             "with published ones"
         )
-    facts = {
+    known = {
         "Agent": _agent(plan.agent),
         "Data": data,
         "Data digest": f"<code>{escape(plan.data_digest)}</code>",
@@ -36,8 +38,7 @@ def what_was_run(record: Record) -> str:
         "Score": _scale(record),
         "Versions": escape(", ".join(f"{name} {number}" for name, number in plan.versions.items())),
     }
-    items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items() if value)
-    return f"<dl>{items}</dl>"
+    return facts(known)
 
 
 def _agent(name: str) -> str:
@@ -88,7 +89,15 @@ def _duration(record: Record) -> str:
 
 def commands(record: Record) -> list[str]:
     """The command lines that repeat this training, its evaluation and its page."""
-    plan = record.plan
+    folder = shlex.quote(record.folder.name)
+    found = [train_command(record.plan, folder)]
+    if record.scores is not None:
+        found.append(f"pdocrl evaluate {folder} --episodes {len(record.scores['runs'][0]['episodes'])}")
+    return [*found, f"pdocrl report {folder}"]
+
+
+def train_command(plan: Plan, folder: str) -> str:
+    """The command line that repeats a training into `folder`, given as the shell wants it."""
     words = ["pdocrl", "train", plan.data, "--agent", plan.agent]
     if plan.task and plan.task != plan.data:
         words += ["--task", plan.task]
@@ -103,11 +112,7 @@ def commands(record: Record) -> list[str]:
         words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
     if plan.evaluate_every:
         words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
-    folder = shlex.quote(record.folder.name)
-    found = [f"{shlex.join(words)} --out {folder}"]
-    if record.scores is not None:
-        found.append(f"pdocrl evaluate {folder} --episodes {len(record.scores['runs'][0]['episodes'])}")
-    return [*found, f"pdocrl report {folder}"]
+    return f"{shlex.join(words)} --out {folder}"
 
 
 def _word(value: Any) -> str:

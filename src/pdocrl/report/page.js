@@ -1,0 +1,65 @@
+"use strict";
+// Sorting and filtering. The page is whole without this script: it adds the controls it serves.
+
+// Every header cell of a sortable table becomes a button. Rows sort by data-value, else by text; what has no value
+// stays last. Numbers start with the highest, words with the first letter.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    if (head.hasAttribute("data-fixed")) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    head.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      const key = (row) => {
+        const cell = row.cells[column];
+        return cell.hasAttribute("data-value") ? cell.dataset.value : cell.textContent.trim();
+      };
+      const rows = [...body.rows];
+      const numeric = rows.every((row) => key(row) === "" || !Number.isNaN(Number(key(row))));
+      const before = head.getAttribute("aria-sort");
+      const order = before === "none" ? (numeric ? "descending" : "ascending")
+        : before === "descending" ? "ascending" : "descending";
+      const sign = order === "ascending" ? 1 : -1;
+      rows.sort((one, other) => {
+        const [a, b] = [key(one), key(other)];
+        if (a === "" || b === "") return (a === "") - (b === "");
+        return sign * (numeric ? Number(a) - Number(b) : a.localeCompare(b));
+      });
+      body.append(...rows);
+      heads.forEach((other) => other.hasAttribute("aria-sort") && other.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", order);
+    });
+  });
+}
+
+// A choice hides everything that belongs to another agent, task or limit. What is told over all limits at once
+// (data-limit="all") gives way to what is told of one (data-alone) where the page has both.
+const form = document.querySelector("form.filters");
+if (form) {
+  const names = ["agent", "task", "limit"];
+  const said = form.querySelector("output");
+  const apply = () => {
+    const chosen = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+    for (const element of document.querySelectorAll("[data-agent], [data-task], [data-limit]")) {
+      const fits = names.every((name) => {
+        const own = element.dataset[name];
+        if (own === undefined) return true;
+        if (name === "limit" && own === "all") return chosen.limit === "";
+        if (name === "limit" && element.hasAttribute("data-alone")) return own === chosen.limit;
+        return chosen[name] === "" || own === chosen[name];
+      });
+      element.classList.toggle("off", !fits);
+    }
+    const words = names.filter((name) => chosen[name]).map((name) => `${name} ${chosen[name]}`);
+    said.textContent = words.length ? `Shown: ${words.join(", ")}.` : "Everything is shown.";
+  };
+  form.addEventListener("change", apply);
+  form.addEventListener("reset", () => setTimeout(apply));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  apply();
+}

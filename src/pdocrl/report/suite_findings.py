@@ -1,0 +1,127 @@
+"""What a benchmark's numbers say, in sentences: each is derived from the record, none is written beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pdocrl.bench.statistics import best_safe, standings
+from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
+
+SATURATED = 0.9  # share of a batch at the bound of w from which on w tells little
+
+
+def lead(record: SuiteRecord) -> str:
+    """The result in a few sentences."""
+    if not record.cells:
+        return f"{len(record.methods)} methods on {len(record.tasks)} tasks; nothing is scored yet."
+    size = (
+        f"{_count(len(record.methods), 'method')} on {_count(len(record.tasks), 'task')}: "
+        f"{_count(len(record.runs), 'policy', 'policies')}, {len(record.rows):,} episodes in the simulator."
+    )
+    order = standings(record.cells)
+    kept = max(order, key=lambda s: (s.safe_tasks / s.tasks, -s.rank))
+    said = f" {kept.method} keeps its limits most often, on {kept.safe_tasks} of {_count(kept.tasks, 'task')}"
+    if len(order) == 1:
+        return f"{size} {kept.method} keeps its limits on {kept.safe_tasks} of {_count(kept.tasks, 'task')}."
+    first = order[0]
+    whose = "and has the best average rank" if first == kept else f"{first.method} has the best average rank"
+    return f"{size}{said}{' ' if first == kept else '; '}{whose}, {first.rank:.1f} of {len(order)}."
+
+
+def findings(record: SuiteRecord) -> list[str]:
+    """What a careful reader would point out."""
+    found = [
+        *_hidden_by_the_mean(record),
+        *_nowhere_safe(record),
+        *_uncertain(record),
+        *_one_seed(record),
+        *_saturated(record.trainings),
+        *_estimates(record),
+        *_other_data(record),
+    ]
+    unfinished = [t.status for t in record.trainings if t.status.status != "done"]
+    if unfinished:
+        found.append(
+            f"{len(unfinished)} of {len(record.trainings)} trainings have no scores; see “What did not work” below."
+        )
+    return found
+
+
+def _hidden_by_the_mean(record: SuiteRecord) -> list[str]:
+    hidden = [
+        f"{cell.method} on {cell.task} ({cell.safe_limits} of {len(cell.limits)})"
+        for cell in record.cells
+        if cell.safe and cell.safe_limits < len(cell.limits)
+    ]
+    return [f"Safe on average over the limits, but not at each of them: {', '.join(hidden)}."] if hidden else []
+
+
+def _nowhere_safe(record: SuiteRecord) -> list[str]:
+    scored = {cell.task for cell in record.cells}
+    tasks = [task for task in record.tasks if task in scored and best_safe(record.cells, task) is None]
+    return [f"No method is safe on {' and '.join(tasks)}."] if tasks else []
+
+
+def _uncertain(record: SuiteRecord) -> list[str]:
+    open_ = [
+        f"{cell.method} on {cell.task}"
+        for cell in record.cells
+        if cell.cost_interval[0] <= 1 < cell.cost_interval[1]
+    ]  # fmt: skip
+    if not open_:
+        return []
+    return [f"Safe or not is undecided, the 95 % interval of the mean cost holds the limit: {', '.join(open_)}."]
+
+
+def _one_seed(record: SuiteRecord) -> list[str]:
+    if record.rows and len({row.seed for row in record.rows}) == 1:
+        return ["One training seed: the intervals say how episodes vary, not how trainings do."]
+    return []
+
+
+def _saturated(trainings: Sequence[Training]) -> list[str]:
+    """A density ratio at its bound almost everywhere tells no transition from another."""
+    stuck: dict[str, list[str]] = {}
+    for training in trainings:
+        ends = [values[-1] for _, values in training.metric("w_at_clip").values()]
+        if ends and np.mean(ends) >= SATURATED:
+            stuck.setdefault(training.method, []).append(training.task)
+    return [
+        f"The density ratio w of {method} ends at its upper bound on at least {SATURATED:.0%} of the data "
+        f"({', '.join(tasks)}): it weighs almost all transitions alike."
+        for method, tasks in stuck.items()
+    ]
+
+
+def _estimates(record: SuiteRecord) -> list[str]:
+    """How far the off-policy estimates of cost can be believed, judged by the roll-outs."""
+    played = {(run.task, run.method, run.limit, run.seed): run.cost for run in record.runs}
+    held, judged, trusted = 0, 0, 0
+    for training in record.trainings:
+        for told in (training.ope or {"runs": []})["runs"]:
+            cost = played.get((training.task, training.method, limit_name(told["cost_limit"]), told["seed"]))
+            if cost is not None and told["normalized_cost_interval"] is not None:
+                low, high = told["normalized_cost_interval"]
+                judged, held, trusted = judged + 1, held + (low <= cost <= high), trusted + bool(told["trusted"])
+    if not judged:
+        return []
+    return [
+        f"Off-policy estimates of the cost: {held} of {judged} intervals hold the cost that was played; "
+        f"{trusted} of {judged} estimates call themselves trusted."
+    ]
+
+
+def _other_data(record: SuiteRecord) -> list[str]:
+    tasks = list(dict.fromkeys(row.task for row in record.rows if row.recollected))
+    if not tasks:
+        return []
+    return [
+        f"Re-collected data, not the published files: {', '.join(tasks)}. Compare the methods with each other; the "
+        "paper's numbers stand beside them for orientation only."
+    ]
+
+
+def _count(number: int, word: str, plural: str = "") -> str:
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"

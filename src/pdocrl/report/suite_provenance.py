@@ -1,0 +1,128 @@
+"""Where a benchmark's numbers come from: what was run, for how long, on which data, what failed, how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from html import escape
+
+from pdocrl.bench.results import GROUPS, Row
+from pdocrl.bench.suite import named_suites
+from pdocrl.report import chart
+from pdocrl.report.html import attributes, data_table, facts
+from pdocrl.report.provenance import train_command
+from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
+
+
+def what_was_run(record: SuiteRecord) -> str:
+    """The facts that hold for all, then a line per training."""
+    firsts = _first_rows(record)
+    seconds = sum(row.train_seconds or 0.0 for row in firsts.values())
+    known = {
+        "Suite": escape(": ".join(str(record.suite[key]) for key in ("name", "about") if record.suite.get(key))),
+        "Protocol": _listed(row.protocol for row in record.rows),
+        "Cost limits": escape("; ".join(record.limits)),
+        "Seeds": _listed(row.seed for row in record.rows),
+        "Steps": _listed(f"{row.step:,}" for row in record.rows),
+        "Episodes": f"{len(record.rows):,} in the simulator, of each policy's last checkpoint" if record.rows else "",
+        "Training": f"{_duration(seconds)} in the training loops, added up" if seconds else "",
+        "Versions": _listed(f"pdocrl {row.pdocrl}, jax {row.jax}, numpy {row.numpy}" for row in record.rows),
+    }
+    lines = [_line(record, training, firsts.get((training.task, training.method))) for training in record.trainings]
+    heads = ("Method", "Task", "Status", "Runs", "Steps", "Training", "Settings")
+    head = "".join(f'<th scope="col"{_word(name)}>{name}</th>' for name in heads)
+    caption = "Training: time in the loop for all runs of the line together. Settings: digest of all of them."
+    table = data_table("What was run", caption, f"<tr>{head}</tr>", lines, kind="tight", tall=True)
+    return facts(known) + table
+
+
+def _line(record: SuiteRecord, training: Training, row: Row | None) -> str:
+    status = training.status
+    seconds = None if row is None else row.train_seconds
+    cells = [
+        f'<th scope="row">{chart.glyph(record.series(training.method))}{escape(training.method)}</th>',
+        f'<td class="word">{escape(training.task)}</td>',
+        f'<td class="word">{escape(status.status)}</td>',
+        f"<td>{status.runs}</td>",
+        f'<td data-value="{row.step if row else ""}">{f"{row.step:,}" if row else "–"}</td>',
+        f'<td data-value="{"" if seconds is None else seconds}">{"–" if seconds is None else _duration(seconds)}</td>',
+        f'<td data-value=""><code>{row.config_digest[:12] if row else "–"}</code></td>',
+    ]
+    return f"<tr{attributes(agent=training.method, task=training.task)}>{''.join(cells)}</tr>"
+
+
+def data(record: SuiteRecord) -> str:
+    """A line per file: what it is called, its digest, and whether it is the published one."""
+    files = {(row.task, row.data_digest): row for row in record.rows}
+    lines = []
+    for (task, digest), row in files.items():
+        kind = {True: "<strong>re-collected</strong>", False: "the published file", None: "no file is published"}
+        lines.append(
+            f'<tr{attributes(task=task)}><th scope="row">{escape(task)}</th>'
+            f'<td class="word">{escape(row.data)}</td><td class="word">{kind[row.recollected]}</td>'
+            f'<td class="word"><code>{escape(digest)}</code></td></tr>'
+        )
+    head = "".join(f'<th scope="col"{_word(name)}>{name}</th>' for name in ("Task", "File", "Which", "Digest"))
+    caption = "The digest is over the arrays, not the file: `pdocrl data info` prints it."
+    return data_table("Data", caption, f"<tr>{head}</tr>", lines, kind="tight")
+
+
+def what_failed(record: SuiteRecord) -> str:
+    """Groups without scores and runs that broke off, with the reason of each; "" when all went well."""
+    broken = {
+        (row.task, row.method, row.cost_limit, row.seed): row.failure for row in record.rows if row.failure is not None
+    }
+    items = []
+    for training in record.trainings:
+        status, place = training.status, (training.task, training.method)
+        said = [
+            f"run of limit {limit_name(limit)}, seed {seed} stopped at {why}; scored with its last whole policy"
+            for (*whose, limit, seed), why in broken.items()
+            if tuple(whose) == place
+        ]
+        if status.status != "done":
+            said.append(f"{status.status}: {status.reason or 'not there yet; `pdocrl bench` goes on where it stopped'}")
+        belongs = attributes(agent=training.method, task=training.task)
+        name = f"<strong>{escape(training.method)} on {escape(training.task)}</strong>"
+        items += [f"<li{belongs}>{name}: {escape(text.rstrip('.'))}.</li>" for text in said]
+    return f"<ul>{''.join(items)}</ul>" if items else ""
+
+
+def how_to_repeat(record: SuiteRecord) -> str:
+    """The whole benchmark in one command, and each training for itself."""
+    folder = shlex.quote(record.folder.name)
+    name = str(record.suite["name"])
+    # A suite of one's own is a file; where it lies is not recorded.
+    suite = name if name in named_suites() else f"{name}.toml"
+    whole = f"pdocrl bench {shlex.quote(suite)} --out {folder}\npdocrl report {folder}"
+    single = "\n".join(
+        train_command(training.plan, f"{folder}/{GROUPS}/{shlex.quote(training.status.name)}")
+        for training in record.trainings
+        if training.plan is not None
+    )
+    one_by_one = (
+        f'<details><summary>Each training for itself</summary><pre tabindex="0">{escape(single)}</pre></details>'
+    )
+    return f'<pre tabindex="0">{escape(whole)}</pre>{one_by_one if single else ""}'
+
+
+def _first_rows(record: SuiteRecord) -> dict[tuple[str, str], Row]:
+    """One row per training: what is the same in all of its rows is read from it."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in record.rows:
+        found.setdefault((row.task, row.method), row)
+    return found
+
+
+def _listed(values: Iterable[object]) -> str:
+    return escape(", ".join(str(value) for value in dict.fromkeys(values)))
+
+
+def _word(name: str) -> str:
+    return ' class="word"' if name in {"Task", "Status", "File", "Which", "Digest"} else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,144 @@
+"""A benchmark folder as `pdocrl bench` leaves it, with invented numbers and without training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, write_status
+from pdocrl.bench.suite import Entry, Method, Suite
+from pdocrl.data.tasks import find_task
+from pdocrl.files import write_json
+from pdocrl.training.train import Plan
+
+TASKS = ("BallRun", "CarCircle")
+METHODS = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
+LIMITS, SEEDS, STEPS = (10.0, 20.0, 40.0), (0, 5, 10), 1000
+VERSIONS = {"pdocrl": "0.1.0", "jax": "0.7", "equinox": "0.13", "optax": "0.2", "numpy": "2.0"}
+
+
+def make_suite(
+    folder: Path,
+    tasks: Sequence[str] = TASKS,
+    methods: Sequence[tuple[str, str]] = METHODS,
+    *,
+    episodes: int = 4,
+    points: int = 10,
+    failed: tuple[str, str] | None = ("cpq", "CarCircle"),
+    extras: bool = True,
+    shift: Callable[[str, str], float] = lambda method, task: 0.0,
+) -> Path:
+    """Rows and training folders of every method on every task.
+
+    Args:
+        points: logged moments of a training.
+        failed: the method and task whose training failed, and has no rows.
+        extras: evaluations on the way and off-policy estimates are there.
+        shift: added to a method's normalised costs on a task.
+    """
+    rng = np.random.default_rng(0)
+    rows: list[Row] = []
+    status: list[GroupStatus] = []
+    for task in tasks:
+        for agent, variant in methods:
+            method = method_name(agent, variant)
+            broken = (method, task) == failed
+            name = f"{method}-{task}"
+            reason = "step 300: critic_loss is not finite" if broken else ""
+            runs = [{"cost_limit": [limit], "seed": seed} for limit in LIMITS for seed in SEEDS]
+            kind = "failed" if broken else "done"
+            status.append(GroupStatus(name, task, agent, variant, len(runs), kind, reason))
+            if broken:
+                continue
+            level = rng.uniform(0.2, 0.9), rng.uniform(0.1, 1.2) + shift(method, task)
+            own = [
+                row
+                for run in runs
+                for row in _episodes(rng, task, agent, variant, run, episodes, level)
+            ]  # fmt: skip
+            rows += own
+            _write_training(folder / "groups" / name, rng, task, agent, runs, points, extras, own)
+    write_rows(folder, rows)
+    write_status(folder, status)
+    suite = Suite(
+        "toy", "invented numbers", tuple(Entry(find_task(task)) for task in tasks),
+        tuple(Method(*method) for method in methods), tuple((limit,) for limit in LIMITS), SEEDS, STEPS, episodes,
+    )  # fmt: skip
+    write_json(folder / "suite.json", suite.as_dict())
+    return folder
+
+
+def _episodes(rng, task, agent, variant, run, episodes, level) -> list[Row]:
+    spec, limit = find_task(task), run["cost_limit"][0]
+    reward, cost = level[0] + 0.05 * rng.normal(), max(0.0, level[1] + 0.2 * rng.normal())
+    found = []
+    for episode in range(episodes):
+        gained, spent = reward + 0.02 * rng.normal(), rng.poisson(cost * limit) / limit
+        found.append(Row(
+            suite="toy", protocol="dsrl", task=task, agent=agent, variant=variant, cost_limit=(limit,),
+            seed=run["seed"], step=STEPS, episode=episode,
+            reward=spec.reward_min + gained * (spec.reward_max - spec.reward_min),
+            cost=(spent * limit,), length=spec.horizon,
+            normalized_reward=gained, normalized_cost=spent, failure=None, config_digest="c" * 64,
+            data_digest=f"{len(task):x}" * 64, data=f"Safety{task}-v0.hdf5", recollected=True, train_seconds=61.5,
+            pdocrl="0.1.0", jax="0.7", numpy="2.0",
+        ))  # fmt: skip
+    return found
+
+
+def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> None:
+    plan = Plan(
+        data=rows[0].data, data_digest=rows[0].data_digest, task=task, horizon=find_task(task).horizon,
+        cost_names=["cost"], agent=agent, settings={}, runs=runs, steps=STEPS, log_every=STEPS // points,
+        checkpoint_every=STEPS, evaluate_every=STEPS // points if extras else 0, evaluate_episodes=5, versions=VERSIONS,
+    )  # fmt: skip
+    folder.mkdir(parents=True)
+    write_json(folder / "run.json", dataclasses.asdict(plan))
+    logged = {"bc": ("actor_loss",), "cpq": ("actor_loss", "q")}.get(agent, ("lambda", "w", "w_at_clip"))
+    steps = np.linspace(STEPS / points, STEPS, points).astype(int).tolist()
+    metrics = [
+        {"step": t, "run": i, **run, "steps_per_second": 50.0,
+         "metrics": {name: float(1 + np.log1p(t) / 8 + 0.1 * rng.normal()) for name in logged}}
+        for t in steps for i, run in enumerate(runs)
+    ]  # fmt: skip
+    _write_lines(folder / "metrics.jsonl", metrics)
+    if not extras:
+        return
+    spec = find_task(task)
+    evaluations = [
+        {"step": t, "run": i, **run, "reward": spec.reward_max * (t / STEPS * 0.7 + 0.05 * rng.normal()),
+         "cost": [run["cost_limit"][0] * abs(0.8 + 0.3 * rng.normal())]}
+        for t in steps for i, run in enumerate(runs)
+    ]  # fmt: skip
+    _write_lines(folder / "evaluations.jsonl", evaluations)
+    told = []
+    for run in runs:
+        own = [row for row in rows if (list(row.cost_limit), row.seed) == (run["cost_limit"], run["seed"])]
+        reward = float(np.mean([row.normalized_reward for row in own]))
+        cost = float(np.mean([row.normalized_cost for row in own]))
+        told.append({
+            "agent": agent, **run, "normalized_reward": reward + 0.02, "normalized_cost": cost + 0.05,
+            "normalized_reward_interval": [reward - 0.1, reward + 0.1],
+            "normalized_cost_interval": [max(0.0, cost - 0.2), cost + 0.2],
+            "within_limit": None, "verdict": "not shown", "trusted": run["seed"] != 5, "doubts": [],
+        })  # fmt: skip
+    write_json(folder / "ope.json", {"task": task, "agent": agent, "method": "fqe", "runs": told})
+
+
+def _write_lines(path: Path, lines: list[dict]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def suite_folder(tmp_path: Path) -> Callable[..., Path]:
+    """`suite_folder(...)` makes one; its arguments are those of `make_suite`."""
+
+    def make(**arguments) -> Path:
+        return make_suite(tmp_path / "toy suite", **arguments)
+
+    return make

@@ -1,0 +1,187 @@
+"""The benchmark's page in a real browser: quiet, offline, sortable, filterable, readable in the dark and on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pdocrl.report.suite import write_suite_page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+
+# WCAG 2 contrast of every piece of text with the ground it stands on; returns those below 4.5.
+LOW_CONTRAST = """() => {
+  const parse = (text) => {
+    const n = text.match(/-?[\\d.]+(?:e-?\\d+)?/g).map(Number);
+    const scale = text.startsWith("color(") ? 1 : 255;
+    return {rgb: n.slice(0, 3).map((v) => v / scale), alpha: n.length > 3 ? n[3] : 1};
+  };
+  const luminance = (rgb) => rgb
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = parse(getComputedStyle(at).backgroundColor);
+      if (found.alpha > 0) return found.rgb;
+    }
+    return [1, 1, 1];
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("title, desc, script, style, option")) continue;
+    const style = getComputedStyle(element);
+    const ink = parse(element instanceof SVGElement ? style.fill : style.color).rgb;
+    const [a, b] = [luminance(ink), luminance(ground(element))].sort((x, y) => x - y);
+    const contrast = (b + 0.05) / (a + 0.05);
+    const words = element.textContent.trim().slice(0, 30);
+    if (contrast < 4.5) low.push(`${element.tagName} ${words}: ${contrast.toFixed(2)}`);
+  }
+  return low;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """One browser for all tests here."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install 'pdocrl[dev]'")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser, suite_folder) -> Iterator[Callable]:
+    """`visit(…)` opens the page as a browser of these options would, and fails if it complains or asks the network."""
+    trouble: list[str] = []
+    contexts = []
+
+    def open_page(*, folder: Path | None = None, **options: object):
+        address = write_suite_page(folder or suite_folder()).as_uri()
+        context = browser.new_context(**{"viewport": DESKTOP} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+        page.on("request", lambda request: trouble.append(request.url) if not _own(request.url, address) else None)
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def _own(url: str, address: str) -> bool:
+    return url == address or url.startswith("data:")
+
+
+def _column(page, table: str, index: int) -> list[str]:
+    return page.eval_on_selector_all(
+        f'[aria-label="{table}"] tbody tr', f"rows => rows.map(row => row.cells[{index}].dataset.value ?? '')"
+    )
+
+
+def test_the_page_is_quiet_and_asks_nothing_of_the_network(visit):
+    page = visit()
+    assert page.title() == "Benchmark: toy"
+    assert page.locator("svg.chart").count() == 16
+
+
+def test_a_column_sorts_both_ways_and_says_so(visit):
+    page, table = visit(), "Results at each limit"
+    head = page.locator(f'[aria-label="{table}"] th', has_text="Limit 20")
+    before = _column(page, table, 3)
+    assert head.get_attribute("aria-sort") == "none"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    falling = _column(page, table, 3)
+    assert falling == sorted(before, key=float, reverse=True) != before
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert _column(page, table, 3) == falling[::-1]
+    page.locator(f'[aria-label="{table}"] th', has_text="Safe at").get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+
+
+def test_what_has_no_value_sorts_last_either_way(visit):
+    page, table = visit(), "Results of all methods on all tasks"
+    button = page.locator(f'[aria-label="{table}"] th', has_text="CarCircle").get_by_role("button")
+    for _ in range(2):
+        button.click()
+        assert _column(page, table, 2)[-1] == ""  # cpq failed on CarCircle
+
+
+def test_words_sort_by_their_letters_and_the_keyboard_is_enough(visit):
+    page, table = visit(), "Results of all methods on all tasks"
+    button = page.locator(f'[aria-label="{table}"] th', has_text="Method").get_by_role("button")
+    button.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Space")
+    names = page.locator(f'[aria-label="{table}"] tbody th').all_inner_texts()
+    assert names == ["pdocrl", "cpq", "bc-safe"]
+
+
+def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
+    page = visit()
+    rows = page.locator('[aria-label="Results at each limit"] tbody tr:visible')
+    runs = page.locator('svg[aria-labelledby^="plane"] use:visible')
+    assert (rows.count(), runs.count()) == (5, 45)  # six pairs, one of which failed; nine runs each
+    page.get_by_label("Agent").select_option("pdocrl")
+    assert (rows.count(), runs.count()) == (2, 18)
+    page.get_by_label("Task").select_option("BallRun")
+    assert (rows.count(), runs.count()) == (1, 9)
+    assert page.locator("figure:visible h3").all_inner_texts() == ["BallRun"] * 6
+    page.get_by_label("Limit").select_option("20")
+    assert (rows.count(), runs.count()) == (1, 3)
+    heads = page.locator('[aria-label="Results at each limit"] th:visible[scope=col]').all_inner_texts()
+    assert [head for head in heads if head.startswith("Limit")] == ["Limit 20"]
+    assert page.locator("output").inner_text() == "Shown: agent pdocrl, task BallRun, limit 20."
+    page.get_by_role("button", name="Show everything").click()
+    page.wait_for_function("document.querySelector('output').textContent === 'Everything is shown.'")
+    assert (rows.count(), runs.count()) == (5, 45)
+
+
+def test_a_chosen_limit_shows_its_own_curves_instead_of_the_mean_s(visit):
+    page = visit()
+    curves = page.locator('svg[aria-labelledby^="reward-0"] path.line:visible')
+    assert curves.count() == 3
+    mean = curves.first.get_attribute("d")
+    page.get_by_label("Limit").select_option("10")
+    assert curves.count() == 3
+    assert curves.first.get_attribute("d") != mean
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_has_a_contrast_of_4_5(visit, scheme):
+    page = visit(color_scheme=scheme)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(245, 247, 248)", "dark": "rgb(17, 22, 28)"}[scheme]
+    assert page.evaluate(LOW_CONTRAST) == []
+
+
+def test_a_phone_shows_the_page_without_sideways_scrolling(visit):
+    page = visit(viewport=PHONE)
+    width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width == [360, 360]
+    box = page.get_by_role("region", name="Results of all methods on all tasks")
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")  # the table scrolls in its box
+
+
+def test_without_scripts_the_page_is_whole(visit):
+    page = visit(java_script_enabled=False)
+    assert page.locator("form.filters").is_hidden()
+    assert page.locator("th button").count() == 0
+    assert page.locator('[aria-label="Results at each limit"] tbody tr:visible').count() == 5
+    assert page.locator('svg[aria-labelledby^="reward-0"] path.line:visible').count() == 3

@@ -1,0 +1,267 @@
+"""The page of a benchmark: true to its rows, self-contained, readable by all, short when parts lack."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdocrl.bench.published import published
+from pdocrl.bench.results import GroupStatus, read_rows, write_rows, write_status
+from pdocrl.bench.statistics import best_safe, make_cells
+from pdocrl.errors import PdocrlError
+from pdocrl.report.suite import write_suite_page
+from pdocrl.report.suite_curves import over_seeds
+from pdocrl.report.suite_findings import findings, lead
+from pdocrl.report.suite_record import read_suite_record
+
+ALL_TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
+ALL_METHODS = (
+    ("bc", ""), ("bc", "safe"), ("cdt", ""), ("bcq_lag", ""), ("bear_lag", ""), ("cpq", ""), ("coptidice", ""),
+    ("pdocrl", ""), ("pdocrl_extraction", ""),
+)  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Every element with its attributes and the text inside it, and the sections by their headings."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
+        self.open: list[list[str]] = []
+        self.feed(re.sub(r"<(style|script)>.*?</\1>", "", self.source, flags=re.DOTALL))
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.elements.append((tag, dict(attrs), []))
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(self.elements[-1][2])
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open.pop()
+
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        self.elements.append((tag, dict(attrs), []))
+
+    def handle_data(self, data: str) -> None:
+        for text in self.open:
+            text.append(data)
+
+    def all(self, tag: str) -> list[tuple[dict[str, str], str]]:
+        return [(attributes, "".join(text)) for name, attributes, text in self.elements if name == tag]
+
+    @property
+    def headings(self) -> list[str]:
+        return [text for _, text in self.all("h2")]
+
+
+def test_the_page_asks_nothing_of_the_network_and_sets_nothing_but_itself(suite_folder):
+    page = Page(write_suite_page(suite_folder()))
+    for _, attributes, _ in page.elements:
+        for name in ("src", "srcset", "href"):
+            assert attributes.get(name, "#").startswith(("data:", "#"))
+    for word in ("http", "@import", "url(", "fetch(", "innerHTML", "localStorage"):
+        assert word not in page.source
+
+
+def test_every_id_is_unique_and_every_reference_has_its_target(suite_folder):
+    page = Page(write_suite_page(suite_folder()))
+    ids = Counter(attributes["id"] for _, attributes, _ in page.elements if "id" in attributes)
+    assert max(ids.values()) == 1
+    for _, attributes, _ in page.elements:
+        named = attributes.get("aria-labelledby", "").split() + attributes.get("aria-describedby", "").split()
+        named += [attributes["href"][1:]] if attributes.get("href", "").startswith("#") else []
+        assert set(named) <= set(ids)
+
+
+def test_every_picture_has_a_title_and_a_description_and_every_control_a_label(suite_folder):
+    page = Page(write_suite_page(suite_folder()))
+    pictures = [attributes for attributes, _ in page.all("svg") if "chart" in attributes.get("class", "")]
+    assert len(pictures) == 2 * 8  # per task: plane, costs, reward and cost while training, λ, w, two of estimates
+    described = {
+        attributes["id"]: text for attributes, text in page.all("title") + page.all("desc") if "id" in attributes
+    }
+    for svg in pictures:
+        assert svg["role"] == "img"
+        assert all(len(described[name]) > 10 for name in svg["aria-labelledby"].split())
+    assert len(page.all("select")) == len(page.all("label")) == 3
+    assert all(attributes["scope"] in {"col", "row"} for attributes, _ in page.all("th"))
+
+
+def test_the_headline_holds_the_cells_of_the_tables(suite_folder):
+    folder = suite_folder()
+    cells = make_cells(read_rows(folder))
+    page = Page(write_suite_page(folder))
+    shown = [(attributes, text) for attributes, text in page.all("td") if {"title", "data-task"} <= set(attributes)]
+    assert len(shown) == len(cells)
+    by_task = {
+        task: [text for attributes, text in shown if attributes["data-task"] == task]
+        for task in ("BallRun", "CarCircle")
+    }
+    for cell in cells:
+        said = f"{cell.reward:.2f} ± {cell.reward_std:.2f}cost {cell.cost:.2f} ± {cell.cost_std:.2f}"
+        paper = published(cell.method, cell.task)
+        said += f"paper {paper.reward:.2f} / {paper.cost:.2f}"
+        star = "★ " if best_safe(cells, cell.task) == cell.method else ""
+        assert star + said in by_task[cell.task]
+
+
+def test_safe_numbers_are_bold_and_only_those(suite_folder):
+    folder = suite_folder(failed=None, shift=lambda method, task: 3.0 if method == "cpq" else -5.0)
+    page = write_suite_page(folder).read_text()
+    unsafe = re.findall(r'<td class="unsafe".*?</td>', page)
+    safe = re.findall(r'<td class="(?:safe|best)".*?</td>', page)
+    # per cell once in the headline and at three limits, and the mean over tasks
+    assert (len(unsafe), len(safe)) == (2 * 4 + 1, 4 * 4 + 2)
+    assert not any("<b>" in cell for cell in unsafe)
+    assert all(cell.count("<b>") == 2 for cell in safe)
+
+
+def test_all_runs_are_in_the_plane_hollow_where_over_the_limit(suite_folder):
+    folder = suite_folder()
+    record = read_suite_record(folder)
+    page = write_suite_page(folder).read_text()
+    plane = next(svg for svg in re.findall(r"<svg.*?</svg>", page) if "plane-0-t" in svg)
+    marks = re.findall(r'<use href="#mark-(\d)" class="s\d( hollow)?" [^>]*data-agent="([^"]+)"', plane)
+    runs = record.runs_of("BallRun")
+    assert len(marks) == len(runs) == 27
+    assert sum(not hollow for _, hollow, _ in marks) == sum(run.safe for run in runs)
+    assert len({(shape, agent) for shape, _, agent in marks}) == 3  # a shape of its own for every method
+
+
+def test_what_did_not_work_is_named_with_its_reason(suite_folder):
+    page = Page(write_suite_page(suite_folder()))
+    assert "What did not work" in page.headings
+    assert any("cpq on CarCircle: failed: step 300: critic_loss is not finite." in text for _, text in page.all("li"))
+    assert "1 of 6 trainings have no scores" in "".join(text for _, text in page.all("li"))
+
+
+def test_a_run_that_broke_off_is_named_though_it_is_scored(suite_folder):
+    folder = suite_folder(failed=None)
+    rows = [
+        row if (row.method, row.seed, row.cost_limit) != ("cpq", 5, (20.0,)) else
+        type(row)(**{**row.__dict__, "failure": "step 700: q is not finite"})
+        for row in read_rows(folder)
+    ]  # fmt: skip
+    write_rows(folder, rows)
+    page = Page(write_suite_page(folder))
+    said = [text for _, text in page.all("li") if "stopped at step 700" in text]
+    assert len(said) == 2
+    assert all("limit 20, seed 5" in text for text in said)
+
+
+def test_re_collected_data_is_called_so(suite_folder):
+    folder = suite_folder()
+    page = Page(write_suite_page(folder))
+    assert sum(text == "re-collected" for _, text in page.all("strong")) == 2
+    assert any("Re-collected data, not the published files: BallRun, CarCircle" in text for _, text in page.all("li"))
+    assert "7" * 64 in page.source
+
+
+def test_sections_appear_only_with_their_data(suite_folder):
+    page = Page(write_suite_page(suite_folder(extras=False, methods=(("bc", "safe"),), failed=None)))
+    for title in ("Ranks", "Probability of improvement", "Reward and cost while training", "The price of cost, λ",
+                  "The density ratio, w", "Estimated from the data, and played", "What did not work"):  # fmt: skip
+        assert title not in page.headings
+    assert {"Results", "At each limit", "Cost of every episode", "What was run", "Do it again"} <= set(page.headings)
+
+
+def test_a_benchmark_just_begun_has_a_page(suite_folder):
+    folder = suite_folder()
+    write_rows(folder, [])
+    write_status(folder, [GroupStatus("bc-BallRun", "BallRun", "bc", "", 9, "waiting")])
+    page = Page(write_suite_page(folder))
+    assert "nothing is scored yet" in page.source
+    assert any("bc on BallRun: waiting" in text for _, text in page.all("li"))
+
+
+def test_a_mean_that_hides_an_unsafe_limit_is_pointed_out(suite_folder):
+    folder = suite_folder(failed=None)
+    rows = read_rows(folder)
+    for i, row in enumerate(rows):
+        if row.method == "pdocrl" and row.task == "BallRun":
+            share = 1.5 if row.cost_limit == (10.0,) else 0.1
+            cost = (share * row.cost_limit[0],)
+            rows[i] = type(row)(**{**row.__dict__, "cost": cost, "normalized_cost": share})
+    write_rows(folder, rows)
+    said = findings(read_suite_record(folder))
+    assert any("not at each of them" in line and "pdocrl on BallRun (2 of 3)" in line for line in said)
+
+
+def test_the_lead_counts_what_was_played(suite_folder):
+    folder = suite_folder()
+    assert lead(read_suite_record(folder)).startswith(
+        "3 methods on 2 tasks: 45 policies, 180 episodes in the simulator."
+    )
+
+
+def test_a_band_is_the_range_of_the_seeds_means_over_limits():
+    steps = np.array([1.0, 2.0])
+    curves = {("10", 0): (steps, np.array([0.0, 2.0])), ("20", 0): (steps, np.array([2.0, 4.0])),
+              ("10", 5): (steps, np.array([5.0, 6.0])), ("20", 5): (steps[:1], np.array([7.0]))}  # fmt: skip
+    at, mean, low, high = over_seeds(curves, "all")
+    assert at.tolist() == [1.0]  # the last run stopped early: beyond, the mean would be of other runs
+    assert (mean.tolist(), low.tolist(), high.tolist()) == ([3.5], [1.0], [6.0])
+    assert over_seeds(curves, "10")[1].tolist() == [2.5, 4.0]
+    assert over_seeds(curves, "40") is None
+
+
+def test_names_cannot_smuggle_markup_into_the_page(suite_folder):
+    folder = suite_folder(failed=None, extras=False)
+    hostile = '"><script>alert(1)</script>'
+    rows = [type(row)(**{**row.__dict__, "data": hostile, "variant": hostile}) for row in read_rows(folder)]
+    write_rows(folder, rows)
+    status = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps([{**line, "variant": hostile} for line in status]))
+    page = write_suite_page(folder).read_text()
+    assert page.count("<script>") == 1
+    assert "alert(1)" in page
+
+
+def test_the_page_of_the_paper_s_suite_stays_under_three_megabytes(suite_folder):
+    folder = suite_folder(tasks=ALL_TASKS, methods=ALL_METHODS, episodes=20, points=50, failed=None)
+    size = write_suite_page(folder).stat().st_size
+    assert size < 3_000_000
+
+
+def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
+    folder = suite_folder()
+    status, out, err = run_cli("report", folder, "--json")
+    assert (status, err, json.loads(out)) == (0, "", {"page": str(folder / "report.html")})
+    target = folder.parent / "pages" / "toy.html"
+    assert run_cli("report", folder, "--out", target)[1].strip() == str(target)
+    assert target.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda folder: (folder / "results.parquet").unlink(), "no results.parquet here"),
+        (lambda folder: (folder / "status.json").unlink(), "no status.json here"),
+        (lambda folder: (folder / "groups/pdocrl-BallRun/ope.json").write_text("{"), "Make it again: pdocrl ope"),
+        (lambda folder: (folder / "groups/pdocrl-BallRun/run.json").write_text("{}"), "not a run of this version"),
+        (lambda folder: (folder / "report.html").mkdir(), "is a folder; name the page"),
+    ],
+)  # fmt: skip
+def test_a_damaged_folder_is_one_line_and_status_2(suite_folder, run_cli, damage, complaint):
+    folder = suite_folder()
+    damage(folder)
+    status, out, err = run_cli("report", folder)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert complaint in err
+    assert not (folder / "report.html").is_file()
+
+
+def test_a_failed_page_leaves_the_last_one_as_it_was(suite_folder):
+    folder = suite_folder()
+    page = write_suite_page(folder)
+    before = page.read_bytes()
+    (folder / "results.parquet").write_bytes(b"cut")
+    with pytest.raises(PdocrlError, match="cannot be read"):
+        write_suite_page(folder)
+    assert page.read_bytes() == before
