@@ -24,6 +24,7 @@ from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.files import write_json
 
 Engine = Literal["local", "ray"]
+WORTH_MEASURING = 50_000  # steps of all runs of a group: below, compiling to measure would cost as much as the work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,19 +120,20 @@ class Done:
 
 
 def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> Plan:
-    """How far every chosen group is, and how long the rest may take; unknown speeds are measured in a few seconds."""
+    """How far every chosen group is, and how long the rest may take; unknown speeds of long work are measured."""
     planned, tried = [], set[str]()
     for group in suite.groups(choices.agents, choices.tasks):
         know_task(group)
         status = look(group, choices.out, choices.data)
         training = status.status == "waiting" and choices.train
         playing = (training or status.status == "trained") and choices.evaluate and group.task.env_id is not None
-        if measure and training and rates.training(group) is None and group.method.name not in tried:
+        long = group.suite.steps * group.runs >= WORTH_MEASURING
+        if measure and long and training and rates.training(group) is None and group.method.name not in tried:
             tried.add(group.method.name)
             log(f"measuring how fast {group.method.name} trains here …")
             with _not_known_if_it_fails():
                 rates.measure_training(group, read_data(group, choices.data))
-        if measure and playing and rates.playing(group) is None and group.task.name not in tried:
+        if measure and long and playing and rates.playing(group) is None and group.task.name not in tried:
             tried.add(group.task.name)
             with _not_known_if_it_fails():
                 rates.measure_playing(group)

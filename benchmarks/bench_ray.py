@@ -1,0 +1,170 @@
+"""The Ray engine on a real cluster of single-core nodes: roll-outs on two nodes against one, and a worker killed.
+
+    python benchmarks/bench_ray.py [--episodes 60] [--turns 3]
+
+Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and one or two nodes of
+one CPU. Untrained policies of the paper's size are played, because the simulator does not mind. Turns with one and with
+two nodes alternate. Then a player is killed with SIGKILL in the middle of its work: the rows must be those of a quiet
+run, and those of the local engine. Every number goes to benchmarks/results/ray.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import os
+import shutil
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+from pdocrl.bench import local, on_ray
+from pdocrl.bench.group import folder_of, rows_of
+from pdocrl.bench.rates import Rates
+from pdocrl.bench.results import Row
+from pdocrl.bench.suite import Entry, Group, Method, Suite
+from pdocrl.console import print_table
+from pdocrl.data.load import EMBEDDED
+from pdocrl.data.tasks import find_task
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=60, help="per policy; there are four")
+    parser.add_argument("--turns", type=int, default=3, help="with one node, and with two")
+    arguments = parser.parse_args()
+    suite = Suite("ray", "", (Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5"),), (Method("bc"),),
+                  ((10.0,), (40.0,)), (0, 1), 2, arguments.episodes)  # fmt: skip
+    (group,) = suite.groups()
+    with tempfile.TemporaryDirectory(prefix="pdocrl-ray-") as name:
+        base = Path(name)
+        local.run(local.Work([group], base / "local", None), print, Rates(base / "rates.json"))
+        expected = without_times(rows_of(group, base / "local"))
+        seconds: dict[int, list[float]] = {1: [], 2: []}
+        with cluster() as nodes:
+            for turn in range(arguments.turns):
+                for count in (1, 2) if turn % 2 == 0 else (2, 1):  # neither always goes first
+                    nodes.keep(count)
+                    out = copy_trained(group, base / "local", base / f"{count}-{turn}")
+                    play(group, copy_trained(group, base / "local", base / "warm"))  # workers and simulators start
+                    began = time.perf_counter()
+                    play(group, out)
+                    seconds[count].append(time.perf_counter() - began)
+                    assert without_times(rows_of(group, out)) == expected
+            nodes.keep(2)
+            killed_out = copy_trained(group, base / "local", base / "killed")
+            killer = Killer(nodes, after=statistics.median(seconds[2]) / 3)
+            killer.start()
+            play(group, killed_out)
+            killer.join()
+            rows = without_times(rows_of(group, killed_out))
+    one, two = statistics.median(seconds[1]), statistics.median(seconds[2])
+    played = group.runs * arguments.episodes
+    table: list[list[Any]] = [
+        ["one single-core node, episodes/s", round(played / one, 2)],
+        ["two single-core nodes, episodes/s", round(played / two, 2)],
+        ["ratio", round(one / two, 3)],
+        ["turns", f"{[round(s, 2) for s in seconds[1]]} against {[round(s, 2) for s in seconds[2]]} s"],
+        ["players killed with SIGKILL", len(killer.killed)],
+        ["rows after the kill", f"{len(rows)} of {len(expected)}"],
+        ["the same rows as without", rows == expected],
+        ["load of the machine before", round(LOAD_BEFORE, 2)],
+    ]
+    print_table(["", "measured"], table, title=f"Ray on this machine, {played} episodes of BallRun, medians")
+    with (HERE / "results" / "ray.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["what", "measured"], *table])
+
+
+LOAD_BEFORE = os.getloadavg()[0]
+
+
+class cluster:
+    """A head without CPUs and up to two nodes of one CPU, each bound to its own core."""
+
+    def __enter__(self) -> cluster:
+        self._cores = sorted(os.sched_getaffinity(0))[:2]
+        self._nodes: list[Any] = []
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        ray.init(address=self._cluster.address, log_to_driver=False, logging_level="error")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ray.shutdown()
+        self._cluster.shutdown()
+
+    def keep(self, count: int) -> None:
+        """Add or remove nodes until there are `count`."""
+        while len(self._nodes) > count:
+            self._cluster.remove_node(self._nodes.pop())
+        while len(self._nodes) < count:
+            mine = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {self._cores[len(self._nodes) % len(self._cores)]})  # inherited by the node
+            try:
+                self._nodes.append(self._cluster.add_node(num_cpus=1, include_dashboard=False))
+            finally:
+                os.sched_setaffinity(0, mine)
+        self._cluster.wait_for_nodes()
+        while ray.cluster_resources().get("CPU", 0) != count:
+            time.sleep(0.1)
+
+    def players(self) -> list[int]:
+        """Processes of this cluster that are playing now: children of its raylets, by what Ray calls them."""
+        raylets = {info.process.pid for node in self._nodes for info in node.all_processes["raylet"]}
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                    title = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if parent in raylets and title.startswith(b"ray::play_remotely"):
+                    found.append(int(entry.name))
+        return found
+
+
+class Killer(threading.Thread):
+    """Kills one player while it plays."""
+
+    def __init__(self, nodes: cluster, after: float) -> None:
+        super().__init__(daemon=True)
+        self._nodes, self._after = nodes, after
+        self.killed: list[int] = []
+
+    def run(self) -> None:
+        time.sleep(self._after)
+        until = time.monotonic() + 60
+        while not self.killed and time.monotonic() < until:
+            for pid in self._nodes.players()[:1]:
+                os.kill(pid, signal.SIGKILL)
+                self.killed.append(pid)
+            time.sleep(0.01)
+
+
+def play(group: Group, out: Path) -> None:
+    on_ray.run(local.Work([group], out, None, train=False), lambda status: None, None)
+
+
+def copy_trained(group: Group, source: Path, out: Path) -> Path:
+    """A benchmark folder with the trained group, not scored yet."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(folder_of(group, source), folder_of(group, out), ignore=shutil.ignore_patterns("scores.json"))
+    return out
+
+
+def without_times(rows: list[Row]) -> list[Row]:
+    return [dataclasses.replace(row, train_seconds=None) for row in rows]
+
+
+if __name__ == "__main__":
+    main()
