@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pdocrl.data import Dataset, load, save
+from pdocrl.data import stream as stream_module
 from pdocrl.data.stream import open_stream
 from pdocrl.errors import DataError, PdocrlError
 
@@ -25,15 +26,16 @@ def in_memory(dataset: Dataset, batch_size: int, seed: int) -> Any:
         yield {field: getattr(dataset, field)[rows] for field in FIELDS}
 
 
-def write(dataset: Dataset, path: Path, layout: str) -> None:
+def write(dataset: Dataset, path: Path, layout: str, skip: tuple[str, ...] = ()) -> None:
     """The same dataset in files of different inner structure."""
+    fields = [field for field in FIELDS if field not in skip]
     if layout == "npz":
         save(dataset, path)
     elif layout == "npz compressed":
-        np.savez_compressed(path, **{field: getattr(dataset, field) for field in FIELDS})
+        np.savez_compressed(path, **{field: getattr(dataset, field) for field in fields})
     else:
         with h5py.File(path, "w") as file:
-            for field in FIELDS:
+            for field in fields:
                 array = getattr(dataset, field)
                 chunks = {
                     "contiguous": None,
@@ -102,6 +104,23 @@ def test_initial_observations_and_dimensions(small_dataset: Dataset, tmp_path: P
     with open_stream(tmp_path / "x.hdf5") as stream:
         assert (stream.initial_obs() == small_dataset.initial_obs).all()
         assert (stream.obs_dim, stream.action_dim, stream.n_costs) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "chunked", "by column", "npz compressed"])
+@pytest.mark.parametrize("derived", [False, True])
+def test_one_pass_tells_what_the_loaded_dataset_would(
+    make_random_dataset: Any, tmp_path: Path, layout: str, derived: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digest, largest numbers and longest episode, also where next observations are derived; block by block."""
+    monkeypatch.setattr(stream_module, "DENSE_BYTES", 200)
+    path = tmp_path / ("x.npz" if layout.startswith("npz") else "x.hdf5")
+    write(make_random_dataset(episodes=40, n_costs=2), path, layout, skip=("next_obs",) if derived else ())
+    loaded = load(path)
+    with open_stream(path) as stream:
+        facts = stream.facts
+        assert facts.digest == loaded.digest
+        assert (facts.largest_reward, facts.largest_cost) == (loaded.largest_reward, loaded.largest_cost)
+        assert stream.longest_episode == loaded.longest_episode
 
 
 def test_batches_do_not_keep_the_look_ahead_alive(small_dataset: Dataset, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -111,6 +112,14 @@ def test_table_gathers_what_was_put_in() -> None:
     np.testing.assert_array_equal(found["a"], columns["a"][np.asarray(rows)])
     np.testing.assert_array_equal(found["b"], columns["b"][np.asarray(rows)])
     assert set(found) == {"a", "b"}
+
+
+def test_episodes_of_one_step_can_be_learnt_from() -> None:
+    """Then there are as many starts as transitions: a log of single decisions."""
+    single = dataclasses.replace(bandit(n=200).dataset, timeout=np.ones(200, bool))
+    found = Trainer(Fragile(), single, [Run(FragileConfig(cost_limit=(1.0,)), 0)])
+    found.advance(2)
+    assert not found.failures
 
 
 def test_as_many_limits_as_costs() -> None:

@@ -69,16 +69,15 @@ class Problem:
     @staticmethod
     def of(dataset: Dataset) -> Problem:
         return Problem(
-            dataset.obs_dim,
-            dataset.action_dim,
-            dataset.n_costs,
-            float(np.abs(dataset.reward).max()),
-            float(dataset.cost.max(initial=0.0)),
+            dataset.obs_dim, dataset.action_dim, dataset.n_costs, dataset.largest_reward, dataset.largest_cost
         )
 
 
 class Table(eqx.Module):
-    """Columns on the device. Those as long as the longest lie side by side in one matrix: one gather, not seven."""
+    """Columns on the device. Those as long as the first lie side by side in one matrix: one gather, not seven.
+
+    `initial_obs` never does, since it is drawn from on its own, also where episodes are as many as rows.
+    """
 
     packed: Float[Array, "N D"]
     others: dict[str, Array]
@@ -86,9 +85,9 @@ class Table(eqx.Module):
 
     @staticmethod
     def of(columns: Columns) -> Table:
-        longest = max(len(column) for column in columns.values())
-        rows = {n: np.asarray(c, np.float32) for n, c in columns.items() if len(c) == longest}
-        packed = np.concatenate([c.reshape(longest, -1) for c in rows.values()], axis=1)
+        length = len(next(iter(columns.values())))
+        rows = {n: np.asarray(c, np.float32) for n, c in columns.items() if len(c) == length and n != "initial_obs"}
+        packed = np.concatenate([c.reshape(length, -1) for c in rows.values()], axis=1)
         others = {n: jax.device_put(c) for n, c in columns.items() if n not in rows}
         return Table(jax.device_put(packed), others, tuple((n, c.shape[1:]) for n, c in rows.items()))
 
@@ -96,7 +95,7 @@ class Table(eqx.Module):
         return int(self.packed.shape[0])
 
     def take(self, rows: Int[Array, " *B"]) -> dict[str, Array]:
-        """The given rows of every long column."""
+        """The given rows of every packed column."""
         block, found, start = self.packed[rows], {}, 0
         for name, shape in self.layout:
             width = math.prod(shape)
@@ -180,6 +179,7 @@ class AgentMethodMissing(PdocrlError):
 
 BUILT_IN = {
     "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
+    "pdocrl_anchored": "pdocrl.agents.pdocrl_anchored:PDOCRLAnchored",
     "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",
     "bc": "pdocrl.agents.bc:BC",
     "cdt": "pdocrl.agents.cdt:CDT",

@@ -30,6 +30,8 @@ def train(
     checkpoint_every: int = 10_000,
     evaluate_every: int = 0,
     evaluate_episodes: int = 5,
+    window: int = 0,
+    refresh_every: int = 0,
     sink: tuple[str, ...] = (),
     json: bool = False,
 ) -> None:
@@ -56,6 +58,8 @@ def train(
         checkpoint_every: steps between checkpoints.
         evaluate_every: steps between evaluations in the simulator; 0 for none.
         evaluate_episodes: episodes of each such evaluation.
+        window: hold only so many transitions of the file at a time, for files larger than memory; 0 for all.
+        refresh_every: steps after which the window is drawn anew; default: when each was used about once.
         sink: also send metrics to tensorboard or wandb.
         json: print one JSON object.
     """
@@ -70,7 +74,7 @@ def train(
             dataset, agent, task=task, horizon=horizon, cost_limit=[_limit(word) for word in cost_limit], seed=seed,
             steps=steps, settings=_settings(set), vary={k: _many(v) for k, v in _pairs(vary).items()}, out=out,
             log_every=log_every, checkpoint_every=checkpoint_every, evaluate_every=evaluate_every,
-            evaluate_episodes=evaluate_episodes, sinks=sink,
+            evaluate_episodes=evaluate_episodes, sinks=sink, window=window, refresh_every=refresh_every,
         )  # fmt: skip
     last = {line["run"]: line for line in trained.metrics}
     rows = [

@@ -91,6 +91,19 @@ class Dataset:
         return len(self.episode_start)
 
     @cached_property
+    def longest_episode(self) -> int:
+        return int(self.episode_length.max())
+
+    @cached_property
+    def largest_reward(self) -> float:
+        """The largest |r|."""
+        return float(np.abs(self.reward).max())
+
+    @cached_property
+    def largest_cost(self) -> float:
+        return float(self.cost.max(initial=0.0))
+
+    @cached_property
     def initial_obs(self) -> Floats:
         """[E, S] where episodes start: samples of d₀."""
         return self.obs[self.episode_start]

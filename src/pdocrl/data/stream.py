@@ -5,13 +5,19 @@ What is sampled: every row of every batch is drawn independently and uniformly f
 and however much memory is allowed. What makes it fast: the row numbers of many batches are drawn ahead, as many as fit
 the memory allowed, read in the order of the file, and handed out in the order they were drawn. Reading then approaches
 one sequential pass per look-ahead. The look-ahead starts at one batch and doubles, so the first batches come at once.
+
+What training must know of the whole file (its digest, its largest numbers, its longest episode) takes one pass in
+constant memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +34,16 @@ from pdocrl.errors import PdocrlError
 MEMORY = 1 << 28  # bytes of look-ahead, unless told otherwise
 DENSE_BYTES = 1 << 22  # how much to read at once when most blocks are needed anyway
 INDEX_BYTES = 32  # per row drawn: its number, the sorting order, the sorted numbers, one temporary
+FLOATS = tuple(field.name for field in FIELDS if not field.flag)
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What one pass over the file tells."""
+
+    digest: str  # that of the `Dataset` the file would load as
+    largest_reward: float  # |r|
+    largest_cost: float
 
 
 class Stream:
@@ -65,6 +81,33 @@ class Stream:
     def n_costs(self) -> int:
         return self._widths["cost"]
 
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """As the file names them; empty where it does not."""
+        return self._source.cost_names
+
+    @cached_property
+    def longest_episode(self) -> int:
+        ends = np.flatnonzero(self._kept("terminal") | self._kept("timeout"))
+        return int(np.diff(np.append(ends, len(self) - 1), prepend=-1).max())
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Read the file once from front to back, every value checked."""
+        sha, largest = hashlib.sha256(), dict.fromkeys(FLOATS, 0.0)
+        for name in FLOATS:
+            sha.update(f"{name}{(len(self), *self._tail(name))}".encode())
+            for block in self._blocks(name):
+                largest[name] = max(largest[name], float(np.abs(block).max(initial=0.0)))
+                sha.update(np.ascontiguousarray(block, dtype="<f4").data)
+        for name in self._flags:
+            sha.update(np.packbits(self._kept(name)).tobytes())
+        return Facts(sha.hexdigest(), largest["reward"], largest["cost"])
+
     def batches(self, batch_size: int, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Endless batches {field: [B, …]}: obs, action, reward, cost, next_obs (float32); terminal, timeout (bool)."""
         if batch_size < 1:
@@ -88,17 +131,7 @@ class Stream:
         rows = rows + np.searchsorted(shift, rows, side="right")  # numbers among kept rows → rows of the file
         order = np.argsort(rows, kind="stable")
         sorted_rows = rows[order]
-        table: dict[str, NDArray[Any]] = {
-            name: self._gather(name, sorted_rows, order)
-            for name in ("obs", "action", "reward", "cost")
-            if self._has(name)
-        }
-        if not self._has("cost"):
-            table["cost"] = np.zeros((len(rows), 0), np.float32)
-        if self._has("next_obs"):
-            table["next_obs"] = self._gather("next_obs", sorted_rows, order)
-        else:
-            table["next_obs"] = self._gather("obs", sorted_rows + ~self._flags["terminal"][sorted_rows], order)
+        table: dict[str, NDArray[Any]] = {name: self._values(name, sorted_rows, order) for name in FLOATS}
         return table | {name: flags[rows] for name, flags in self._flags.items()}
 
     def initial_obs(self) -> Floats:
@@ -109,13 +142,44 @@ class Stream:
         starts = np.setdiff1d(starts, self._dropped)  # an episode of one row without successor left nothing
         return self._gather("obs", starts, np.arange(len(starts)))
 
+    def _kept(self, name: str) -> NDArray[np.bool_]:
+        """[N] a flag, without the rows that were dropped."""
+        return np.delete(self._flags[name], self._dropped)
+
+    def _blocks(self, name: str) -> Iterator[Floats]:
+        """All values of a field in the order of the file, some at a time."""
+        stored = name if self._has(name) else "obs"
+        # Whole blocks, as `_gather` reads them, or some would be read twice.
+        rows = self._block_rows(self._source.columns[stored].block_rows, max(1, self._widths[stored]), 1, 1)
+        for start in range(0, len(self._source), rows):
+            here = np.arange(start, min(start + rows, len(self._source)))
+            first, last = np.searchsorted(self._dropped, [start, start + rows])
+            kept = np.delete(here, self._dropped[first:last] - start)
+            yield self._values(name, kept, np.arange(len(kept)))
+
+    def _values(self, name: str, sorted_rows: Rows, order: Rows) -> Floats:
+        """A field at the given rows of the file, stored there or derived, as `_gather` orders it."""
+        if self._has(name):
+            return self._gather(name, sorted_rows, order)
+        if name == "cost":
+            return np.zeros((len(order), 0), np.float32)
+        return self._gather("obs", sorted_rows + ~self._flags["terminal"][sorted_rows], order)
+
+    def _tail(self, name: str) -> tuple[int, ...]:
+        """The shape of a row."""
+        field = next(field for field in FIELDS if field.name == name)
+        return (self._widths[name],) if field.axes == 2 else ()
+
     def _gather(self, name: str, sorted_rows: Rows, order: Rows) -> Floats:
         """[M, width] (or [M]): out[order[i]] is row sorted_rows[i] of the column, read block by block."""
         column = self._source.columns[name]
         field = next(field for field in FIELDS if field.name == name)
-        tail = (self._widths[name],) if field.axes == 2 else ()
+        tail = self._tail(name)
         out = np.empty((len(order), *tail), np.float32)
-        block_rows = self._block_rows(column.block_rows, max(1, self._widths[name]), len(order))
+        if not len(order):
+            return out
+        span = int(sorted_rows[-1] - sorted_rows[0]) + 1
+        block_rows = self._block_rows(column.block_rows, max(1, self._widths[name]), len(order), span)
         block = np.empty((min(block_rows, len(self._source)), *tail), np.float32)
         edges = np.flatnonzero(np.diff(sorted_rows // block_rows, prepend=-1))
         for low, high in zip(edges, np.append(edges[1:], len(order)), strict=True):
@@ -129,9 +193,9 @@ class Stream:
             out[order[low:high]] = picked
         return out
 
-    def _block_rows(self, grain: int, width: int, drawn: int) -> int:
-        """Whole blocks of the file; many at once when most of them are needed anyway."""
-        dense = 2 * drawn * grain >= len(self._source)
+    def _block_rows(self, grain: int, width: int, drawn: int, span: int) -> int:
+        """Whole blocks of the file; many at once when most of those the rows span are needed anyway."""
+        dense = 2 * drawn * grain >= span
         return grain * max(1, DENSE_BYTES // (4 * width * grain)) if dense else grain
 
     def _has(self, name: str) -> bool:

@@ -112,7 +112,7 @@ def _check_memory(source: Source, report: Report) -> None:
     if needed > memory:
         report(
             f"{source.name}: needs {needed / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB. "
-            "Draw batches from the file instead (`pdocrl.data.stream`)."
+            "Train with `--window 1000000`, or draw batches with `pdocrl.data.stream`."
         )
 
 

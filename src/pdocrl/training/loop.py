@@ -25,6 +25,7 @@ from pdocrl.agents.agent import Agent, AgentConfig, Problem, Table
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import Policy
+from pdocrl.training.window import Window
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
 BLOCK = 50  # steps an accelerator takes without asking the host
@@ -48,7 +49,7 @@ class Progress:
 
 
 class Trainer:
-    """R runs of one agent on one dataset: their states, advanced together."""
+    """R runs of one agent on one dataset (or the windows over one): their states, advanced together."""
 
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
@@ -60,22 +61,38 @@ class Trainer:
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
         self._on_cpu = jax.default_backend() == "cpu"
         self._blocks = (1,) if self._on_cpu else (BLOCK, 1)
-        self._table = Table.of(agent.columns(runs[0].config, dataset))
-        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], len(self._table))
+        self._windows = dataset.windows if isinstance(dataset, Window) else None
+        self._window = -1  # the number of the window on the device
+        self._table = None if self._windows else Table.of(agent.columns(runs[0].config, dataset))
+        everything = self._windows.size if self._windows else len(self._table or ())
+        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], everything)
         self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
 
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
         """Train every living run for `steps` steps; the mean of each metric over them, [R], NaN where a run failed."""
         sums: dict[str, NDArray[np.float64]] = {}
-        left = steps
-        for block in self._blocks:
-            blocks, left = divmod(left, block)
-            if blocks:
-                for name, total in self._advance(block, blocks).items():
-                    sums[name] = sums.get(name, 0.0) + total
+        end = self.step + steps
+        while self.step < end:
+            left = min(end, self._open_window(end)) - self.step
+            for block in self._blocks:
+                blocks, left = divmod(left, block)
+                if blocks:
+                    for name, total in self._advance(block, blocks).items():
+                        sums[name] = sums.get(name, 0.0) + total
         for total in sums.values():
             total[[*self.failures]] = np.nan
         return {name: total / steps for name, total in sums.items()}
+
+    def _open_window(self, end: int) -> int:
+        """Have the window of the coming step on the device; the step at which the next one is due (`end`: never)."""
+        if self._windows is None:
+            return end
+        number = self.step // self._windows.every
+        if number != self._window:
+            self._table = None  # before the next one comes: the device need not hold both
+            self._table = Table.of(self.agent.columns(self.runs[0].config, self._windows.read(number)))
+            self._window = number
+        return (number + 1) * self._windows.every
 
     def _advance(self, block: int, blocks: int) -> dict[str, NDArray[np.float64]]:
         state, sums, bad = _program(self.agent, self._on_cpu, block)(

@@ -35,8 +35,9 @@ from pdocrl.files import atomic_path, write_json
 from pdocrl.policies import Policy
 from pdocrl.training import checkpoint
 from pdocrl.training.evaluate_during import DuringTraining
-from pdocrl.training.loop import Progress, Run, Trainer
+from pdocrl.training.loop import BLOCK, Progress, Run, Trainer
 from pdocrl.training.sinks import Sink, open_sinks
+from pdocrl.training.window import open_windows
 
 CHECKPOINT = "checkpoint.safetensors"
 POLICIES = "policies.npz"
@@ -60,6 +61,8 @@ class Plan:
     evaluate_every: int
     evaluate_episodes: int
     versions: dict[str, str]
+    window: int = 0  # rows of the file kept on the device at a time; 0: all of them
+    refresh_every: int = 0  # steps a window serves
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Plan:
@@ -116,52 +119,59 @@ def train(
     evaluate_every: int = 0,
     evaluate_episodes: int = 5,
     sinks: Sequence[str] = (),
+    window: int = 0,
+    refresh_every: int = 0,
 ) -> Trained:
     """Train one policy per cost limit × seed × variant, side by side.
 
     A limit is the undiscounted cost allowed per episode; with K constraints each limit is a sequence of K numbers. The
     horizon is the task's, or the longest episode in the data. With `out`, everything is kept there and can be resumed.
+
+    With `window`, only so many transitions of the file are held at a time, for files larger than memory. They are drawn
+    anew every `refresh_every` steps; by default when a run has used each about once. See `pdocrl.training.window`.
     """
     chosen = find_agent(agent)
-    make_config(chosen, **dict(settings or {}))  # a misspelt setting is told before any data is read
-    dataset, spec = _resolve(data, task), _task(data, task)
+    # A misspelt setting is told before any data is read.
+    batch_size = make_config(chosen, **dict(settings or {})).batch_size
+    if window and not refresh_every:
+        refresh_every = -(-window // (batch_size * BLOCK)) * BLOCK
     limits = [(float(c),) if isinstance(c, int | float) else tuple(float(x) for x in c) for c in cost_limit]
-    if dataset.n_costs == 0:
-        limits = [()]
     if any(value < 0 or not np.isfinite(value) for limit in limits for value in limit):
         raise PdocrlError(f"cost limits must be numbers of at least 0: {limits}.")
     if steps < 1:
         raise PdocrlError(f"steps is {steps}, must be at least 1.")
-    varied: dict[str, Sequence[Any]] = dict(vary or {})
-    runs: list[dict[str, Any]] = [
-        {"cost_limit": list(limit), "seed": int(s), **dict(zip(varied, choice, strict=True))}
-        for limit in limits
-        for choice in itertools.product(*varied.values())
-        for s in seed
-    ]
-    plan = Plan(
-        data=dataset.name if isinstance(data, Dataset) else os.fspath(data),
-        data_digest=dataset.digest,
-        task=spec.name if spec else None,
-        horizon=horizon or (spec.horizon if spec else int(dataset.episode_length.max())),
-        cost_names=list(dataset.cost_names),
-        agent=agent,
-        settings=dict(settings or {}),
-        runs=runs,
-        steps=steps,
-        log_every=log_every,
-        checkpoint_every=checkpoint_every,
-        evaluate_every=evaluate_every,
-        evaluate_episodes=evaluate_episodes,
-        versions=versions(),
-    )
-    trainer = Trainer(chosen, dataset, plan.make_runs(chosen))
-    folder = None if out is None else Path(out)
-    if folder is not None:
-        if (folder / CHECKPOINT).exists():
+    with _open(data, task, window, refresh_every) as dataset:
+        spec = _task(data, task)
+        varied: dict[str, Sequence[Any]] = dict(vary or {})
+        runs: list[dict[str, Any]] = [
+            {"cost_limit": list(limit), "seed": int(s), **dict(zip(varied, choice, strict=True))}
+            for limit in (limits if dataset.n_costs else [()])
+            for choice in itertools.product(*varied.values())
+            for s in seed
+        ]
+        plan = Plan(
+            data=dataset.name if isinstance(data, Dataset) else os.fspath(data),
+            data_digest=dataset.digest,
+            task=spec.name if spec else None,
+            horizon=horizon or (spec.horizon if spec else dataset.longest_episode),
+            cost_names=list(dataset.cost_names),
+            agent=agent,
+            settings=dict(settings or {}),
+            runs=runs,
+            steps=steps,
+            log_every=log_every,
+            checkpoint_every=checkpoint_every,
+            evaluate_every=evaluate_every,
+            evaluate_episodes=evaluate_episodes,
+            versions=versions(),
+            window=window,
+            refresh_every=refresh_every,
+        )
+        trainer = Trainer(chosen, dataset, plan.make_runs(chosen))
+        folder = None if out is None else Path(out)
+        if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
-        write_json(folder / "run.json", dataclasses.asdict(plan))
-    return _drive(plan, trainer, folder, sinks)
+        return _drive(plan, trainer, folder, sinks)
 
 
 def resume(
@@ -170,13 +180,13 @@ def resume(
     """Go on with a training that was stopped, to the same bits as if it had not been."""
     folder = Path(folder)
     plan = Plan.read(folder)
-    dataset = _resolve(plan.data if data is None else data, plan.task)
-    trainer = restore(folder, plan, dataset) if (folder / CHECKPOINT).exists() else None
-    if trainer is None:
-        _check_data(folder, plan, dataset)
-        agent = find_agent(plan.agent)
-        trainer = Trainer(agent, dataset, plan.make_runs(agent))
-    return _drive(plan, trainer, folder, sinks)
+    with _open(plan.data if data is None else data, plan.task, plan.window, plan.refresh_every) as dataset:
+        trainer = restore(folder, plan, dataset) if (folder / CHECKPOINT).exists() else None
+        if trainer is None:
+            _check_data(folder, plan, dataset)
+            agent = find_agent(plan.agent)
+            trainer = Trainer(agent, dataset, plan.make_runs(agent))
+        return _drive(plan, trainer, folder, sinks)
 
 
 def restore(folder: Path, plan: Plan, dataset: Dataset) -> Trainer:
@@ -222,6 +232,8 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
         DuringTraining(plan, folder) as evaluations,
         progress("{task.description}") as bar,
     ):
+        if folder is not None:  # not before: what cannot begin leaves nothing behind
+            write_json(folder / "run.json", dataclasses.asdict(plan))
         row = bar.add_task(plan.agent, total=plan.steps, completed=trainer.step)
         pending: list[Progress] = []
         for stage in trainer.train(plan.steps, every, stop.is_set):
@@ -336,8 +348,18 @@ def _on_interrupt(stop: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _resolve(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> Dataset:
-    return data if isinstance(data, Dataset) else load(data, task)
+@contextlib.contextmanager
+def _open(
+    data: str | os.PathLike[str] | Dataset, task: str | Task | None, window: int, refresh_every: int
+) -> Iterator[Dataset]:
+    """The dataset in memory, or with `window` the windows over its file."""
+    if not window:
+        yield data if isinstance(data, Dataset) else load(data, task)
+    elif isinstance(data, Dataset):
+        raise PdocrlError(f"{data.name}: is in memory already; a window is for files. Train without one.")
+    else:
+        with open_windows(data, task, window, refresh_every) as sample:
+            yield sample
 
 
 def _task(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> Task | None:
