@@ -138,12 +138,12 @@ def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
     rows = page.locator('[aria-label="Results at each limit"] tbody tr:visible')
     runs = page.locator('svg[aria-labelledby^="plane"] use:visible')
     assert (rows.count(), runs.count()) == (5, 45)  # six pairs, one of which failed; nine runs each
-    page.get_by_label("Agent").select_option("pdocrl")
+    page.get_by_role("combobox", name="Agent").select_option("pdocrl")
     assert (rows.count(), runs.count()) == (2, 18)
-    page.get_by_label("Task").select_option("BallRun")
+    page.get_by_role("combobox", name="Task").select_option("BallRun")
     assert (rows.count(), runs.count()) == (1, 9)
     assert page.locator("figure:visible h3").all_inner_texts() == ["BallRun"] * 6
-    page.get_by_label("Limit").select_option("20")
+    page.get_by_role("combobox", name="Limit").select_option("20")
     assert (rows.count(), runs.count()) == (1, 3)
     heads = page.locator('[aria-label="Results at each limit"] th:visible[scope=col]').all_inner_texts()
     assert [head for head in heads if head.startswith("Limit")] == ["Limit 20"]
@@ -158,7 +158,7 @@ def test_a_chosen_limit_shows_its_own_curves_instead_of_the_mean_s(visit):
     curves = page.locator('svg[aria-labelledby^="reward-0"] path.line:visible')
     assert curves.count() == 3
     mean = curves.first.get_attribute("d")
-    page.get_by_label("Limit").select_option("10")
+    page.get_by_role("combobox", name="Limit").select_option("10")
     assert curves.count() == 3
     assert curves.first.get_attribute("d") != mean
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 12.0, 12.0, 36.0
+LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0
 COLOURS = 9  # --series-0 … --series-8 of the stylesheet
 # Around (0, 0), about equally dark: disc, square, triangles, diamond, cross, plus, star, hexagon, hourglass.
 SHAPES = (
@@ -197,7 +197,8 @@ def strokes(x: Floats, y: float, height: float, series: int) -> str:
 def drawing(name: str, height: float, title: str, description: str, body: str) -> str:
     """The picture. `name` is unique on its page; a screen reader reads title and description instead of the marks."""
     return (
-        f'<svg class="chart" role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {WIDTH:g} {_px(height)}">'
+        f'<svg class="chart" role="img" aria-labelledby="{name}-t" aria-describedby="{name}-d" '
+        f'viewBox="0 0 {WIDTH:g} {_px(height)}">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}</svg>'
     )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pdocrl.data.plot import INK, MUTED, POINT_COLOURS, STYLE, scatter
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Group, Record
+from pdocrl.training.train import Plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +98,7 @@ def density_ratio(record: Record) -> Figure:
     for panel, name in zip(panels, there, strict=True):
         _draw(panel, record, names[name], _metric(record, name))
         panel.set_ylim(bottom=0)
-    bound = largest_ratio(record)
+    bound = largest_ratio(record.plan)
     if bound is not None and there[0] == "w":
         panels[0].axhline(bound, color=MUTED, lw=0.9, ls=(0, (4, 3)), zorder=1)
         _tell(panels[0], f"bound {bound:g}", MUTED, y=bound)
@@ -147,12 +148,12 @@ def other_metrics(record: Record) -> Figure:
     return figure
 
 
-def largest_ratio(record: Record) -> float | None:
+def largest_ratio(plan: Plan) -> float | None:
     """The upper bound of w in the agent's settings; None for an agent without one, or not installed here."""
     from pdocrl.agents.agent import find_agent
 
     try:
-        config = record.plan.make_runs(find_agent(record.plan.agent))[0].config
+        config = plan.make_runs(find_agent(plan.agent))[0].config
     except PdocrlError:
         return None
     bound = getattr(config, "w_max", None)

@@ -130,7 +130,7 @@ def _timid(rows: list[Row]) -> list[str]:
 
 def _saturated(record: Record) -> list[str]:
     """A density ratio at its bound everywhere tells no transition from another."""
-    bound = largest_ratio(record)
+    bound = largest_ratio(record.plan)
     last = {line["run"]: line["metrics"] for line in record.trained.metrics}
     ratios = [metrics["w"] for metrics in last.values() if "w" in metrics]
     if bound is None or not ratios or np.mean(ratios) < 0.9 * bound:

@@ -58,7 +58,12 @@ def facts(known: Mapping[str, str]) -> str:
 
 
 def interval(pair: Sequence[float], digits: int) -> str:
-    return f"[{pair[0]:.{digits}f}, {pair[1]:.{digits}f}]"
+    return f"[{decimal(pair[0], digits)}, {decimal(pair[1], digits)}]"
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """With a true minus, and none before a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def attributes(**named: object) -> str:

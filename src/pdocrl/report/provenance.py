@@ -62,8 +62,8 @@ def _settings(record: Record) -> str:
     except PdocrlError:
         defaults = {}
     changed = [
-        f"{escape(name)} <strong>{escape(_word(value))}</strong>"
-        + (f" (default {escape(_word(defaults[name]))})" if name in defaults else "")
+        f"{escape(name)} <strong>{escape(word(value))}</strong>"
+        + (f" (default {escape(word(defaults[name]))})" if name in defaults else "")
         for name, value in record.plan.settings.items()
     ]
     return ", ".join(changed) + "; all others are the agent's defaults"
@@ -105,16 +105,16 @@ def train_command(plan: Plan, folder: str) -> str:
     words += ["--cost-limit", *limits] if any(limits) else []
     words += ["--seed", *dict.fromkeys(str(run["seed"]) for run in plan.runs), "--steps", str(plan.steps)]
     if plan.settings:
-        words += ["--set", *(f"{name}={_word(value)}" for name, value in plan.settings.items())]
+        words += ["--set", *(f"{name}={word(value)}" for name, value in plan.settings.items())]
     varied = [name for name in plan.runs[0] if name not in {"cost_limit", "seed"}]
     if varied:
-        values = {name: dict.fromkeys(_word(run[name]) for run in plan.runs) for name in varied}
+        values = {name: dict.fromkeys(word(run[name]) for run in plan.runs) for name in varied}
         words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
     if plan.evaluate_every:
         words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
     return f"{shlex.join(words)} --out {folder}"
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     """A setting as the command line takes it."""
     return ",".join(str(v) for v in value) if isinstance(value, list | tuple) else str(value)

@@ -21,6 +21,7 @@ from pdocrl.report.suite_record import Curve, Floats, SuiteRecord
 
 HEIGHT = 190.0
 Curves = Mapping[tuple[str, int], Curve]  # by limit and seed
+Line = tuple[float, str]  # where, and what it is
 ALL = "all"
 
 
@@ -34,7 +35,7 @@ def learning(record: SuiteRecord) -> dict[str, str]:
             reward = {t.method: t.evaluated(earned) for t in own}
             cost = {t.method: t.evaluated(_worst_cost) for t in own}
             found[task] = _panel(record, task, "reward", "normalised reward", reward)
-            found[task] += _panel(record, task, "cost", "cost / limit", cost, root=True)
+            found[task] += _panel(record, task, "cost", "cost / limit", cost, (1.0, "limit"))
     return found
 
 
@@ -45,7 +46,7 @@ def multipliers(record: SuiteRecord) -> dict[str, str]:
 
 def density_ratios(record: SuiteRecord) -> dict[str, str]:
     """{task: picture} of the mean of w over the batch, for the methods that have one."""
-    return _metric(record, "w", "mean of w")
+    return _metric(record, "w", "mean of w", line=(1.0, "1"))
 
 
 def with_metric(record: SuiteRecord, name: str) -> list[str]:
@@ -54,12 +55,12 @@ def with_metric(record: SuiteRecord, name: str) -> list[str]:
     return [method for method in record.methods if method in own]
 
 
-def _metric(record: SuiteRecord, name: str, label: str) -> dict[str, str]:
+def _metric(record: SuiteRecord, name: str, label: str, line: Line | None = None) -> dict[str, str]:
     found = {}
     for task in record.tasks:
         curves = {t.method: own for t in record.trainings if t.task == task and (own := t.metric(name))}
         if curves:
-            found[task] = _panel(record, task, name, label, curves)
+            found[task] = _panel(record, task, name, label, curves, line)
     return found
 
 
@@ -72,8 +73,9 @@ def _worst_cost(line: dict[str, Any]) -> float:
 
 
 def _panel(
-    record: SuiteRecord, task: str, name: str, label: str, curves: Mapping[str, Curves], *, root: bool = False
+    record: SuiteRecord, task: str, name: str, label: str, curves: Mapping[str, Curves], line: Line | None = None
 ) -> str:
+    """Curves of all methods, a line across to hold them against; costs on a root axis, as in the other pictures."""
     drawn = {
         (method, limit): band
         for method, own in curves.items()
@@ -84,9 +86,13 @@ def _panel(
     steps = np.concatenate([band[0] for band in drawn.values()])
     x = Axis(0.0, float(steps.max()), LEFT, WIDTH - RIGHT)
     bottom, top = HEIGHT - BOTTOM, TOP + 12
-    y = chart.from_zero(everything, bottom, top) if root else chart.spanning(everything, bottom, top)
+    if name == "cost":
+        y = chart.from_zero(everything, bottom, top)
+    else:
+        y = chart.spanning(everything, bottom, top, also=(0.0,))
     body = chart.axes(x, y, "training step", label)
-    body += chart.level(float(y(1)), LEFT, WIDTH - RIGHT, "limit") if root else ""
+    if line is not None:
+        body += chart.level(float(y(line[0])), LEFT, WIDTH - RIGHT, line[1])
     for (method, limit), (at, mean, low, high) in drawn.items():
         kept = chart.thin(len(at), 40)
         series, place = record.series(method), x(at[kept])
@@ -110,12 +116,11 @@ def over_seeds(curves: Curves, limit: str) -> tuple[Floats, Floats, Floats, Floa
             by_seed.setdefault(seed, []).append(curve)
     if not by_seed:
         return None
-    every = [curve for own in by_seed.values() for curve in own]
-    # Runs that stopped early end early: only steps that all of them have are comparable.
-    steps = np.array(sorted(set.intersection(*(set(at.tolist()) for at, _ in every))))
-    if steps.size == 0:
-        return None
+    # A run that broke off early is left out: beyond its end, the mean would be of other runs.
+    last = max(at[-1] for own in by_seed.values() for at, _ in own)
+    whole = [[curve for curve in own if curve[0][-1] == last] for own in by_seed.values()]
+    steps = np.array(sorted(set.intersection(*(set(at.tolist()) for own in whole for at, _ in own))))
     seeds = np.array(
-        [np.mean([value[np.searchsorted(at, steps)] for at, value in own], axis=0) for own in by_seed.values()]
+        [np.mean([value[np.searchsorted(at, steps)] for at, value in own], axis=0) for own in whole if own]
     )
     return steps, seeds.mean(axis=0), seeds.min(axis=0), seeds.max(axis=0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from pdocrl.bench.statistics import best_safe, standings
+from pdocrl.report.figures import largest_ratio
 from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
 
-SATURATED = 0.9  # share of a batch at the bound of w from which on w tells little
+SATURATED = 0.9  # of the bound of w: beyond, its mean over a batch tells little
 
 
 def lead(record: SuiteRecord) -> str:
@@ -37,7 +36,7 @@ def findings(record: SuiteRecord) -> list[str]:
         *_nowhere_safe(record),
         *_uncertain(record),
         *_one_seed(record),
-        *_saturated(record.trainings),
+        *_saturated(record),
         *_estimates(record),
         *_other_data(record),
     ]
@@ -81,18 +80,26 @@ def _one_seed(record: SuiteRecord) -> list[str]:
     return []
 
 
-def _saturated(trainings: Sequence[Training]) -> list[str]:
+def _saturated(record: SuiteRecord) -> list[str]:
     """A density ratio at its bound almost everywhere tells no transition from another."""
-    stuck: dict[str, list[str]] = {}
-    for training in trainings:
-        ends = [values[-1] for _, values in training.metric("w_at_clip").values()]
-        if ends and np.mean(ends) >= SATURATED:
-            stuck.setdefault(training.method, []).append(training.task)
+    said = []
+    for method in record.methods:
+        own = [training for training in record.trainings if training.method == method and training.metric("w")]
+        stuck = [training.task for training in own if _at_bound(training)]
+        if stuck:
+            said.append(f"{method} ({'every task' if len(stuck) == len(own) else ', '.join(stuck)})")
+    if not said:
+        return []
     return [
-        f"The density ratio w of {method} ends at its upper bound on at least {SATURATED:.0%} of the data "
-        f"({', '.join(tasks)}): it weighs almost all transitions alike."
-        for method, tasks in stuck.items()
+        f"The density ratio w has saturated, its mean ends at {SATURATED:.0%} of its upper bound or more: "
+        f"{'; '.join(said)}. It weighs almost all transitions alike, and λ hardly answers to the policy's own cost."
     ]
+
+
+def _at_bound(training: Training) -> bool:
+    bound = None if training.plan is None else largest_ratio(training.plan)
+    ends = [values[-1] for _, values in training.metric("w").values()]
+    return bound is not None and bool(np.mean(ends) >= SATURATED * bound)
 
 
 def _estimates(record: SuiteRecord) -> list[str]:

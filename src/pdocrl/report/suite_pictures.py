@@ -16,7 +16,8 @@ from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.html import attributes
 from pdocrl.report.suite_record import Run, SuiteRecord, Training, limit_name
 
-ROW, GAP, NAMES = 11.0, 7.0, 104.0  # of a limit in a picture of episodes; between methods; for their names
+ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
+LETTER = 6.7  # width of one, about
 
 
 def legend(record: SuiteRecord, methods: list[str] | None = None) -> str:
@@ -74,7 +75,8 @@ def _costs(record: SuiteRecord, task: str, runs: list[Run]) -> str:
             if own:
                 rows.setdefault(method, {})[limit] = own
     bottom = TOP + sum(ROW * len(limits) + GAP for limits in rows.values())
-    x = chart.from_zero(np.concatenate([run.episode_costs for run in runs]), NAMES, WIDTH - RIGHT)
+    names = LETTER * max(len(method) for method in rows) + 24
+    x = chart.from_zero(np.concatenate([run.episode_costs for run in runs]), names, WIDTH - RIGHT)
     body = chart.base(x, bottom, "cost of an episode / limit") + chart.upright(float(x(1)), TOP - 4, bottom)
     top, told = TOP, []
     for method, limits in rows.items():
@@ -85,7 +87,7 @@ def _costs(record: SuiteRecord, task: str, runs: list[Run]) -> str:
             cost = np.concatenate([run.episode_costs for run in own])
             mean, middle = float(cost.mean()), top + ROW / 2
             words = f"{method}, limit {limit}: mean {mean:.2f}, {(cost > 1).sum()} of {len(cost)} episodes over"
-            body += f"<g{attributes(limit=limit)}>{chart.words(NAMES - 5, middle + 3.5, limit, 'end', 'tiny')}"
+            body += f"<g{attributes(limit=limit)}>{chart.words(names - 5, middle + 3.5, limit, 'end', 'tiny')}"
             body += chart.strokes(x(cost), middle, ROW - 3, series)
             body += chart.mark(series, float(x(mean)), middle, words, filled=mean <= 1) + "</g>"
             told.append(words)

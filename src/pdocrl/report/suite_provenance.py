@@ -10,7 +10,7 @@ from pdocrl.bench.results import GROUPS, Row
 from pdocrl.bench.suite import named_suites
 from pdocrl.report import chart
 from pdocrl.report.html import attributes, data_table, facts
-from pdocrl.report.provenance import train_command
+from pdocrl.report.provenance import train_command, word
 from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
 
 
@@ -31,7 +31,10 @@ def what_was_run(record: SuiteRecord) -> str:
     lines = [_line(record, training, firsts.get((training.task, training.method))) for training in record.trainings]
     heads = ("Method", "Task", "Status", "Runs", "Steps", "Training", "Settings")
     head = "".join(f'<th scope="col"{_word(name)}>{name}</th>' for name in heads)
-    caption = "Training: time in the loop for all runs of the line together. Settings: digest of all of them."
+    caption = (
+        "Training: time in the loop for all runs of the line together. Settings: those that were "
+        "changed, and the digest of all."
+    )
     table = data_table("What was run", caption, f"<tr>{head}</tr>", lines, kind="tight", tall=True)
     return facts(known) + table
 
@@ -46,9 +49,16 @@ def _line(record: SuiteRecord, training: Training, row: Row | None) -> str:
         f"<td>{status.runs}</td>",
         f'<td data-value="{row.step if row else ""}">{f"{row.step:,}" if row else "–"}</td>',
         f'<td data-value="{"" if seconds is None else seconds}">{"–" if seconds is None else _duration(seconds)}</td>',
-        f'<td data-value=""><code>{row.config_digest[:12] if row else "–"}</code></td>',
+        f'<td class="word">{_settings(training)} <code>{row.config_digest[:12] if row else ""}</code></td>',
     ]
     return f"<tr{attributes(agent=training.method, task=training.task)}>{''.join(cells)}</tr>"
+
+
+def _settings(training: Training) -> str:
+    """Those that were changed; the rest are the agent's defaults."""
+    if training.plan is None:
+        return "–"
+    return escape(", ".join(f"{name} {word(value)}" for name, value in training.plan.settings.items())) or "defaults"
 
 
 def data(record: SuiteRecord) -> str:
@@ -119,7 +129,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def _word(name: str) -> str:
-    return ' class="word"' if name in {"Task", "Status", "File", "Which", "Digest"} else ""
+    return ' class="word"' if name in {"Task", "Status", "Settings", "File", "Which", "Digest"} else ""
 
 
 def _duration(seconds: float) -> str:

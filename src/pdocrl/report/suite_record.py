@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +93,17 @@ class SuiteRecord:
     runs: list[Run]
     trainings: list[Training]
 
-    @property
+    @cached_property
     def tasks(self) -> list[str]:
         """In the suite's order, also those nothing was trained on."""
         return list(dict.fromkeys(training.task for training in self.trainings))
 
-    @property
+    @cached_property
     def methods(self) -> list[str]:
         """Agents with their variants, in the suite's order. The place in it is the method's colour and shape."""
         return list(dict.fromkeys(training.method for training in self.trainings))
 
-    @property
+    @cached_property
     def limits(self) -> list[str]:
         """From the tightest to the loosest."""
         return [limit_name(limit) for limit in sorted({row.cost_limit for row in self.rows})]

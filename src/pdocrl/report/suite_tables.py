@@ -9,7 +9,7 @@ from pdocrl.bench.published import Published, published
 from pdocrl.bench.statistics import AtLimit, Cell, Comparison, Standing, best_safe, compare, standings
 from pdocrl.evaluation import interval_of
 from pdocrl.report import chart
-from pdocrl.report.html import attributes, data_table, interval
+from pdocrl.report.html import attributes, data_table, decimal, interval
 from pdocrl.report.suite_record import SuiteRecord, limit_name
 
 SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
@@ -40,15 +40,17 @@ def headline(record: SuiteRecord) -> str:
 def _cell(cell: Cell, best: bool) -> str:
     words = f"95 % intervals: reward {interval(cell.reward_interval, 2)}, cost {interval(cell.cost_interval, 2)}"
     star = '<span class="star">★ </span>' if best else ""
-    reward = f"{star}{_strong(f'{cell.reward:.2f}', cell.safe)} ± {cell.reward_std:.2f}"
-    cost = f"<small>cost {_strong(f'{cell.cost:.2f}', cell.safe)} ± {cell.cost_std:.2f}</small>"
+    reward = f"{star}{_strong(cell.reward, cell.safe)} ± {cell.reward_std:.2f}"
+    cost = f"<small>cost {_strong(cell.cost, cell.safe)} ± {cell.cost_std:.2f}</small>"
     kind = "best" if best else "safe" if cell.safe else "unsafe"
     data = attributes(task=cell.task, value=f"{cell.reward:.6f}")
     return f'<td class="{kind}" title="{words}"{data}>{reward}{cost}{_paper(published(cell.method, cell.task))}</td>'
 
 
 def _paper(known: Published | None) -> str:
-    return "" if known is None else f'<small class="paper">paper {known.reward:.2f} / {known.cost:.2f}</small>'
+    return (
+        "" if known is None else f'<small class="paper">paper {decimal(known.reward)} / {decimal(known.cost)}</small>'
+    )
 
 
 def _overall(standing: Standing | None, tasks: int) -> str:
@@ -56,9 +58,9 @@ def _overall(standing: Standing | None, tasks: int) -> str:
     if standing is None or standing.tasks < tasks:
         return '<td data-value="" title="not run on every task">–</td>'
     safe = standing.cost <= 1
-    cost = f"<small>cost {_strong(f'{standing.cost:.2f}', safe)}</small>"
+    cost = f"<small>cost {_strong(standing.cost, safe)}</small>"
     kind = "safe" if safe else "unsafe"
-    reward = _strong(f"{standing.reward:.2f}", safe)
+    reward = _strong(standing.reward, safe)
     return f'<td class="{kind}"{attributes(value=f"{standing.reward:.6f}")}>{reward}{cost}</td>'
 
 
@@ -80,7 +82,7 @@ def per_limit(record: SuiteRecord) -> str:
         kept = cell.safe_limits == len(cell.limits)
         mark = f'<span class="mark {"yes" if kept else "no"}">{cell.safe_limits} of {len(cell.limits)}</span>'
         line.append(f'<td data-value="{cell.safe_limits / len(cell.limits):.4f}">{mark}</td>')
-        mean = f"{_strong(f'{cell.reward:.2f}', cell.safe)} / {_strong(f'{cell.cost:.2f}', cell.safe)}"
+        mean = f"{_strong(cell.reward, cell.safe)} / {_strong(cell.cost, cell.safe)}"
         between = f"<small>{interval(cell.reward_interval, 2)} / {interval(cell.cost_interval, 2)}</small>"
         line.append(f'<td data-value="{cell.reward:.6f}">{mean}{between}</td>')
         rows.append(f"<tr{attributes(agent=cell.method, task=cell.task)}>{''.join(line)}</tr>")
@@ -96,7 +98,7 @@ def per_limit(record: SuiteRecord) -> str:
 
 def _at_limit(at: AtLimit, means: chart.Floats) -> str:
     reward, cost = (interval(interval_of(means[:, column]), 2) for column in (0, 1))
-    value = f"{_strong(f'{at.reward:.2f}', at.safe)} / {_strong(f'{at.cost:.2f}', at.safe)}"
+    value = f"{_strong(at.reward, at.safe)} / {_strong(at.cost, at.safe)}"
     kind = "safe" if at.safe else "unsafe"
     data = attributes(limit=limit_name(at.limit), value=f"{at.reward:.6f}")
     return f'<td class="{kind}"{data}>{value}<small>{reward} / {cost}</small></td>'
@@ -120,7 +122,7 @@ def ranks(record: SuiteRecord) -> str:
         "Rank 1 is best: safe before unsafe, then by reward among the safe and by cost among the unsafe. Means over "
         "the tasks a method was run on, ranks with 95 % intervals."
     )
-    return data_table("Methods over all tasks", caption, _tr(heads), rows, kind="tight")
+    return data_table("Methods over all tasks", caption, _tr(heads), rows, kind="tight narrow")
 
 
 def improvement(record: SuiteRecord) -> str:
@@ -138,13 +140,13 @@ def improvement(record: SuiteRecord) -> str:
         "same limit; better as in the ranks. Mean over tasks, with 95 % intervals. Bold: the interval lies "
         "above one half."
     )
-    return data_table("Probability of improvement", caption, _tr(heads), rows, kind="tight matrix")
+    return data_table("Probability of improvement", caption, _tr(heads), rows, kind="tight matrix narrow")
 
 
 def _improves(found: Comparison | None, other: str) -> str:
     if found is None:
         return '<td data-value="">–</td>'
-    value = _strong(f"{found.probability:.2f}", found.interval[0] > 0.5)
+    value = _strong(found.probability, found.interval[0] > 0.5)
     fill = f'class="heat" style="--share:{found.probability:.2f}"'
     return f'<td {fill} data-value="{found.probability:.6f}">{value}<small>{interval(found.interval, 2)}</small></td>'
 
@@ -155,11 +157,11 @@ def _method(record: SuiteRecord, method: str) -> str:
 
 def _number(value: float, below: str = "") -> str:
     under = f"<small>{below}</small>" if below else ""
-    return f'<td data-value="{value:.6f}">{value:.2f}{under}</td>'
+    return f'<td data-value="{value:.6f}">{decimal(value)}{under}</td>'
 
 
-def _strong(text: str, strong: bool) -> str:
-    return f"<b>{text}</b>" if strong else text
+def _strong(value: float, strong: bool) -> str:
+    return f"<b>{decimal(value)}</b>" if strong else decimal(value)
 
 
 def _head(name: str, kind: str = "", **belongs: object) -> str:
