@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import getpass
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -62,7 +63,10 @@ def run(work: Work, report: Callable[[GroupStatus], None], address: str | None) 
                 f"no Ray cluster at {address or 'this machine'} ({reason}). Start one with `ray start --head`."
             ) from error
     try:
-        _Driver(ray, work, report).run()
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # Ray prints remarks on dead workers; standard output is for results
+            _Driver(ray, work, report).run()
     finally:
         if not joined:
             ray.shutdown()
