@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from pdocrl.bench.published import published
 from pdocrl.bench.results import GroupStatus, read_rows, write_rows, write_status
 from pdocrl.bench.statistics import best_safe, make_cells
+from pdocrl.bench.theory import EXPERIMENTS, write_csv
 from pdocrl.errors import PdocrlError
+from pdocrl.files import write_json
 from pdocrl.report.suite import write_suite_page
 from pdocrl.report.suite_curves import over_seeds
 from pdocrl.report.suite_findings import findings, lead
@@ -248,6 +251,7 @@ def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
     [
         (lambda folder: (folder / "results.parquet").unlink(), "no results.parquet here"),
         (lambda folder: (folder / "status.json").unlink(), "no status.json here"),
+        (lambda folder: (folder / "suite.json").write_text("{}"), "not a suite of this version"),
         (lambda folder: (folder / "groups/pdocrl-BallRun/ope.json").write_text("{"), "Make it again: pdocrl ope"),
         (lambda folder: (folder / "groups/pdocrl-BallRun/run.json").write_text("{}"), "not a run of this version"),
         (lambda folder: (folder / "report.html").mkdir(), "is a folder; name the page"),
@@ -270,3 +274,31 @@ def test_a_failed_page_leaves_the_last_one_as_it_was(suite_folder):
     with pytest.raises(PdocrlError, match="cannot be read"):
         write_suite_page(folder)
     assert page.read_bytes() == before
+
+
+def test_the_theory_s_suite_has_a_page_with_what_is_measured(tmp_path):
+    folder = tmp_path / "theory"
+    cloning = EXPERIMENTS["cloning"]
+    write_json(folder / "suite.json", {"name": "tabular", "kind": "tabular", "figures": {}})
+    rows = cloning.measure(1)
+    write_csv(folder / "cloning.csv", rows)
+    cloning.draw(rows, folder / "pictures" / "cloning.png")
+    page = Page(write_suite_page(folder))
+    assert page.headings == ["Cloning", "Do it again"]
+    assert len(page.all("tr")) == 1 + len(cloning.table(rows).rows)
+    assert [attributes["src"][:22] for attributes, _ in page.all("img")] == ["data:image/png;base64,"]
+    assert "Not measured yet: rate, lucky." in page.source
+
+
+def test_the_commands_shown_name_the_folder_the_data_lay_in(suite_folder):
+    folder = suite_folder(failed=None)
+    for path in folder.glob("groups/*/run.json"):
+        plan = json.loads(path.read_text())
+        path.write_text(json.dumps({**plan, "data": f"my data/{plan['data']}"}))
+    page = Page(write_suite_page(folder))
+    whole, single = (text for _, text in page.all("pre"))
+    assert whole == "pdocrl bench toy.toml --data 'my data' --out 'toy suite'\npdocrl report 'toy suite'"
+    assert len(single.splitlines()) == 6
+    first = shlex.split(single.splitlines()[0])
+    assert first[:6] == ["pdocrl", "train", "my data/SafetyBallRun-v0.hdf5", "--agent", "bc", "--task"]
+    assert first[-1] == "toy suite/groups/bc-safe-BallRun"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from pdocrl.bench.results import SUITE
+from pdocrl.bench.results import SUITE, read_suite
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
 from pdocrl.report import chart, suite_curves, suite_pictures, suite_provenance, suite_tables
@@ -18,6 +18,7 @@ from pdocrl.report.html import bullets, card, document
 from pdocrl.report.suite_findings import findings, lead
 from pdocrl.report.suite_pictures import legend, panels
 from pdocrl.report.suite_record import SuiteRecord, read_suite_record
+from pdocrl.report.theory import render_theory
 
 PAGE = "report.html"
 
@@ -32,7 +33,9 @@ def write_suite_page(folder: Path, out: Path | None = None) -> Path:
     target = Path(folder) / PAGE if out is None else Path(out)
     if target.is_dir():
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / PAGE}.")
-    write_text(target, render(read_suite_record(folder)))
+    suite = read_suite(folder)
+    text = render_theory(Path(folder), suite) if suite.get("kind") == "tabular" else render(read_suite_record(folder))
+    write_text(target, text)
     return target
 
 

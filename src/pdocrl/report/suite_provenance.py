@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 
 from pdocrl.bench.results import GROUPS, Row
 from pdocrl.bench.suite import named_suites
@@ -104,7 +105,7 @@ def how_to_repeat(record: SuiteRecord) -> str:
     name = str(record.suite["name"])
     # A suite of one's own is a file; where it lies is not recorded.
     suite = name if name in named_suites() else f"{name}.toml"
-    whole = f"pdocrl bench {shlex.quote(suite)} --out {folder}\npdocrl report {folder}"
+    whole = f"{shlex.join(['pdocrl', 'bench', suite, *_data_folder(record)])} --out {folder}\npdocrl report {folder}"
     single = "\n".join(
         train_command(training.plan, f"{folder}/{GROUPS}/{shlex.quote(training.status.name)}")
         for training in record.trainings
@@ -114,6 +115,14 @@ def how_to_repeat(record: SuiteRecord) -> str:
         f'<details><summary>Each training for itself</summary><pre tabindex="0">{escape(single)}</pre></details>'
     )
     return f'<pre tabindex="0">{escape(whole)}</pre>{one_by_one if single else ""}'
+
+
+def _data_folder(record: SuiteRecord) -> list[str]:
+    """The option that says where the data lay, if it lay in one folder; files that the suite itself names need none."""
+    named = {entry["name"] for entry in record.suite["tasks"] if entry["data"] is not None}
+    files = [Path(t.plan.data) for t in record.trainings if t.plan is not None and t.task not in named]
+    folders = {str(file.parent) for file in files} - {"."}
+    return ["--data", *folders] if len(folders) == 1 else []
 
 
 def _first_rows(record: SuiteRecord) -> dict[tuple[str, str], Row]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.bench.results import GROUPS, GroupStatus, Row, method_name, read_rows, read_status, read_suite
+from pdocrl.bench.results import GROUPS, SUITE, GroupStatus, Row, method_name, read_rows, read_status, read_suite
 from pdocrl.bench.statistics import Cell, make_cells
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError
@@ -111,7 +111,7 @@ class SuiteRecord:
     def task(self, name: str) -> Task:
         """As the suite had it, so that a task registered elsewhere is known here, too."""
         fields = [field.name for field in dataclasses.fields(Task)]
-        for entry in self.suite.get("tasks", []):
+        for entry in self.suite["tasks"]:
             if entry["name"] == name:
                 return Task(**{key: entry[key] for key in fields if key != "files"})
         return find_task(name)
@@ -127,6 +127,8 @@ def read_suite_record(folder: str | os.PathLike[str]) -> SuiteRecord:
     """Read a folder that `pdocrl bench` wrote, finished or not."""
     folder = Path(folder)
     suite, rows = read_suite(folder), read_rows(folder)
+    if not {"name", "tasks"} <= set(suite):
+        raise PdocrlError(f"{folder / SUITE}: not a suite of this version of pdocrl. `pdocrl bench` writes it again.")
     trainings = [_training(folder / GROUPS / status.name, status) for status in read_status(folder)]
     return SuiteRecord(folder, suite, rows, make_cells(rows), _runs(rows), trainings)
 
