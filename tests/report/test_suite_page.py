@@ -144,6 +144,17 @@ def test_what_did_not_work_is_named_with_its_reason(suite_folder):
     assert "1 of 6 trainings have no scores" in "".join(text for _, text in page.all("li"))
 
 
+def test_what_befell_all_methods_of_a_task_is_said_once(suite_folder):
+    folder = suite_folder()
+    status = json.loads((folder / "status.json").read_text())
+    lost = {"status": "missing", "reason": "no data. Run `pdocrl data fetch AntRun`."}
+    status += [{**line, "task": "AntRun", **lost} for line in status if line["task"] == "BallRun"]
+    (folder / "status.json").write_text(json.dumps(status))
+    page = write_suite_page(folder).read_text()
+    said = "every method on AntRun</strong>: missing: no data. Run <code>pdocrl data fetch AntRun</code>.</li>"
+    assert page.count(said) == page.count("missing: no data") == 1
+
+
 def test_a_run_that_broke_off_is_named_though_it_is_scored(suite_folder):
     folder = suite_folder(failed=None)
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
@@ -52,6 +53,11 @@ def bullets(lines: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
+def prose(text: str) -> str:
+    """Plain words as HTML; what stands between backticks is a command."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def facts(known: Mapping[str, str]) -> str:
     """{name: HTML} as a description list; what is empty is left out."""
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in known.items() if value) + "</dl>"
@@ -78,7 +84,7 @@ def data_table(label: str, caption: str, head: str, rows: Iterable[str], *, kind
     """
     box = "scroll tall" if tall else "scroll"
     return (
-        f'<p class="note" id="{_slug(label)}">{escape(caption)}</p>'
+        f'<p class="note" id="{_slug(label)}">{prose(caption)}</p>'
         f'<div class="{box}" role="region" tabindex="0" aria-label="{escape(label)}">'
         f'<table class="sortable {kind}" aria-describedby="{_slug(label)}">'
         f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></div>"

@@ -10,7 +10,7 @@ from pathlib import Path
 from pdocrl.bench.results import GROUPS, Row
 from pdocrl.bench.suite import named_suites
 from pdocrl.report import chart
-from pdocrl.report.html import attributes, data_table, facts
+from pdocrl.report.html import attributes, data_table, facts, prose
 from pdocrl.report.provenance import train_command, word
 from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
 
@@ -83,20 +83,27 @@ def what_failed(record: SuiteRecord) -> str:
     broken = {
         (row.task, row.method, row.cost_limit, row.seed): row.failure for row in record.rows if row.failure is not None
     }
-    items = []
+    said: dict[tuple[str, str], list[str]] = {}  # (task, what happened) → to which methods
     for training in record.trainings:
         status, place = training.status, (training.task, training.method)
-        said = [
-            f"run of limit {limit_name(limit)}, seed {seed} stopped at {why}; scored with its last whole policy"
-            for (*whose, limit, seed), why in broken.items()
-            if tuple(whose) == place
-        ]
+        for (*whose, limit, seed), why in broken.items():
+            if tuple(whose) == place:
+                text = (
+                    f"run of limit {limit_name(limit)}, seed {seed} stopped at {why}; scored with its last whole policy"
+                )
+                said.setdefault((training.task, text), []).append(training.method)
         if status.status != "done":
-            said.append(f"{status.status}: {status.reason or 'not there yet; `pdocrl bench` goes on where it stopped'}")
-        belongs = attributes(agent=training.method, task=training.task)
-        name = f"<strong>{escape(training.method)} on {escape(training.task)}</strong>"
-        items += [f"<li{belongs}>{name}: {escape(text.rstrip('.'))}.</li>" for text in said]
+            text = f"{status.status}: {status.reason or 'not there yet; `pdocrl bench` goes on where it stopped'}"
+            said.setdefault((training.task, text), []).append(training.method)
+    items = [_item(task, text, own, len(record.methods)) for (task, text), own in said.items()]
     return f"<ul>{''.join(items)}</ul>" if items else ""
+
+
+def _item(task: str, text: str, methods: list[str], of: int) -> str:
+    alone = methods[0] if len(methods) == 1 else None
+    whose = "every method" if len(methods) == of > 1 else ", ".join(methods)
+    name = f"<strong>{escape(whose)} on {escape(task)}</strong>"
+    return f"<li{attributes(agent=alone, task=task)}>{name}: {prose(text.rstrip('.'))}.</li>"
 
 
 def how_to_repeat(record: SuiteRecord) -> str:
