@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "evaluate": ("train", "evaluate", "play trained policies in the simulator and score them"),
     "export": ("train", "export", "one policy as ONNX and plain NumPy"),
     "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
-    "report": ("report", "report", "a training folder as one HTML page with its pictures"),
+    "report": ("report", "report", "a training or a benchmark as one HTML page with its pictures"),
     "bench": (
         "bench",
         "bench",

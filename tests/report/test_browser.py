@@ -138,7 +138,7 @@ def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
     rows = page.locator('[aria-label="Results at each limit"] tbody tr:visible')
     runs = page.locator('svg[aria-labelledby^="plane"] use:visible')
     assert (rows.count(), runs.count()) == (5, 45)  # six pairs, one of which failed; nine runs each
-    page.get_by_role("combobox", name="Agent").select_option("pdocrl")
+    page.get_by_role("combobox", name="Method").select_option("pdocrl")
     assert (rows.count(), runs.count()) == (2, 18)
     page.get_by_role("combobox", name="Task").select_option("BallRun")
     assert (rows.count(), runs.count()) == (1, 9)
@@ -147,7 +147,7 @@ def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
     assert (rows.count(), runs.count()) == (1, 3)
     heads = page.locator('[aria-label="Results at each limit"] th:visible[scope=col]').all_inner_texts()
     assert [head for head in heads if head.startswith("Limit")] == ["Limit 20"]
-    assert page.locator("output").inner_text() == "Shown: agent pdocrl, task BallRun, limit 20."
+    assert page.locator("output").inner_text() == "Shown: method pdocrl, task BallRun, limit 20."
     page.get_by_role("button", name="Show everything").click()
     page.wait_for_function("document.querySelector('output').textContent === 'Everything is shown.'")
     assert (rows.count(), runs.count()) == (5, 45)

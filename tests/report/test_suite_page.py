@@ -130,7 +130,7 @@ def test_all_runs_are_in_the_plane_hollow_where_over_the_limit(suite_folder):
     record = read_suite_record(folder)
     page = write_suite_page(folder).read_text()
     plane = next(svg for svg in re.findall(r"<svg.*?</svg>", page) if "plane-0-t" in svg)
-    marks = re.findall(r'<use href="#mark-(\d)" class="s\d( hollow)?" [^>]*data-agent="([^"]+)"', plane)
+    marks = re.findall(r'<use href="#mark-(\d)" class="s\d( hollow)?" [^>]*data-method="([^"]+)"', plane)
     runs = record.runs_of("BallRun")
     assert len(marks) == len(runs) == 27
     assert sum(not hollow for _, hollow, _ in marks) == sum(run.safe for run in runs)
@@ -313,3 +313,18 @@ def test_the_commands_shown_name_the_folder_the_data_lay_in(suite_folder):
     first = shlex.split(single.splitlines()[0])
     assert first[:6] == ["pdocrl", "train", "my data/SafetyBallRun-v0.hdf5", "--agent", "bc", "--task"]
     assert first[-1] == "toy suite/groups/bc-safe-BallRun"
+
+
+def test_two_constraints_are_one_limit_with_two_numbers_and_the_worst_decides(suite_folder):
+    folder = suite_folder(failed=None, extras=False)
+    rows = [
+        type(row)(
+            **{**row.__dict__, "cost_limit": (row.cost_limit[0], 5.0), "cost": (0.0, 7.5), "normalized_cost": 1.5}
+        )
+        for row in read_rows(folder)
+    ]
+    write_rows(folder, rows)
+    page = Page(write_suite_page(folder))
+    assert [text for _, text in page.all("option")][-3:] == ["10, 5", "20, 5", "40, 5"]
+    assert all(not run.safe and run.cost == 1.5 for run in read_suite_record(folder).runs)
+    assert any("No method is safe on BallRun and CarCircle." in text for _, text in page.all("li"))

@@ -2,7 +2,7 @@
 
 values ─▶ Axis ─▶ pixels ─▶ elements ─▶ `drawing`, an <svg> with a title and a description
 
-An agent is a colour and a shape (or a dash) together, so that no picture is told by colour alone.
+A method is a colour and a shape (or a dash) together, so that no picture is told by colour alone.
 """
 
 from __future__ import annotations

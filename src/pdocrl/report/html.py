@@ -73,7 +73,7 @@ def decimal(value: float, digits: int = 2) -> str:
 
 
 def attributes(**named: object) -> str:
-    """`data-…` attributes, by which the page's script finds what belongs to an agent, a task or a limit."""
+    """`data-…` attributes, by which the page's script finds what belongs to a method, a task or a limit."""
     return "".join(f' data-{name}="{escape(str(value))}"' for name, value in named.items() if value is not None)
 
 

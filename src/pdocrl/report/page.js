@@ -36,15 +36,15 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// A choice hides everything that belongs to another agent, task or limit. What is told over all limits at once
+// A choice hides everything that belongs to another method, task or limit. What is told over all limits at once
 // (data-limit="all") gives way to what is told of one (data-alone) where the page has both.
 const form = document.querySelector("form.filters");
 if (form) {
-  const names = ["agent", "task", "limit"];
+  const names = ["method", "task", "limit"];
   const said = form.querySelector("output");
   const apply = () => {
     const chosen = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
-    for (const element of document.querySelectorAll("[data-agent], [data-task], [data-limit]")) {
+    for (const element of document.querySelectorAll("[data-method], [data-task], [data-limit]")) {
       const fits = names.every((name) => {
         const own = element.dataset[name];
         if (own === undefined) return true;

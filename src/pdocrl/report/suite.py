@@ -116,7 +116,7 @@ def _card(title: str, caption: str, drawings: dict[str, str], key: str = "") -> 
 
 def _filters(record: SuiteRecord) -> str:
     """Hidden until the script is there to serve them."""
-    choices = {"agent": record.methods, "task": record.tasks, "limit": record.limits}
+    choices = {"method": record.methods, "task": record.tasks, "limit": record.limits}
     selects = "".join(_select(name, values) for name, values in choices.items())
     return (
         f'<form class="filters" aria-label="What is shown" hidden>{selects}'

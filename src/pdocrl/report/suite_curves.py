@@ -98,7 +98,7 @@ def _panel(
         series, place = record.series(method), x(at[kept])
         # Of one limit alone: drawn only when the reader chooses that limit.
         alone = "" if limit == ALL else ' class="off" data-alone=""'
-        body += f"<g{attributes(agent=method, limit=limit)}{alone}>"
+        body += f"<g{attributes(method=method, limit=limit)}{alone}>"
         body += chart.band(series, place, y(low[kept]), y(high[kept])) if (high > low).any() else ""
         body += chart.curve(series, place, y(mean[kept])) + "</g>"
     ends = "; ".join(f"{method} {band[1][-1]:.3g}" for (method, limit), band in drawn.items() if limit == ALL)

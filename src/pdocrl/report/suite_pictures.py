@@ -23,7 +23,7 @@ LETTER = 6.7  # width of one, about
 def legend(record: SuiteRecord, methods: list[str] | None = None) -> str:
     """Which shape and colour is which method."""
     shown = record.methods if methods is None else methods
-    items = (f"<li{attributes(agent=m)}>{chart.glyph(record.series(m))}{escape(m)}</li>" for m in shown)
+    items = (f"<li{attributes(method=m)}>{chart.glyph(record.series(m))}{escape(m)}</li>" for m in shown)
     return f'<ul class="legend" aria-label="Methods">{"".join(items)}</ul>'
 
 
@@ -51,7 +51,7 @@ def _plane(record: SuiteRecord, task: str, runs: list[Run]) -> str:
         words = f"{run.method}, limit {run.limit}, seed {run.seed}: reward {run.reward:.2f}, cost {run.cost:.2f}"
         body += chart.mark(
             record.series(run.method), float(x(run.cost)), float(y(run.reward)), words,
-            filled=run.safe, more=attributes(agent=run.method, limit=run.limit),
+            filled=run.safe, more=attributes(method=run.method, limit=run.limit),
         )  # fmt: skip
     safe = sum(run.safe for run in runs)
     best = max((run for run in runs if run.safe), key=lambda run: run.reward, default=None)
@@ -81,7 +81,7 @@ def _costs(record: SuiteRecord, task: str, runs: list[Run]) -> str:
     top, told = TOP, []
     for method, limits in rows.items():
         series = record.series(method)
-        body += f"<g{attributes(agent=method)}>"
+        body += f"<g{attributes(method=method)}>"
         body += chart.words(0, top + ROW * len(limits) / 2 + 4, method, kind="name")
         for limit, own in limits.items():
             cost = np.concatenate([run.episode_costs for run in own])
@@ -145,7 +145,7 @@ def _estimate(record: SuiteRecord, task: str, what: str, pairs: list[tuple[Train
         words += "" if own["trusted"] else "; not trusted"
         at = float(x(getattr(run, what)))
         series = record.series(training.method)
-        body += f"<g{attributes(agent=run.method, limit=run.limit)}>"
+        body += f"<g{attributes(method=run.method, limit=run.limit)}>"
         body += chart.whisker(series, at, float(y(low)), float(y(high)))
         body += chart.mark(series, at, float(y(value)), words, filled=own["trusted"]) + "</g>"
     inside = int(((between[:, 0] <= played) & (played <= between[:, 1])).sum())

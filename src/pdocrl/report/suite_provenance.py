@@ -52,7 +52,7 @@ def _line(record: SuiteRecord, training: Training, row: Row | None) -> str:
         f'<td data-value="{"" if seconds is None else seconds}">{"–" if seconds is None else _duration(seconds)}</td>',
         f'<td class="word">{_settings(training)} <code>{row.config_digest[:12] if row else ""}</code></td>',
     ]
-    return f"<tr{attributes(agent=training.method, task=training.task)}>{''.join(cells)}</tr>"
+    return f"<tr{attributes(method=training.method, task=training.task)}>{''.join(cells)}</tr>"
 
 
 def _settings(training: Training) -> str:
@@ -103,7 +103,7 @@ def _item(task: str, text: str, methods: list[str], of: int) -> str:
     alone = methods[0] if len(methods) == 1 else None
     whose = "every method" if len(methods) == of > 1 else ", ".join(methods)
     name = f"<strong>{escape(whose)} on {escape(task)}</strong>"
-    return f"<li{attributes(agent=alone, task=task)}>{name}: {prose(text.rstrip('.'))}.</li>"
+    return f"<li{attributes(method=alone, task=task)}>{name}: {prose(text.rstrip('.'))}.</li>"
 
 
 def how_to_repeat(record: SuiteRecord) -> str:

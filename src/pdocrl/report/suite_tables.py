@@ -27,7 +27,7 @@ def headline(record: SuiteRecord) -> str:
             cell = by_place.get((task, method))
             line.append(_missing(record, task, method) if cell is None else _cell(cell, best[task] == method))
         line.append(_overall(overall.get(method), len(record.tasks)))
-        rows.append(f"<tr{attributes(agent=method)}>{''.join(line)}</tr>")
+        rows.append(f"<tr{attributes(method=method)}>{''.join(line)}</tr>")
     heads = [_head("Method"), *(_head(task, task=task) for task in record.tasks), _head("All tasks")]
     caption = (
         "Normalised reward, and below it cost as a share of the limit: mean ± standard deviation over limits × seeds. "
@@ -85,7 +85,7 @@ def per_limit(record: SuiteRecord) -> str:
         mean = f"{_strong(cell.reward, cell.safe)} / {_strong(cell.cost, cell.safe)}"
         between = f"<small>{interval(cell.reward_interval, 2)} / {interval(cell.cost_interval, 2)}</small>"
         line.append(f'<td data-value="{cell.reward:.6f}">{mean}{between}</td>')
-        rows.append(f"<tr{attributes(agent=cell.method, task=cell.task)}>{''.join(line)}</tr>")
+        rows.append(f"<tr{attributes(method=cell.method, task=cell.task)}>{''.join(line)}</tr>")
     heads = [_head("Method"), _head("Task", "word")]
     heads += [_head(f"Limit {limit}", limit=limit) for limit in record.limits]
     heads += [_head("Safe at"), _head("Mean over limits")]
@@ -116,7 +116,7 @@ def ranks(record: SuiteRecord) -> str:
             _number(standing.reward),
             _number(standing.cost),
         ]
-        rows.append(f"<tr{attributes(agent=standing.method)}>{''.join(line)}</tr>")
+        rows.append(f"<tr{attributes(method=standing.method)}>{''.join(line)}</tr>")
     heads = [_head(name) for name in ("Method", "Average rank", "Safe tasks", "Reward", "Cost")]
     caption = (
         "Rank 1 is best: safe before unsafe, then by reward among the safe and by cost among the unsafe. Means over "
@@ -133,7 +133,7 @@ def improvement(record: SuiteRecord) -> str:
         for other in record.methods:
             found = None if other == method else compare(record.cells, method, other)
             cells.append(_improves(found, other))
-        rows.append(f"<tr{attributes(agent=method)}>{''.join(cells)}</tr>")
+        rows.append(f"<tr{attributes(method=method)}>{''.join(cells)}</tr>")
     heads = [_head("Line beats column"), *(_head(method) for method in record.methods)]
     caption = (
         "Probability that a run of the line's method is better than a run of the column's, on the same task at the "
