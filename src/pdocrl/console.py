@@ -37,7 +37,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 def log(message: str) -> None:
     """A line for the person watching, on standard error."""
-    stderr.print(message, highlight=False, markup=False)
+    stderr.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 def progress(description: str = "{task.description}") -> Progress:

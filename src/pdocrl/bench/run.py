@@ -69,6 +69,16 @@ class Plan:
         return [planned.group for planned in self.groups if planned.has_work(self.choices)]
 
     @property
+    def is_timed(self) -> bool:
+        """Whether the time of everything left to do is known."""
+        return not any(
+            (planned.train_seconds is None and planned.status.status == "waiting")
+            or (planned.play_seconds is None and self.choices.evaluate and planned.group.task.env_id is not None)
+            for planned in self.groups
+            if planned.has_work(self.choices)
+        )
+
+    @property
     def seconds(self) -> float:
         """Of what is known."""
         return sum(s for planned in self.groups for s in (planned.train_seconds, planned.play_seconds) if s is not None)

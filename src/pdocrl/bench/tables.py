@@ -12,6 +12,7 @@ Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the termina
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from pdocrl.bench.results import TABLES, Row
 from pdocrl.bench.statistics import Cell, best_safe, compare, make_cells, standings
 from pdocrl.bench.typeset import DASH, Style, Table, Text
 from pdocrl.files import write_text
+
+WIDEST = 9  # columns that fit a terminal
 
 
 def make_tables(rows: Sequence[Row]) -> list[Table]:
@@ -49,6 +52,16 @@ def write_tables(folder: str | os.PathLike[str], tables: Sequence[Table]) -> lis
         write_text(target.with_suffix(".tex"), table.latex())
         made.append(target)
     return made
+
+
+def show_tables(tables: Sequence[Table], folder: Path) -> None:
+    """On standard output; those too wide for a terminal are only named there, and printed whole when piped."""
+    wide = [table for table in tables if sys.stdout.isatty() and len(table.columns) > WIDEST]
+    for table in tables:
+        if table not in wide:
+            table.show()
+    for table in wide:
+        print(f"{table.title}: {folder / TABLES / table.name}.md")
 
 
 def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:

@@ -69,6 +69,7 @@ def bench(
     from pdocrl.bench.run import Choices, make_plan
     from pdocrl.bench.run import bench as run
     from pdocrl.bench.suite import find_suite
+    from pdocrl.bench.tables import show_tables
 
     chosen = find_suite(suite)
     choices = Choices(out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only,
@@ -85,8 +86,7 @@ def bench(
     if json:
         print_json(done.as_dict())
     else:
-        for table in done.tables:
-            table.show()
+        show_tables(done.tables, choices.out)
         print(f"page: {done.page}")
     if done.incomplete:
         log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")
@@ -99,17 +99,18 @@ def _show_plan(plan: Plan) -> None:
     suite, to_do = plan.suite, len(plan.to_do)
     about = suite.about or f"protocol {suite.protocol}"
     runs = sum(planned.group.runs for planned in plan.groups)
-    time = f", about {_time(plan.seconds)}" if to_do and plan.seconds else ""
+    time = f", {'about' if plan.is_timed else 'at least'} {_time(plan.seconds)}" if to_do and plan.seconds else ""
+    print(f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs of {suite.steps:,} steps and "
+          f"{suite.episodes} episodes; {to_do} groups to do{time}.")  # fmt: skip
     print_table(
         ["group", "runs", "status", "training", "playing", "note"],
         [[p.status.name, p.group.runs, p.status.status, _time(p.train_seconds), _time(p.play_seconds), p.status.reason]
          for p in plan.groups],
-        title=f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs of {suite.steps:,} steps and "
-        f"{suite.episodes} episodes; {to_do} groups to do{time}",
     )  # fmt: skip
 
 
 def _tabular(out: Path, plan: bool, json: bool) -> None:
+    from pdocrl.bench.tables import show_tables
     from pdocrl.bench.theory import EXPERIMENTS, run_theory
 
     if plan:
@@ -123,8 +124,7 @@ def _tabular(out: Path, plan: bool, json: bool) -> None:
     if json:
         print_json(done.as_dict())
         return
-    for table in done.tables:
-        table.show()
+    show_tables(done.tables, out)
     print(f"tables and pictures: {out}")
 
 
