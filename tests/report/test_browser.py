@@ -147,7 +147,9 @@ def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
     assert (rows.count(), runs.count()) == (1, 3)
     heads = page.locator('[aria-label="Results at each limit"] th:visible[scope=col]').all_inner_texts()
     assert [head for head in heads if head.startswith("Limit")] == ["Limit 20"]
-    assert page.locator("output").inner_text() == "Shown: method pdocrl, task BallRun, limit 20."
+    said = "Shown: method pdocrl, task BallRun, limit 20. Results, ranks and improvement stay means over all limits."
+    assert page.locator("output").inner_text() == said
+    assert page.get_by_role("heading", name="What did not work").is_hidden()  # that was cpq on CarCircle
     page.get_by_role("button", name="Show everything").click()
     page.wait_for_function("document.querySelector('output').textContent === 'Everything is shown.'")
     assert (rows.count(), runs.count()) == (5, 45)

@@ -54,8 +54,12 @@ if (form) {
       });
       element.classList.toggle("off", !fits);
     }
+    for (const card of document.querySelectorAll(".card:has(li[data-task])")) {
+      card.classList.toggle("off", !card.querySelector("li[data-task]:not(.off)"));
+    }
     const words = names.filter((name) => chosen[name]).map((name) => `${name} ${chosen[name]}`);
-    said.textContent = words.length ? `Shown: ${words.join(", ")}.` : "Everything is shown.";
+    const means = chosen.limit ? " Results, ranks and improvement stay means over all limits." : "";
+    said.textContent = words.length ? `Shown: ${words.join(", ")}.${means}` : "Everything is shown.";
   };
   form.addEventListener("change", apply);
   form.addEventListener("reset", () => setTimeout(apply));

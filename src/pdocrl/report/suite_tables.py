@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from pdocrl.bench.published import Published, published
+from pdocrl.bench.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.bench.statistics import AtLimit, Cell, Comparison, Standing, best_safe, compare, standings
 from pdocrl.evaluation import interval_of
 from pdocrl.report import chart
@@ -26,7 +26,7 @@ def headline(record: SuiteRecord) -> str:
         for task in record.tasks:
             cell = by_place.get((task, method))
             line.append(_missing(record, task, method) if cell is None else _cell(cell, best[task] == method))
-        line.append(_overall(overall.get(method), len(record.tasks)))
+        line.append(_overall(overall.get(method), record.tasks))
         rows.append(f"<tr{attributes(method=method)}>{''.join(line)}</tr>")
     heads = [_head("Method"), *(_head(task, task=task) for task in record.tasks), _head("All tasks")]
     caption = (
@@ -53,15 +53,17 @@ def _paper(known: Published | None) -> str:
     )
 
 
-def _overall(standing: Standing | None, tasks: int) -> str:
+def _overall(standing: Standing | None, tasks: list[str]) -> str:
     """The mean over tasks, of methods that were run on every task, which alone compare."""
-    if standing is None or standing.tasks < tasks:
+    if standing is None or standing.tasks < len(tasks):
         return '<td data-value="" title="not run on every task">–</td>'
     safe = standing.cost <= 1
     cost = f"<small>cost {_strong(standing.cost, safe)}</small>"
     kind = "safe" if safe else "unsafe"
     reward = _strong(standing.reward, safe)
-    return f'<td class="{kind}"{attributes(value=f"{standing.reward:.6f}")}>{reward}{cost}</td>'
+    same = {*PUBLISHED.get(standing.method, {})} == {*tasks, AVERAGE}  # else the paper's mean is over other tasks
+    paper = _paper(published(standing.method, AVERAGE)) if same else ""
+    return f'<td class="{kind}"{attributes(value=f"{standing.reward:.6f}")}>{reward}{cost}{paper}</td>'
 
 
 def _missing(record: SuiteRecord, task: str, method: str) -> str:
