@@ -50,12 +50,12 @@ def card(title: str, body: str) -> str:
 
 def bullets(lines: Sequence[str]) -> str:
     """Plain sentences as a list."""
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+    return "<ul>" + "".join(f"<li>{prose(line)}</li>" for line in lines) + "</ul>"
 
 
 def prose(text: str) -> str:
-    """Plain words as HTML; what stands between backticks is a command."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    """Plain words as HTML: what stands between backticks is a command, and a number stays with its per cent sign."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text).replace(" %", "&nbsp;%"))
 
 
 def facts(known: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from pdocrl.bench.results import SUITE, read_suite
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
 from pdocrl.report import chart, suite_curves, suite_pictures, suite_provenance, suite_tables
-from pdocrl.report.html import bullets, card, document
+from pdocrl.report.html import bullets, card, document, prose
 from pdocrl.report.suite_findings import findings, lead
 from pdocrl.report.suite_pictures import legend, panels
 from pdocrl.report.suite_record import SuiteRecord, read_suite_record
@@ -111,7 +111,7 @@ def _pictures(record: SuiteRecord) -> list[str]:
 
 def _card(title: str, caption: str, drawings: dict[str, str], key: str = "") -> str:
     """A section of pictures; none without any."""
-    return card(title, f'<p class="note">{escape(caption)}</p>{key}{panels(drawings)}') if drawings else ""
+    return card(title, f'<p class="note">{prose(caption)}</p>{key}{panels(drawings)}') if drawings else ""
 
 
 def _filters(record: SuiteRecord) -> str:

@@ -91,7 +91,7 @@ def _saturated(record: SuiteRecord) -> list[str]:
     if not said:
         return []
     return [
-        f"The density ratio w has saturated, its mean ends at {SATURATED:.0%} of its upper bound or more: "
+        f"The density ratio w has saturated, its mean ends at {100 * SATURATED:.0f} % of its upper bound or more: "
         f"{'; '.join(said)}. It weighs almost all transitions alike, and λ hardly answers to the policy's own cost."
     ]
 
