@@ -38,8 +38,10 @@ class RandomFeatures:
         length = np.exp(rng.uniform(np.log(lengths[0]), np.log(lengths[1]), size)) * np.sqrt(varying)
         frequency = rng.standard_normal((x.shape[1], size)) / length
         phase = rng.uniform(0, 2 * np.pi, size)
-        single = [a.astype(np.float32) for a in (mean, scale, frequency, phase)]
-        return RandomFeatures(*single, squares=squares)
+        single = np.float32
+        return RandomFeatures(
+            mean.astype(single), scale.astype(single), frequency.astype(single), phase.astype(single), squares
+        )
 
     def __call__(self, x: Array) -> NDArray[np.float32]:
         z = ((x - self.mean) / self.scale).astype(np.float32)
