@@ -1,0 +1,134 @@
+"""A policy's own cost per episode, from data alone: the policy plays in a model of the dynamics learned beside it.
+
+    s′ = s + f_m(s, a),   c = g(s, a, s′),   a = π(s),   s₀ ~ the dataset's first states
+
+P copies of the policy per member m are always on stage, at evenly spread moments of an episode, and each takes one step
+per training step. Cost per step over endings per step is the cost of an episode. A policy changes little while an
+episode lasts, so the figure follows the policy; and unlike an estimate over logged states it sees where the policy
+itself drifts to.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from pdocrl.agents.agent import Transitions
+from pdocrl.agents.parts import adam_step
+from pdocrl.data.dataset import Dataset
+from pdocrl.networks import MLP, TanhGaussian, polyak
+
+FORGETTING = 0.003  # of the moving averages of cost and endings, per step
+
+
+class Standards(eqx.Module):
+    """The data's magnitudes: constants that scale what the networks see."""
+
+    mean: Float[Array, " S"]
+    std: Float[Array, " S"]
+    low: Float[Array, " S"]  # no imagined state leaves the box the data lies in
+    high: Float[Array, " S"]
+    change: Float[Array, " S"]  # standard deviation of s′ − s
+    cost: Float[Array, ""]  # the largest cost of a step
+
+    @staticmethod
+    def of(dataset: Dataset) -> Standards:
+        obs, change = dataset.obs, (dataset.next_obs - dataset.obs).std(0)
+        largest = max(float(dataset.cost.max(initial=0.0)), 1e-6)
+        found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest)
+        return Standards(*(jnp.asarray(x, jnp.float32) for x in found))
+
+
+class Model(eqx.Module):
+    """What happens next."""
+
+    dynamics: MLP  # M members: (s, a) → (s′ − s) / its standard deviation
+    outcome: MLP  # (s, a, s′) → logits of the costs, as shares of the largest, [K], and of an ending, [1]
+
+    def forward(self, standards: Standards, obs: Array, action: Array) -> Array:
+        """The next state according to each member, [M, P, S], from obs [M, P, S]."""
+        change = self.dynamics(jnp.concatenate([(obs - standards.mean) / standards.std, action], -1))
+        return jnp.clip(obs + change * standards.change, standards.low, standards.high)
+
+    def judge(self, standards: Standards, obs: Array, action: Array, next_obs: Array) -> Array:
+        """Logits of costs and of an ending, [..., K + 1]."""
+        both = [(x - standards.mean) / standards.std for x in (obs, next_obs)]
+        logits: Array = self.outcome(jnp.concatenate([both[0], action, both[1]], -1))
+        return logits
+
+    def loss(self, standards: Standards, batch: Transitions) -> Array:
+        """Squared error of the change plus cross-entropy of costs and endings."""
+        inputs = jnp.concatenate([(batch.obs - standards.mean) / standards.std, batch.action], -1)
+        change = (batch.next_obs - batch.obs) / standards.change
+        logits = self.judge(standards, batch.obs, batch.action, batch.next_obs)
+        labels = jnp.concatenate([batch.cost / standards.cost, 1 - batch.alive[:, None]], -1)
+        error = ((self.dynamics(inputs) - change) ** 2).mean((-2, -1)).sum()
+        surprise: Array = optax.sigmoid_binary_cross_entropy(logits, labels).mean(0).sum()
+        return error + surprise
+
+
+class Imagination(eqx.Module):
+    """The model, its moving average, and the copies of the policy that play in the latter."""
+
+    model: Model
+    average: Model
+    opt: optax.OptState
+    standards: Standards
+    obs: Float[Array, "M P S"]
+    age: Float[Array, "M P"]  # steps played; negative: waits for its turn
+    cost: Float[Array, " K"]  # moving average of cost per step
+    ends: Float[Array, ""]  # moving average of endings per step
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, standards: Standards, action_dim: int, n_costs: int, hidden: tuple[int, ...], horizon: Array,
+        members: int = 2, copies: int = 32,
+    ) -> Imagination:  # fmt: skip
+        s = standards.mean.shape[0]
+        keys = jax.random.split(key)
+        model = Model(
+            MLP.create(keys[0], (s + action_dim, *hidden, s), members),
+            MLP.create(keys[1], (2 * s + action_dim, *hidden, n_costs + 1)),
+        )
+        turn = jnp.broadcast_to(jnp.arange(copies) / copies, (members, copies))
+        return Imagination(
+            model, model, optax.scale_by_adam().init(model), standards, jnp.zeros((members, copies, s)),
+            -jnp.ceil(turn * horizon), jnp.zeros(n_costs), 1 / jnp.asarray(horizon, jnp.float32),
+        )  # fmt: skip
+
+    def learn(self, batch: Transitions, rate: Array | float, average_rate: Array | float) -> tuple[Imagination, Array]:
+        """One gradient step of the model; its loss [scalar]."""
+        loss, gradient = jax.value_and_grad(lambda m: m.loss(self.standards, batch))(self.model)
+        model, opt = adam_step(gradient, self.opt, self.model, rate)
+        average = polyak(self.average, model, average_rate)
+        learned = eqx.tree_at(lambda i: (i.model, i.average, i.opt), self, (model, average, opt))
+        return learned, loss
+
+    def play(self, actor: TanhGaussian, first: Float[Array, "B S"], horizon: Array | float) -> Imagination:
+        """Every copy takes one step; those whose turn it is start at a row of `first`."""
+        members, copies, s = self.obs.shape
+        fresh = jnp.resize(first, (members * copies, s)).reshape(members, copies, s)
+        obs = jnp.where((self.age <= 0)[..., None], fresh, self.obs)
+        action = actor.mode(obs)
+        next_obs = self.average.forward(self.standards, obs, action)
+        logits = self.average.judge(self.standards, obs, action, next_obs)
+        playing = self.age >= 0
+        age = self.age + 1
+        over = playing & ((logits[..., -1] > 0) | (age >= horizon))
+        cost = jax.nn.sigmoid(logits[..., :-1]) * self.standards.cost
+        share = FORGETTING * playing.mean()
+        now = jnp.where(playing[..., None], cost, 0.0).sum((0, 1)) / jnp.maximum(playing.sum(), 1)
+        ends = over.sum() / jnp.maximum(playing.sum(), 1)
+        played: Imagination = eqx.tree_at(
+            lambda i: (i.obs, i.age, i.cost, i.ends), self,
+            (next_obs, jnp.where(over, 0.0, age), self.cost + share * (now - self.cost),
+             self.ends + share * (ends - self.ends)),
+        )  # fmt: skip
+        return played
+
+    @property
+    def cost_per_episode(self) -> Float[Array, " K"]:
+        return self.cost / jnp.maximum(self.ends, 1e-6)

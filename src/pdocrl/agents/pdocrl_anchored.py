@@ -1,0 +1,223 @@
+"""PDOCRL anchored in logged episodes: the paper's saddle point with a w-player that needs no training.
+
+    max_{w, π} min_{Q, λ≥0}  E_μ[w (r − λ·c)] + λ·κ + E_μ[w (γ Q(s′, π) − Q(s, a))] + (1 − γ) E_{d₀}[Q(s, π)]
+
+Every logged episode is a sample of some policy's occupancy, and occupancies are convex: a mixture Σ_e p_e d_e of
+episodes makes the flow term vanish whatever Q is. Over such mixtures, with a KL cost α for leaving the uniform one,
+the w-player's best reply has a closed form (`episode_weights`, and the tilt by λ in `update`):
+
+    p_e ∝ exp((R_e − λ·C_e) / α)  on episodes within the limits.
+
+π copies that mixture by likelihood and improves on it by Q_λ = Q_r − λ·Q_c. λ rises while the policy's own cost, played
+out in a model learned from the same data (`Imagination`), is above the limit. docs/agents/pdocrl_anchored.md derives
+each step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
+from pdocrl.agents.imagination import Imagination, Standards
+from pdocrl.agents.parts import adam_step, mode_policy, per_constraint, rows_of_episodes
+from pdocrl.data.dataset import Dataset
+from pdocrl.multipliers import ProjectedMultiplier
+from pdocrl.networks import CostCritic, TanhGaussian, polyak
+from pdocrl.policies import Policy
+
+SMALLEST_LIMIT = 0.5  # a limit of zero is held as half a unit of cost, so that ratios to it stay finite
+RESOLUTION = 32  # an episode's weight is a whole number of copies, this many for the heaviest
+
+
+class AnchoredConfig(AgentConfig):
+    """One setting for every task and limit."""
+
+    batch_size: int = static(256)  # rows of anchor episodes per step; as many of the whole data join them
+    actor_rate: float = 3e-4  # learning rate of π
+    critic_rate: float = 3e-4  # learning rate of Q
+    model_rate: float = 1e-3  # learning rate of the model of the dynamics
+    target_rate: float = 0.005  # κ of the targets' moving average
+    average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the model
+    episodes: float = 30.0  # effective number of episodes in the anchor, which sets α
+    improvement: float = 1.0  # η, weight of Q_λ against the likelihood of the anchor's actions
+    tilt: float = 1.0  # pull of λ on the episodes' weights; 0 leaves them as they are
+    imagined: float = 1.0  # share of the imagined cost in λ's signal; the rest is the critics' estimate
+    margin: float = 0.9  # share of the limit λ aims at
+    multiplier_rate: float = 3e-4  # step of λ
+    multiplier_max: float = 3.0  # bound of λ
+
+
+class AnchoredBatch(eqx.Module):
+    """B rows of anchor episodes followed by B rows of the whole data."""
+
+    transitions: Transitions
+    episode_cost: Float[Array, "B K"]  # of the episode each anchor row belongs to
+
+
+class AnchoredState(eqx.Module):
+    """All players and what they remember."""
+
+    actor: TanhGaussian
+    average: TanhGaussian  # the policy that is returned, imagined and looked ahead with
+    critic: CostCritic  # twins: (s, a) → Q_r, Q_1 … Q_K, all times (1 − γ)
+    critic_target: CostCritic
+    multiplier: ProjectedMultiplier
+    estimate: Float[Array, " K"]  # the policy's cost as a share of the limit
+    imagination: Imagination
+    reward_scale: Float[Array, ""]
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True)
+class AnchoredProblem(Problem):
+    """Also the data's magnitudes, for the model."""
+
+    standards: Standards | None = None
+
+
+def episode_weights(
+    returns: Float[NDArray[np.float64], " E"],
+    costs: Float[NDArray[np.float64], "E K"],
+    limits: Float[NDArray[np.float64], " K"],
+    episodes: float,
+) -> Float[NDArray[np.float64], " E"]:
+    """p_e ∝ exp(R_e/α) on episodes within every limit, α such that 1/Σp² = `episodes` (at most half of them).
+
+    Where hardly any episode is within the limits, those that exceed them least stand in.
+    """
+    worst = (costs / np.maximum(limits, SMALLEST_LIMIT)).max(1, initial=0.0)
+    few = min(int(episodes), len(returns))
+    allowed = worst <= max(1.0, np.sort(worst)[few - 1])
+    gap = returns[allowed] - returns[allowed].max()
+    wanted = min(episodes, max(1.0, allowed.sum() / 2))
+    low, high = 1e-6, 1e3  # α in units of the returns' spread
+    spread = max(float(gap.std()), 1e-9)
+    for _ in range(60):
+        alpha = np.sqrt(low * high)
+        p = np.exp(gap / (alpha * spread))
+        p /= p.sum()
+        low, high = (alpha, high) if 1 / (p**2).sum() < wanted else (low, alpha)
+    weights = np.zeros(len(returns))
+    weights[allowed] = p
+    return weights
+
+
+class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
+    """A closed-form w over episodes, likelihood plus Q_λ for π, an imagined cost for λ."""
+
+    name = "pdocrl_anchored"
+    summary = "Copies the best logged episodes within the limits, improves on them, and prices cost as it is imagined."
+    paper = "this library; the saddle point is Hong & Tewari's (PDOCRL)"
+    needs = "whole episodes"
+    fewest_costs = 0
+    Config = AnchoredConfig
+
+    def problem(self, dataset: Dataset) -> AnchoredProblem:
+        return AnchoredProblem(**vars(super().problem(dataset)), standards=Standards.of(dataset))
+
+    def columns(self, config: AnchoredConfig, dataset: Dataset) -> Columns:
+        spent = np.repeat(dataset.cost_return, dataset.episode_length, axis=0)
+        return super().columns(config, dataset) | {"episode_cost": spent}
+
+    def rows(self, config: AnchoredConfig, dataset: Dataset) -> NDArray[np.int64]:
+        """Rows of anchor episodes, each episode as often as its weight says."""
+        limits = np.asarray(config.cost_limit, np.float64).reshape(-1)
+        p = episode_weights(dataset.reward_return, dataset.cost_return, limits, float(config.episodes))
+        copies = np.rint(p / p.max() * RESOLUTION).astype(np.int64)
+        return rows_of_episodes(dataset, np.repeat(np.arange(len(p)), copies))
+
+    def batch(self, config: AnchoredConfig, table: Table, rows: Array, key: PRNGKeyArray) -> AnchoredBatch:
+        """B rows of the anchor, then B rows of the whole data."""
+        for_start, for_rows = jax.random.split(key)
+        starts = table.others["initial_obs"]
+        first = starts[jax.random.randint(for_start, rows.shape, 0, starts.shape[0])]
+        anywhere = jax.random.randint(for_rows, rows.shape, 0, len(table))
+        taken = table.take(jnp.concatenate([rows, anywhere]))
+        episode_cost = taken.pop("episode_cost")[: len(rows)]
+        return AnchoredBatch(Transitions(**taken, initial_obs=first), episode_cost)
+
+    def init(self, config: AnchoredConfig, problem: Problem, key: PRNGKeyArray) -> AnchoredState:
+        assert isinstance(problem, AnchoredProblem)
+        assert problem.standards is not None
+        s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
+        keys = jax.random.split(key, 3)
+        actor = TanhGaussian.create(keys[0], s, a, config.hidden)
+        critic = CostCritic.create(keys[1], s, a, 1 + k, config.hidden, members=2)
+        adam = optax.scale_by_adam()
+        return AnchoredState(
+            actor, actor, critic, critic, ProjectedMultiplier.create(1.0, k), jnp.ones(k),
+            Imagination.create(keys[2], problem.standards, a, k, config.hidden, jnp.asarray(config.horizon)),
+            jnp.asarray(max(problem.reward_scale, 1e-6)), adam.init(actor), adam.init(critic),
+        )  # fmt: skip
+
+    def update(
+        self, config: AnchoredConfig, state: AnchoredState, batch: AnchoredBatch, key: PRNGKeyArray
+    ) -> tuple[AnchoredState, Metrics]:
+        data, lam = batch.transitions, state.multiplier.lam
+        size = config.batch_size
+        anchor = jax.tree.map(lambda x: x[:size], data)
+        limit = jnp.maximum(jnp.asarray(config.cost_limit, jnp.float32).reshape(-1), SMALLEST_LIMIT)
+        unit, cost_scale = 1 - config.gamma, state.imagination.standards.cost
+
+        # w: the weights of the anchor's episodes once λ has its say, mean 1
+        w = jnp.exp(-config.tilt * (batch.episode_cost / limit) @ lam)
+        w = w / w.mean()
+
+        # Q: (1 − γ)(r, c) + γ Q(s′, π̄), the smaller reward of the twins, the mean cost. Times (1 − γ), a value is an
+        # average of what steps pay, so |Q_r| ≤ 1 and 0 ≤ Q_c ≤ 1 in units of the largest: no target leaves that box.
+        ahead = state.critic_target(data.next_obs, state.average.mode(data.next_obs))  # [2, 2B, 1 + K]
+        ahead = jnp.concatenate([ahead[..., :1].min(0).clip(-1, 1), ahead[..., 1:].mean(0).clip(0, 1)], -1)
+        paid = jnp.concatenate([data.reward[:, None] / state.reward_scale, data.cost / cost_scale], -1)
+        target = unit * paid + config.gamma * data.alive[:, None] * ahead
+
+        def critic_loss(critic: CostCritic) -> tuple[Array, Array]:
+            values = critic(data.obs, data.action)
+            return ((values - target) ** 2).mean(1).sum(), values
+
+        (loss_q, _), grad_q = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+
+        # π: likelihood of the anchor's actions plus η Q_λ, Q_r in units of its mean size and Q_c in units of the limit
+        def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
+            values = state.critic(anchor.obs, actor.mode(anchor.obs))
+            reward, cost = values[..., 0].min(0), values[..., 1:].max(0)
+            size_of_q = jax.lax.stop_gradient(jnp.abs(reward).mean()) + 1e-6
+            gain = (reward / size_of_q - cost @ (lam * cost_scale * config.horizon / limit)) / (1 + lam.sum())
+            fit = actor.log_prob(anchor.obs, anchor.action)
+            return -(w * (config.improvement * gain + fit)).mean(), (values[..., 1:].mean(0), fit)
+
+        (loss_pi, (cost_here, fit)), grad_pi = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
+
+        # λ: the cost of π̄ as it is imagined (or as the critics telescope it over the anchor's states) against the limit
+        imagination, loss_model = state.imagination.learn(data, config.model_rate, config.average_rate)
+        imagination = imagination.play(state.average, data.initial_obs, config.horizon)
+        gone = config.gamma * anchor.alive[:, None] * ahead[:size, 1:]
+        telescoped = (w[:, None] * (cost_here - gone)).mean(0) * cost_scale * config.horizon / unit
+        estimate = state.estimate + 0.003 * (telescoped / limit - state.estimate)
+        imagined = imagination.cost_per_episode / limit
+        signal = config.imagined * imagined + (1 - config.imagined) * estimate
+        violation = jnp.clip(signal / config.margin - 1, -1, 1)
+
+        actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, config.actor_rate)
+        critic, critic_opt = adam_step(grad_q, state.critic_opt, state.critic, config.critic_rate)
+        state = AnchoredState(
+            actor, polyak(state.average, actor, config.average_rate), critic,
+            polyak(state.critic_target, critic, config.target_rate),
+            state.multiplier.step(violation, config.multiplier_rate, config.multiplier_max),
+            estimate, imagination, state.reward_scale, actor_opt, critic_opt,
+        )  # fmt: skip
+        metrics = {"loss_q": loss_q, "loss_pi": loss_pi, "loss_model": loss_model, "log_prob": fit.mean()}
+        metrics |= {"w_max": w.max(), "w_share": 1 / (w**2).mean()}
+        metrics |= per_constraint("lambda", lam) | per_constraint("imagined_cost", imagined * limit)
+        return state, metrics | per_constraint("telescoped_cost", estimate * limit)
+
+    def policy(self, config: AnchoredConfig, state: AnchoredState) -> Policy:
+        return mode_policy(state.average)
