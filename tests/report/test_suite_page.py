@@ -207,6 +207,18 @@ def test_a_mean_that_hides_an_unsafe_limit_is_pointed_out(suite_folder):
     assert any("not at each of them" in line and "pdocrl on BallRun (2 of 3)" in line for line in said)
 
 
+def test_what_was_said_from_the_data_alone_is_judged_by_what_was_played(suite_folder):
+    record = read_suite_record(suite_folder())
+    within = [run.safe for run in record.runs if run.seed == 0]  # what the invented estimates say of these seeds
+    over = [not run.safe for run in record.runs if run.seed == 10]
+    (said,) = [line for line in findings(record) if line.startswith("From the data alone")]
+    assert said == (
+        "From the data alone, 15 of 45 policies were shown to be within the limit, and played "
+        f"{sum(within)} of them are; 15 were shown to be over, and {sum(over)} are. "
+        "The 30 trusted estimates of cost miss by 0.05 of the limit in the median, by 0.05 at worst."
+    )
+
+
 def test_the_lead_counts_what_was_played(suite_folder):
     folder = suite_folder()
     assert lead(read_suite_record(folder)).startswith(

@@ -82,7 +82,7 @@ def _pictures(record: SuiteRecord) -> list[str]:
             "Policies played on the way. Lines are means over seeds and, unless one limit is chosen, over limits; "
             "bands are the range the seeds span. Nothing is chosen by these: the last policy is the result.",
             suite_curves.learning(record),
-            legend(record),
+            legend(record, [m for m in record.methods if any(t.evaluations and t.method == m for t in record.trainings)]),
         ),
         _card(
             "The price of cost, λ",
@@ -104,7 +104,7 @@ def _pictures(record: SuiteRecord) -> list[str]:
             "alone, with 95 % intervals. On the dashed line both agree. Hollow: the estimate does not call "
             "itself trusted.",
             suite_pictures.estimates(record),
-            legend(record),
+            legend(record, [m for m in record.methods if any(t.ope and t.method == m for t in record.trainings)]),
         ),
     ]  # fmt: skip
 

@@ -103,21 +103,27 @@ def _at_bound(training: Training) -> bool:
 
 
 def _estimates(record: SuiteRecord) -> list[str]:
-    """How far the off-policy estimates of cost can be believed, judged by the roll-outs."""
+    """How far what was said from the data alone can be believed, judged by the roll-outs."""
     played = {(run.task, run.method, run.limit, run.seed): run.cost for run in record.runs}
-    held, judged, trusted = 0, 0, 0
+    judged = []  # (estimate, cost played)
     for training in record.trainings:
         for told in (training.ope or {"runs": []})["runs"]:
             cost = played.get((training.task, training.method, limit_name(told["cost_limit"]), told["seed"]))
-            if cost is not None and told["normalized_cost_interval"] is not None:
-                low, high = told["normalized_cost_interval"]
-                judged, held, trusted = judged + 1, held + (low <= cost <= high), trusted + bool(told["trusted"])
+            if cost is not None and told["normalized_cost"] is not None:
+                judged.append((told, cost))
     if not judged:
         return []
-    return [
-        f"Off-policy estimates of the cost: {held} of {judged} intervals hold the cost that was played; "
-        f"{trusted} of {judged} estimates call themselves trusted."
-    ]
+    within = [cost <= 1 for told, cost in judged if told["within_limit"] is True]
+    over = [cost > 1 for told, cost in judged if told["within_limit"] is False]
+    trusted = [abs(told["normalized_cost"] - cost) for told, cost in judged if told["trusted"]]
+    said = f"From the data alone, {len(within)} of {_count(len(judged), 'policy', 'policies')} were shown to be within "
+    said += f"the limit, and played {sum(within)} of them are; {len(over)} were shown to be over, and {sum(over)} are."
+    if trusted:
+        said += (
+            f" The {_count(len(trusted), 'trusted estimate')} of cost miss by {np.median(trusted):.2f} of the limit in"
+        )
+        said += f" the median, by {max(trusted):.2f} at worst."
+    return [said]
 
 
 def _other_data(record: SuiteRecord) -> list[str]:
