@@ -6,7 +6,7 @@ write_suite_page(Path("runs/bench-paper"))  # → runs/bench-paper/report.html
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pdocrl.report import chart, suite_curves, suite_pictures, suite_provenance,
 from pdocrl.report.html import bullets, card, document, prose
 from pdocrl.report.suite_findings import findings, lead
 from pdocrl.report.suite_pictures import legend, panels
-from pdocrl.report.suite_record import SuiteRecord, read_suite_record
+from pdocrl.report.suite_record import SuiteRecord, Training, read_suite_record
 from pdocrl.report.theory import render_theory
 
 PAGE = "report.html"
@@ -82,21 +82,21 @@ def _pictures(record: SuiteRecord) -> list[str]:
             "Policies played on the way. Lines are means over seeds and, unless one limit is chosen, over limits; "
             "bands are the range the seeds span. Nothing is chosen by these: the last policy is the result.",
             suite_curves.learning(record),
-            legend(record, [m for m in record.methods if any(t.evaluations and t.method == m for t in record.trainings)]),
+            legend(record, _who(record, lambda training: bool(training.evaluations))),
         ),
         _card(
             "The price of cost, λ",
             "What one unit of cost takes off the reward, for the methods that learn it. It should rise while a policy "
             "costs more than its limit and fall once it costs less.",
             suite_curves.multipliers(record),
-            legend(record, suite_curves.with_metric(record, "lambda")),
+            legend(record, _who(record, lambda training: bool(training.metric("lambda")))),
         ),
         _card(
             "The density ratio, w",
             "How much more often the learned policy visits a logged transition than the data does, mean over a batch. "
             "It should be 1.",
             suite_curves.density_ratios(record),
-            legend(record, suite_curves.with_metric(record, "w")),
+            legend(record, _who(record, lambda training: bool(training.metric("w")))),
         ),
         _card(
             "Estimated from the data, and played",
@@ -104,9 +104,15 @@ def _pictures(record: SuiteRecord) -> list[str]:
             "alone, with 95 % intervals. On the dashed line both agree. Hollow: the estimate does not call "
             "itself trusted.",
             suite_pictures.estimates(record),
-            legend(record, [m for m in record.methods if any(t.ope and t.method == m for t in record.trainings)]),
+            legend(record, _who(record, lambda training: bool(training.ope))),
         ),
     ]  # fmt: skip
+
+
+def _who(record: SuiteRecord, has: Callable[[Training], bool]) -> list[str]:
+    """The methods of which some training has it."""
+    own = {training.method for training in record.trainings if has(training)}
+    return [method for method in record.methods if method in own]
 
 
 def _card(title: str, caption: str, drawings: dict[str, str], key: str = "") -> str:

@@ -49,12 +49,6 @@ def density_ratios(record: SuiteRecord) -> dict[str, str]:
     return _metric(record, "w", "mean of w", line=(1.0, "1"))
 
 
-def with_metric(record: SuiteRecord, name: str) -> list[str]:
-    """The methods that logged it."""
-    own = {training.method for training in record.trainings if training.metric(name)}
-    return [method for method in record.methods if method in own]
-
-
 def _metric(record: SuiteRecord, name: str, label: str, line: Line | None = None) -> dict[str, str]:
     found = {}
     for task in record.tasks:
