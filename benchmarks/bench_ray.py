@@ -1,10 +1,11 @@
 """The Ray engine on a real cluster of single-core nodes: roll-outs on two nodes against one, and a worker killed.
 
-    python benchmarks/bench_ray.py [--episodes 60] [--turns 3]
+    python benchmarks/bench_ray.py [--task CarCircle] [--episodes 20] [--turns 3]
 
-Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and one or two nodes of
-one CPU. Untrained policies of the paper's size are played, because the simulator does not mind. Turns with one and with
-two nodes alternate. Then a player is killed with SIGKILL in the middle of its work: the rows must be those of a quiet
+Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and two nodes of one
+CPU. What is played are policies of the paper's size, trained for two steps on random numbers, because the simulator
+does not mind. Turns with one and with two nodes alternate; a turn is all of `bench --no-train`: hand out, play, score,
+write. Then a player is killed with SIGKILL in the middle of its work: the rows must be those of a quiet
 run, and those of the local engine. Every number goes to benchmarks/results/ray.csv.
 """
 
@@ -23,8 +24,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 from ray.cluster_utils import Cluster
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pdocrl.bench import local, on_ray
 from pdocrl.bench.group import folder_of, rows_of
@@ -32,36 +35,39 @@ from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import Row
 from pdocrl.bench.suite import Entry, Group, Method, Suite
 from pdocrl.console import print_table
-from pdocrl.data.load import EMBEDDED
-from pdocrl.data.tasks import find_task
+from pdocrl.data import Dataset, Task, find_task, make_dataset, save
 
 HERE = Path(__file__).parent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=60, help="per policy; there are four")
+    parser.add_argument("--task", default="CarCircle")
+    parser.add_argument("--episodes", type=int, default=20, help="per policy; there are four")
     parser.add_argument("--turns", type=int, default=3, help="with one node, and with two")
     arguments = parser.parse_args()
-    suite = Suite("ray", "", (Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5"),), (Method("bc"),),
-                  ((10.0,), (40.0,)), (0, 1), 2, arguments.episodes)  # fmt: skip
-    (group,) = suite.groups()
+    task = find_task(arguments.task)
     with tempfile.TemporaryDirectory(prefix="pdocrl-ray-") as name:
         base = Path(name)
+        save(random_data(task), base / "random.npz")
+        suite = Suite("ray", "", (Entry(task, base / "random.npz"),), (Method("bc"),), ((10.0,), (40.0,)), (0, 1), 2,
+                      arguments.episodes)  # fmt: skip
+        (group,) = suite.groups()
+        (short,) = dataclasses.replace(suite, episodes=10).groups()
         local.run(local.Work([group], base / "local", None), print, Rates(base / "rates.json"))
         expected = without_times(rows_of(group, base / "local"))
         seconds: dict[int, list[float]] = {1: [], 2: []}
         with cluster() as nodes:
             for turn in range(arguments.turns):
                 for count in (1, 2) if turn % 2 == 0 else (2, 1):  # neither always goes first
-                    nodes.keep(count)
+                    nodes.use(count)
                     out = copy_trained(group, base / "local", base / f"{count}-{turn}")
-                    play(group, copy_trained(group, base / "local", base / "warm"))  # workers and simulators start
+                    play(short, copy_trained(group, base / "local", base / "warm"))  # workers and simulators start
                     began = time.perf_counter()
                     play(group, out)
                     seconds[count].append(time.perf_counter() - began)
                     assert without_times(rows_of(group, out)) == expected
-            nodes.keep(2)
+            nodes.use(2)
             killed_out = copy_trained(group, base / "local", base / "killed")
             killer = Killer(nodes, after=statistics.median(seconds[2]) / 3)
             killer.start()
@@ -78,9 +84,9 @@ def main() -> None:
         ["players killed with SIGKILL", len(killer.killed)],
         ["rows after the kill", f"{len(rows)} of {len(expected)}"],
         ["the same rows as without", rows == expected],
-        ["load of the machine before", round(LOAD_BEFORE, 2)],
+        ["load average before, without this", round(LOAD_BEFORE, 2)],
     ]
-    print_table(["", "measured"], table, title=f"Ray on this machine, {played} episodes of BallRun, medians")
+    print_table(["", "measured"], table, title=f"Ray on this machine, {played} episodes of {task.name}, medians")
     with (HERE / "results" / "ray.csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([["what", "measured"], *table])
 
@@ -88,33 +94,44 @@ def main() -> None:
 LOAD_BEFORE = os.getloadavg()[0]
 
 
+def random_data(task: Task) -> Dataset:
+    """Ten episodes of noise in the task's shape."""
+    n, rng = 10 * task.horizon, np.random.default_rng(0)
+    obs, action = rng.normal(size=(n + 1, task.obs_dim or 1)), rng.uniform(-1, 1, (n, task.action_dim or 1))
+    ends = np.arange(n) % task.horizon == task.horizon - 1
+    return make_dataset(obs[:-1], action, rng.normal(size=n), rng.random(n) < 0.1, obs[1:], np.zeros(n), ends)
+
+
 class cluster:
-    """A head without CPUs and up to two nodes of one CPU, each bound to its own core."""
+    """A head without CPUs and two nodes of one CPU, each bound to its own core."""
 
     def __enter__(self) -> cluster:
-        self._cores = sorted(os.sched_getaffinity(0))[:2]
-        self._nodes: list[Any] = []
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        cores, mine = sorted(os.sched_getaffinity(0))[:2], os.sched_getaffinity(0)
+        self._nodes = []
+        for core in cores:
+            os.sched_setaffinity(0, {core})  # inherited by the node
+            self._nodes.append(self._cluster.add_node(num_cpus=1, include_dashboard=False))
+        os.sched_setaffinity(0, mine)
         ray.init(address=self._cluster.address, log_to_driver=False, logging_level="error")
+        self._cluster.wait_for_nodes()
+        self._guest: Any = None
         return self
 
     def __exit__(self, *_: object) -> None:
         ray.shutdown()
         self._cluster.shutdown()
 
-    def keep(self, count: int) -> None:
-        """Add or remove nodes until there are `count`."""
-        while len(self._nodes) > count:
-            self._cluster.remove_node(self._nodes.pop())
-        while len(self._nodes) < count:
-            mine = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, {self._cores[len(self._nodes) % len(self._cores)]})  # inherited by the node
-            try:
-                self._nodes.append(self._cluster.add_node(num_cpus=1, include_dashboard=False))
-            finally:
-                os.sched_setaffinity(0, mine)
-        self._cluster.wait_for_nodes()
-        while ray.cluster_resources().get("CPU", 0) != count:
+    def use(self, count: int) -> None:
+        """Let one node or both work: a guest that does nothing takes the second one's CPU."""
+        if count == 1 and self._guest is None:
+            there = NodeAffinitySchedulingStrategy(self._nodes[1].node_id, soft=False)
+            self._guest = ray.remote(num_cpus=1)(Guest).options(scheduling_strategy=there).remote()
+            ray.get(self._guest.arrived.remote())
+        elif count == 2 and self._guest is not None:
+            ray.kill(self._guest)
+            self._guest = None
+        while ray.available_resources().get("CPU", 0) != count:
             time.sleep(0.1)
 
     def players(self) -> list[int]:
@@ -131,6 +148,13 @@ class cluster:
                 if parent in raylets and title.startswith(b"ray::play_remotely"):
                     found.append(int(entry.name))
         return found
+
+
+class Guest:
+    """Holds a CPU in Ray's books, and uses none."""
+
+    def arrived(self) -> bool:
+        return True
 
 
 class Killer(threading.Thread):

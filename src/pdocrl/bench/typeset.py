@@ -54,7 +54,7 @@ class Table:
         return "\n".join(
             [
                 r"\begin{table}[htb]",
-                rf"\caption{{{_escape(self.title)}. {notes}}}",
+                rf"\caption{{{f'{_escape(self.title)}. {notes}'.strip()}}}",
                 rf"\label{{tab:{self.name}}}",
                 r"\centering\small",
                 rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
@@ -114,6 +114,7 @@ def _escape(text: str) -> str:
     text = re.sub(r"[\\~^&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
     symbols = {
         "±": r"$\pm$",
+        "−": r"$-$",
         "×": r"$\times$",
         "≤": r"$\le$",
         "≥": r"$\ge$",
