@@ -18,7 +18,8 @@ from pdocrl.bench.results import read_rows, read_status, read_suite
 from pdocrl.bench.run import Choices, Done
 from pdocrl.bench.suite import Entry, Group, Method, Suite
 from pdocrl.data.load import EMBEDDED
-from pdocrl.data.tasks import find_task
+from pdocrl.data.tasks import Task, find_task, register
+from pdocrl.errors import PdocrlInterrupted
 
 pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
 
@@ -194,12 +195,34 @@ def test_one_failure_stops_nothing_else(
     assert read_status(tmp_path / "out")[0] == status
 
 
-def test_tasks_without_data_or_simulator_are_listed_with_the_remedy(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: Any) -> Any:
+        raise PdocrlInterrupted("interrupted at step 3.")
+
+    (copy / "groups" / "pdocrl-BallRun" / "policies.npz").unlink()
+    (copy / "results.parquet").unlink()
+    monkeypatch.setattr(local, "train_group", interrupt)
+    with pytest.raises(PdocrlInterrupted, match="The same command goes on"):
+        bench(SUITE, copy)
+    assert {row.agent for row in read_rows(copy)} == {"bc"}
+    assert [status.status for status in read_status(copy)] == ["done", "waiting"]
+
+
+def test_tasks_without_data_are_listed_with_the_remedy(tmp_path: Path) -> None:
     suite = dataclasses.replace(SUITE, entries=(Entry(find_task("CarRun")),))
     done = bench(suite, tmp_path / "out", data=tmp_path)
     assert [status.status for status in done.incomplete] == ["missing", "missing"]
     assert "pdocrl data fetch CarRun" in done.incomplete[0].reason
     assert (done.rows, done.tables) == ([], [])
+
+
+def test_a_task_without_a_simulator_is_trained_and_complete(tmp_path: Path) -> None:
+    task = register(Task("Log", horizon=100))
+    suite = dataclasses.replace(SUITE, entries=(Entry(task, BALL.data),), methods=SUITE.methods[:1])
+    done = bench(suite, tmp_path / "out")
+    assert [status.status for status in done.statuses] == ["trained"]
+    assert "no simulator" in done.statuses[0].reason
+    assert not done.incomplete
 
 
 def test_the_command_prints_one_object_and_status_1_when_incomplete(

@@ -48,7 +48,9 @@ class Rates:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_folder() / "bench_rates.json"
         self._known: dict[str, float] = {}
-        with contextlib.suppress(OSError, ValueError):  # lost, cut or from another version: measured again
+        with contextlib.suppress(
+            OSError, ValueError, AttributeError, TypeError
+        ):  # lost, cut or from another version: measured again
             found = json.loads(self._path.read_text(encoding="utf-8"))
             self._known = {str(key): float(value) for key, value in found.items()}
 

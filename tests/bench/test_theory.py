@@ -1,0 +1,54 @@
+"""The theory's figures: measured once, then made from their CSV files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pdocrl.bench import theory
+from pdocrl.bench.theory import EXPERIMENTS, read_csv, run_theory, write_csv
+from pdocrl.bench.theory.cloning import measure as measure_cloning
+from pdocrl.bench.theory.rate import MULTIPLES, SIZES, slope
+from pdocrl.errors import PdocrlError
+
+
+def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run_theory(tmp_path / "out", seeds=1)
+    assert set(first.rows) == set(EXPERIMENTS)
+    assert all(path.stat().st_size > 10_000 for path in first.pictures)
+    made = {path.name for path in (tmp_path / "out" / "tables").iterdir()}
+    assert made == {f"{name}.{suffix}" for name in EXPERIMENTS for suffix in ("md", "tex")}
+
+    def refuse(seeds: int) -> theory.Rows:
+        raise AssertionError("measured again")
+
+    again = {name: dataclasses.replace(experiment, measure=refuse) for name, experiment in EXPERIMENTS.items()}
+    monkeypatch.setattr(theory, "EXPERIMENTS", again)
+    assert run_theory(tmp_path / "out").rows == first.rows
+    (tmp_path / "out" / "rate.csv").write_text("")
+    with pytest.raises(PdocrlError, match=r"rate.csv: holds no rows"):
+        run_theory(tmp_path / "out")
+
+
+def test_simulated_failures_agree_with_the_closed_form() -> None:
+    """With N data sets the simulation is within five standard errors, √(p(1−p)/N) each."""
+    for row in measure_cloning(20_000):
+        p = row["closed form"]
+        assert row["difference"] < 5 * (p * (1 - p) / 20_000) ** 0.5
+        assert p >= 0.25
+
+
+def test_the_slope_of_an_error_that_falls_like_a_root_is_minus_one_half() -> None:
+    rows = [{"C over C*": multiple, "n": n, "mean err": 3 * n**-0.5} for multiple in MULTIPLES for n in SIZES]
+    assert slope(rows, MULTIPLES[0]) == pytest.approx(-0.5)
+
+
+def test_rows_come_back_from_their_file(tmp_path: Path) -> None:
+    rows = [{"method": "plug-in, n≥3", "n": 10, "mean": 0.125}, {"method": "a,b", "n": 1, "mean": 1e-9}]
+    write_csv(tmp_path / "x.csv", rows)
+    assert read_csv(tmp_path / "x.csv") == rows
+    with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
+        assert next(csv.reader(file)) == ["method", "n", "mean"]
