@@ -23,7 +23,7 @@ from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.linear import Act, Followed, System
 from pdocrl.ope.log import Array, Log
 from pdocrl.ope.result import FILE, LEVEL, VERDICTS, Estimate, OffPolicy, normalised
-from pdocrl.ope.support import Support, doubts
+from pdocrl.ope.support import doubts
 from pdocrl.policies import CandidatePolicy, Policy
 from pdocrl.training.train import Trained, load_trained, versions
 
@@ -62,18 +62,16 @@ def estimate(
         def advance() -> None:
             bar.advance(row)
 
-        models = model.Models.fit(log, resamples, np.random.default_rng([seed, 0]), advance)
+        models = model.Models.fit(log, resamples, np.random.default_rng([seed, 0]), advance=advance)
         rng = np.random.default_rng([seed, 1])
         thinned = log.thin(LINEAR_ROWS, rng)
         system = System.of(thinned, RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng))
-        support = Support.of(log, rng)
         bar.update(row, description="policies")
         runs = []
         for i, act in enumerate(acts):
             rng = np.random.default_rng([seed, 2])  # the same for all policies
-            by_model, visited = model.estimate(models, act, plan.horizon, rng)
+            by_model, outside = model.estimate(models, act, plan.horizon, rng)
             linear, effective_rows = bootstrap.estimates(Followed.of(system, act), plan.horizon, rng)
-            outside = support.outside(visited, rng)
             by_method = {"model": by_model, **linear}
             runs.append(_run(found, i, by_method, method, outside, effective_rows))
             advance()

@@ -10,6 +10,7 @@ several length scales, since nobody knows the right one; z carries what is plain
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,17 @@ class RandomFeatures:
         single = np.float32
         return RandomFeatures(
             mean.astype(single), scale.astype(single), frequency.astype(single), phase.astype(single), squares
+        )
+
+    @staticmethod
+    def stack(several: Sequence[RandomFeatures]) -> RandomFeatures:
+        """M of them as one: x [M, B, n] → φ [M, B, 1 + n + d], each its own. They must agree on squares."""
+        return RandomFeatures(
+            mean=np.stack([f.mean[None] for f in several]),
+            scale=np.stack([f.scale[None] for f in several]),
+            frequency=np.stack([f.frequency for f in several]),
+            phase=np.stack([f.phase[None] for f in several]),
+            squares=several[0].squares,
         )
 
     def __call__(self, x: Array) -> NDArray[np.float32]:

@@ -38,8 +38,7 @@ class System:
     @staticmethod
     def of(log: Log, features: Features, ridge: float = RIDGE) -> System:
         phi = features(log.pairs)
-        fit = regression.solve(regression.gram(phi, ridge), phi, np.eye(len(phi), dtype=phi.dtype))
-        return System(log, features, phi, fit.astype(phi.dtype))
+        return System(log, features, phi, regression.smoother(regression.gram(phi, ridge), phi).astype(phi.dtype))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

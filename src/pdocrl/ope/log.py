@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,15 @@ class Log:
     def __len__(self) -> int:
         return len(self.obs)
 
-    @property
+    @cached_property
     def pairs(self) -> Array:
         """[n, S + A] (s, a)."""
         return np.concatenate([self.obs, self.action], axis=1)
+
+    @cached_property
+    def outcome(self) -> Array:
+        """[n, S + 1 + K + 1] what followed a pair: the change of state, the signals, whether the episode ended."""
+        return np.concatenate([self.next_obs - self.obs, self.signal, 1 - self.alive[:, None]], axis=1)
 
     def take(self, rows: Rows) -> Log:
         """Some rows, in the given order and as often as given; episodes and starts stay."""
@@ -56,12 +62,13 @@ class Log:
         """At most that many rows, drawn without replacement."""
         return self if len(self) <= most else self.take(np.sort(rng.permutation(len(self))[:most]))
 
-    def redraw(self, most: int, rng: np.random.Generator) -> Log:
-        """The log of as many episodes drawn with replacement, thinned to at most that many rows.
+    def draw_episodes(self, rng: np.random.Generator) -> Rows:
+        """[E] as many episodes, drawn with replacement: they are what was drawn independently, rows are not."""
+        return rng.integers(len(self.start), size=len(self.start))
 
-        Episodes are what was drawn independently; rows of one episode are not.
-        """
-        drawn = rng.integers(len(self.start), size=len(self.start))
-        times = np.bincount(drawn, minlength=len(self.start))[self.episode]
+    def redraw(self, episodes: Rows, most: int, rng: np.random.Generator) -> Log:
+        """The log of the given episodes, each as often as given, thinned to at most that many rows."""
+        times = np.bincount(episodes, minlength=len(self.start))[self.episode]
         rows = np.repeat(np.arange(len(self)), times)
-        return dataclasses.replace(self.take(rows).thin(most, rng), start=self.start[drawn])
+        kept = np.sort(rng.permutation(rows)[:most])
+        return dataclasses.replace(self.take(kept), start=self.start[episodes])

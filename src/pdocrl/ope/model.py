@@ -1,11 +1,13 @@
-"""Estimates by a fitted model: learn one step of the world from the log, then play episodes of H steps in it.
+"""Estimates by fitted models: learn one step of the world from the log, then play episodes of H steps in it.
 
-    s′ = s + Δ(s, a) + ε,   r(s, a),   c(s, a) or c(s′),   P(end | s, a)
+    (s⁺, a⁺) a recorded pair near (s, a), y⁺ what followed it:  change of state, reward, costs, end
+    y = y⁺ + f(s, a) − f(s⁺, a⁺),   f a ridge regression of y on random features of (s, a)
 
-Each is a regression on random features; ε is a residual of that regression, drawn anew at every step. The fit knows
-nothing of the policy, so all policies share it; and an episode's sum is simply added up, with nothing discounted and no
-value to bootstrap from. Every redrawn log gives a model with features of its own: where the data says little the models
-disagree, and the interval is wide.
+So a step is a recorded step, moved by what the fit says is different here: where data is dense the fit hardly matters
+and the world's own noise and kinks are kept; where it is thin the fit extrapolates, which `support` then says. The fit
+knows nothing of the policy, so all policies share it. An episode's sum is simply added up, with nothing discounted and
+no value to bootstrap from. Every redrawn log is a model with features, starts and neighbours of its own: where the data
+says little the models disagree, and the interval is wide.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.dataset import Rows
 from pdocrl.ope import regression
 from pdocrl.ope.features import Lengths, RandomFeatures
 from pdocrl.ope.log import Array, Log
 from pdocrl.ope.result import Estimate, Floats
+from pdocrl.ope.support import Recorded
 
 Act = Callable[[Array], Array]  # obs [B, S] → action [B, A]
 
@@ -29,8 +33,8 @@ RIDGE = 1e-5
 SMOOTH: Lengths = (2.0, 8.0)  # length scales of the world's step
 BORDER: Lengths = (0.4, 2.0)  # of a two-valued cost's border
 BORDER_RIDGE = 1e-6
-STARTS = 16  # episodes played in each model
-RESIDUALS = 1_000  # of each model, to draw the noise from
+STARTS = 4  # episodes played in each model: the interval holds their luck, too
+NEIGHBOURS = 4  # nearest recorded pairs, of which one is drawn that is in the model's redrawn log
 PILOT = 10_000  # rows to choose a cost's inputs by, and as many to test the choice
 
 
@@ -84,78 +88,91 @@ def _blank(log: Log, reached: bool, rng: np.random.Generator) -> tuple[RandomFea
 class Models:
     """M models of one step, stacked so that all are played at once, and the episode starts each of them has."""
 
+    recorded: Recorded
+    drawn: NDArray[np.bool_]  # [M, E] whether an episode is in the model's redrawn log
     features: RandomFeatures  # with frequencies [M, S + A, d] and phases [M, 1, d]
-    theta: NDArray[np.float32]  # [M, d, S + 1 + K + 1] change of state, signals, end
+    theta: NDArray[np.float32]  # [M, d, S + 1 + K + 1] of the change of state, the signals, the end
     heads: tuple[tuple[TwoValued, NDArray[np.float32]], ...]  # with weights [M, d, 1]
-    lowest: Array  # [S + 1 + K] of states and signals in the data: nothing beyond it is predicted
-    highest: Array  # [S + 1 + K]
-    start: Array  # [M, STARTS, S]
-    noise: Array  # [M, RESIDUALS, S]
+    start: Array  # [M, starts, S]
+    lowest: Array  # [S + 1 + K + 1] of next states, signals and ends in the data: nothing beyond is predicted
+    highest: Array
 
     @staticmethod
-    def fit(log: Log, count: int, rng: np.random.Generator, advance: Callable[[], None] = lambda: None) -> Models:
-        """One model per redrawn log."""
+    def fit(
+        log: Log,
+        count: int,
+        rng: np.random.Generator,
+        starts: int = STARTS,
+        advance: Callable[[], None] = lambda: None,
+    ) -> Models:
+        """One model per redrawn log, `count` of them, each with that many episodes to play."""
         heads = find_two_valued(log, rng)
-        parts: list[tuple[RandomFeatures, NDArray[np.float32]]] = []
-        thetas: list[list[NDArray[np.float32]]] = [[] for _ in heads]
-        starts, noise = [], []
+        features, theta, start, drawn = [], [], [], []
+        borders: list[list[NDArray[np.float32]]] = [[] for _ in heads]
         for _ in range(count):
-            drawn = log.redraw(ROWS, rng)
-            features = RandomFeatures.draw(log.pairs, SIZE, SMOOTH, rng)
-            phi = features(drawn.pairs)
-            ends = (1 - drawn.alive)[:, None]
-            target = np.concatenate([drawn.next_obs - drawn.obs, drawn.signal, ends], axis=1)
-            theta = regression.solve(regression.gram(phi, RIDGE), phi, target)
-            parts.append((features, theta.astype(np.float32)))
-            some = rng.integers(len(drawn), size=RESIDUALS)
-            states = log.obs.shape[1]
-            noise.append(target[some, :states] - phi[some] @ parts[-1][1][:, :states])
-            for head, own in zip(heads, thetas, strict=True):
-                own.append(head.fit(drawn))
-            starts.append(drawn.start[rng.integers(len(drawn.start), size=STARTS)])
+            episodes = log.draw_episodes(rng)
+            own = log.redraw(episodes, ROWS, rng)
+            features.append(RandomFeatures.draw(own.pairs, SIZE, SMOOTH, rng))
+            phi = features[-1](own.pairs)
+            theta.append(regression.solve(regression.gram(phi, RIDGE), phi, own.outcome).astype(np.float32))
+            for head, border in zip(heads, borders, strict=True):
+                border.append(head.fit(own))
+            start.append(own.start[rng.integers(len(own.start), size=starts)])
+            drawn.append(np.isin(np.arange(len(log.start)), episodes))
             advance()
-        first = parts[0][0]
-        stacked = dataclasses.replace(
-            first,
-            frequency=np.stack([f.frequency for f, _ in parts]),
-            phase=np.stack([f.phase[None] for f, _ in parts]),
-        )
+        reached = np.concatenate([log.next_obs, log.signal, 1 - log.alive[:, None]], axis=1)
         return Models(
-            stacked,
-            np.stack([theta for _, theta in parts]),
-            tuple((head, np.stack(own)[:, :, None]) for head, own in zip(heads, thetas, strict=True)),
-            np.concatenate([log.next_obs.min(axis=0), log.signal.min(axis=0)]),
-            np.concatenate([log.next_obs.max(axis=0), log.signal.max(axis=0)]),
-            np.stack(starts),
-            np.stack(noise),
+            Recorded.of(log, rng),
+            np.stack(drawn),
+            RandomFeatures.stack(features),
+            np.stack(theta),
+            tuple((head, np.stack(border)[:, :, None]) for head, border in zip(heads, borders, strict=True)),
+            np.stack(start),
+            reached.min(axis=0),
+            reached.max(axis=0),
         )
 
-    def play(self, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Floats, Array]:
-        """Sums of an episode in each model [M, 1 + K], and the pairs visited [horizon, M, STARTS, S + A]."""
-        models, starts, states = self.start.shape
-        signals = len(self.lowest) - states
-        state, alive = self.start, np.ones((models, starts, 1), np.float32)
-        total, visited = np.zeros((models, starts, signals)), []
+    def play(self, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Floats, float]:
+        """Sums of an episode in each model [M, 1 + K], and the share of steps outside the data."""
+        state, outside = self.start, 0.0
+        alive = np.ones((*state.shape[:2], 1))
+        total = np.zeros((*state.shape[:2], self.recorded.log.signal.shape[1]))
         for _ in range(horizon):
-            action = act(state.reshape(-1, states)).reshape(models, starts, -1)
+            action = act(state.reshape(-1, state.shape[-1])).reshape(*state.shape[:2], -1)
             pair = np.concatenate([state, action], axis=-1)
-            visited.append(pair)
-            predicted = self.features(pair) @ self.theta
-            drawn = rng.integers(self.noise.shape[1], size=(models, starts))
-            step = predicted[..., :states] + self.noise[np.arange(models)[:, None], drawn]
-            moved = np.concatenate([state + step, predicted[..., states:-1]], axis=-1)
-            moved = np.clip(moved, self.lowest, self.highest)
-            state, signal = moved[..., :states], moved[..., states:]
-            for head, theta in self.heads:
-                logit = head.features(state if head.reached else pair) @ theta
-                chance = 1 / (1 + np.exp(-np.clip(logit[..., 0], -regression.STEEPEST, regression.STEEPEST)))
-                signal[..., head.column] = head.values[0] + (head.values[1] - head.values[0]) * chance
+            row, distance = self._nearest(pair, rng)
+            outside += float((distance > self.recorded.radius).mean()) / horizon
+            state, signal, end = self._step(state, pair, row)
             total += alive * signal
-            alive = alive * (1 - np.clip(predicted[..., -1:], 0, 1))
-        return total.mean(axis=1), np.stack(visited)
+            alive = alive * (1 - end)
+        return total.mean(axis=1), outside
+
+    def _nearest(self, pair: Array, rng: np.random.Generator) -> tuple[Rows, Floats]:
+        """Of each pair [M, starts, S + A] a row near it that its model has drawn, and the distance of the nearest.
+
+        Which of several is chance: in a world with noise, episodes from one start must not all be the same.
+        """
+        distance, row = self.recorded.nearest(pair, NEIGHBOURS)
+        known = self.drawn[np.arange(len(pair))[:, None, None], self.recorded.log.episode[row]]
+        luck = rng.random(row.shape) + known  # any one, where the model has drawn none of them
+        return np.take_along_axis(row, luck.argmax(axis=-1)[..., None], -1)[..., 0], distance[..., 0]
+
+    def _step(self, state: Array, pair: Array, row: Rows) -> tuple[Array, Array, Array]:
+        """Next state, signals, and the chance [M, starts, 1] that the episode ends."""
+        log, size = self.recorded.log, state.shape[-1]
+        differs = (self.features(pair) - self.features(log.pairs[row])) @ self.theta
+        y = log.outcome[row] + differs
+        y[..., :size] += state
+        y = np.clip(y, self.lowest, self.highest)
+        moved, signal, end = y[..., :size], y[..., size:-1], y[..., -1:]
+        for head, theta in self.heads:
+            logit = (head.features(moved if head.reached else pair) @ theta)[..., 0]
+            chance = 1 / (1 + np.exp(-np.clip(logit, -regression.STEEPEST, regression.STEEPEST)))
+            signal[..., head.column] = head.values[0] + (head.values[1] - head.values[0]) * chance
+        return moved, signal, end
 
 
-def estimate(models: Models, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Estimate, Array]:
-    """The middle of what the models say, and the pairs [B, S + A] the policy visits in them."""
-    sums, visited = models.play(act, horizon, rng)
-    return Estimate(np.median(sums, axis=0), sums), visited.reshape(-1, visited.shape[-1])
+def estimate(models: Models, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Estimate, float]:
+    """The mean of what the models say, and the share of the policy's steps outside the data."""
+    sums, outside = models.play(act, horizon, rng)
+    return Estimate(sums.mean(axis=0), sums), outside

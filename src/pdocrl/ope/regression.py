@@ -27,6 +27,12 @@ def solve(factor: Any, phi: Array, target: Array) -> NDArray[np.float64]:
     return found
 
 
+def smoother(factor: Any, phi: Array) -> NDArray[np.float64]:
+    """A [d, n] that turns any target [n] into its ridge fit's θ."""
+    found: NDArray[np.float64] = cho_solve(factor, np.asarray(phi.T, np.float64)) / len(phi)
+    return found
+
+
 def logistic(
     phi: Array, target: Array, ridge: float, start: Array | None = None, steps: int = 15
 ) -> NDArray[np.float64]:

@@ -1,0 +1,178 @@
+"""`pdocrl ope`: what it writes, what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pdocrl import policies
+from pdocrl.data import Dataset, make_dataset, save
+from pdocrl.errors import PdocrlError
+from pdocrl.ope import METHODS, estimate
+from pdocrl.policies import MLPPolicy
+from pdocrl.training.train import Plan, Trained
+
+HORIZON = 10
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def drifting(costs: int = 1, episodes: int = 60, seed: int = 0) -> Dataset:
+    """A point that moves by its action; reward is the action, cost i is 1 where s′ is beyond 0.5 + i."""
+    rng = np.random.default_rng(seed)
+    action = rng.uniform(-1, 1, (episodes, HORIZON)).astype(np.float32)
+    after = 0.2 * np.cumsum(action, axis=1)
+    before = after - 0.2 * action
+    border = 0.5 + np.arange(costs)
+    return make_dataset(
+        before.ravel(), action.ravel(), action.ravel(), (after.ravel()[:, None] > border) * 1.0, after.ravel(),
+        np.zeros(action.size), np.tile(np.arange(HORIZON) == HORIZON - 1, episodes), name="drifting",
+    )  # fmt: skip
+
+
+def constant(action: float) -> MLPPolicy:
+    """Always the same action."""
+    return MLPPolicy((np.zeros((1, 1), np.float32),), (np.full(1, np.arctanh(action), np.float32),))
+
+
+def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], data: str = "drifting") -> Trained:
+    plan = Plan(
+        data=data, data_digest=dataset.digest, task=None, horizon=HORIZON, cost_names=list(dataset.cost_names),
+        agent="bc", settings={}, runs=[{"cost_limit": list(limit), "seed": 0} for limit in limits], steps=1,
+        log_every=1, checkpoint_every=1, evaluate_every=0, evaluate_episodes=1, versions={},
+    )  # fmt: skip
+    return Trained(plan, 1, acts, {}, [])
+
+
+def write(folder: Path, made: Trained) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(dataclasses.asdict(made.plan)))
+    policies.save(folder / "policies.npz", made.policies, {"step": 1, "failures": {}})
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two policies: −0.3 never comes near the border, +0.6 crosses it at the fifth of ten steps."""
+    dataset = drifting()
+    save(dataset, tmp_path / "drifting.npz")
+    made = trained(dataset, [(3.0,), (1.0,)], [constant(-0.3), constant(0.6)], str(tmp_path / "drifting.npz"))
+    return write(tmp_path / "run", made)
+
+
+def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
+    """Reward is ten times the action; the first policy is shown to be safe, the second is not."""
+    status, out, err = run_cli("ope", folder, "--resamples", "6", "--json")
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert told == json.loads((folder / "ope.json").read_text())
+    assert told["data"]["digest"] == drifting().digest
+    assert {"method", "versions", "horizon", "level", "step", "settings"} <= set(told)
+    safe, unsafe = told["runs"]
+    assert safe["verdict"] == "within limit at 95 %"
+    assert safe["within_limit"] is True
+    assert safe["trusted"]
+    assert unsafe["within_limit"] is not True
+    assert safe["reward"] == pytest.approx(-3, abs=0.2)
+    assert unsafe["reward"] == pytest.approx(6, abs=0.4)
+    assert safe["cost"][0] == pytest.approx(0, abs=0.1)
+    assert unsafe["cost"][0] == pytest.approx(6, abs=1)  # 0.12 t > 0.5 from t = 5 on
+    for run in told["runs"]:
+        assert set(run["by_method"]) == set(METHODS)
+        assert run["reward_interval"][0] <= run["reward"] <= run["reward_interval"][1]
+        assert run["cost_interval"][0][0] <= run["cost"][0] <= run["cost_interval"][0][1]
+        assert run["normalized_cost"] == pytest.approx(run["cost"][0] / run["cost_limit"][0])
+        assert run["normalized_reward"] is None  # no task, no reference scores
+
+
+def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
+    status, out, _ = run_cli("ope", folder, "--resamples", "3", "--method", "fqe")
+    assert status == 0
+    assert "estimates by fqe" in out
+    assert out.count("│ bc ") == 2
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
+    dataset = drifting()
+    made = trained(dataset, [(3.0,)], [constant(0.2)])
+    first, again = (estimate(made, dataset, resamples=3).as_dict() for _ in range(2))
+    assert first == again
+    assert estimate(made, dataset, resamples=3, seed=1).runs[0]["reward"] != first["runs"][0]["reward"]
+
+
+def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None:
+    """0.6 for ten steps ends at 1.2: beyond the border at 0.5 for six steps, never beyond those at 1.5 and 2.5."""
+    dataset = drifting(costs=2)
+    made = trained(dataset, [(10.0, 0.5), (1.0, 0.5)], [constant(0.6), constant(0.6)])
+    generous, strict = estimate(made, dataset, resamples=4).runs
+    assert len(generous["cost"]) == len(generous["cost_interval"]) == 2
+    assert generous["normalized_cost"] < 1 < strict["normalized_cost"]
+    assert strict["within_limit"] is not True
+
+
+def test_no_costs_no_limit_no_verdict() -> None:
+    dataset = drifting(costs=0)
+    run = estimate(trained(dataset, [()], [constant(0.1)]), dataset, resamples=2).runs[0]
+    assert (run["verdict"], run["within_limit"], run["cost"], run["normalized_cost"]) == ("no limit", None, [], None)
+
+
+def test_what_the_data_does_not_know_is_said_and_nothing_is_shown() -> None:
+    """The data stops at actions of ±0.2 here, so a policy of 0.95 is outside at once: neither safe nor unsafe."""
+    wide = drifting(episodes=120)
+    rows = np.abs(wide.action[:, 0].reshape(-1, HORIZON)).max(axis=1)
+    narrow = dataclasses.replace(wide, action=wide.action * 0.2, next_obs=wide.obs + 0.04 * wide.action)
+    assert rows.max() > 0.9
+    run = estimate(trained(narrow, [(10.0,)], [constant(0.95)]), narrow, resamples=4).runs[0]
+    assert not run["trusted"]
+    assert "outside the data" in run["doubts"][0]
+    assert run["within_limit"] is None
+
+
+class Sequential(MLPPolicy):
+    """A policy with memory, as its `begin` says."""
+
+    def begin(self, seed: int) -> Any:
+        return lambda obs, reward, cost: self(obs[None])[0]
+
+
+def refused(made: Trained, dataset: Dataset, **options: Any) -> str:
+    with pytest.raises(PdocrlError) as error:
+        estimate(made, dataset, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_cannot_be_estimated_is_refused_in_one_line() -> None:
+    dataset = drifting()
+    made = trained(dataset, [(3.0,)], [constant(0.2)])
+    sequential = Sequential(made.policies[0].weights, made.policies[0].biases)  # type: ignore[attr-defined]
+    assert "pdocrl evaluate" in refused(trained(dataset, [(3.0,)], [sequential]), dataset)
+    assert "digest" in refused(made, drifting(seed=1))
+    assert "Did you mean `model`" in refused(made, dataset, method="modle")
+    assert "resamples" in refused(made, dataset, resamples=1)
+    broken = MLPPolicy((np.full((1, 1), np.nan, np.float32),), (np.zeros(1, np.float32),))
+    assert "not finite" in refused(trained(dataset, [(3.0,)], [broken]), dataset, resamples=2)
+
+
+def test_bad_folders_end_with_status_2_and_write_nothing(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
+    status, out, err = run_cli("ope", tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "run.json" in err
+    (tmp_path / "drifting.npz").unlink()
+    status, _, err = run_cli("ope", folder)
+    assert status == 2
+    assert "--data" in err
+    save(drifting(seed=5), tmp_path / "other.npz")
+    status, _, err = run_cli("ope", folder, "--data", tmp_path / "other.npz")
+    assert status == 2
+    assert "digest" in err
+    (folder / "policies.npz").unlink()
+    status, _, err = run_cli("ope", folder)
+    assert status == 2
+    assert "no policies yet" in err
+    assert not (folder / "ope.json").exists()
