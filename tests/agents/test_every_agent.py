@@ -171,6 +171,8 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
             value, cost = mix_twins(state.critic(own, tried), state.cost_critic(own, tried), config.pessimism)
             chosen.append(tried[jax.numpy.argmax(value - cost @ state.multiplier.lam)])
         return jax.numpy.stack(chosen)
+    if name == "pdocrl_anchored":
+        return state.average.mode(feeds["obs"])
     return state.actor.mode(feeds["obs"])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -35,11 +36,17 @@ class Standards(eqx.Module):
     cost: Float[Array, ""]  # the largest cost of a step
 
     @staticmethod
-    def of(dataset: Dataset) -> Standards:
+    def measure(dataset: Dataset) -> tuple[tuple[float, ...], ...]:
+        """The six fields as plain numbers, which a problem's description holds and a checkpoint stores."""
         obs, change = dataset.obs, (dataset.next_obs - dataset.obs).std(0)
         largest = max(float(dataset.cost.max(initial=0.0)), 1e-6)
         found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest)
-        return Standards(*(jnp.asarray(x, jnp.float32) for x in found))
+        return tuple(tuple(np.atleast_1d(np.asarray(x, np.float32)).tolist()) for x in found)
+
+    @staticmethod
+    def of(measured: tuple[tuple[float, ...], ...]) -> Standards:
+        mean, std, low, high, change, cost = (jnp.asarray(numbers, jnp.float32) for numbers in measured)
+        return Standards(mean, std, low, high, change, cost[0])
 
 
 class Model(eqx.Module):

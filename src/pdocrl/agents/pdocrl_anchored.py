@@ -81,7 +81,7 @@ class AnchoredState(eqx.Module):
 class AnchoredProblem(Problem):
     """Also the data's magnitudes, for the model."""
 
-    standards: Standards | None = None
+    standards: tuple[tuple[float, ...], ...] = ()
 
 
 def episode_weights(
@@ -92,11 +92,12 @@ def episode_weights(
 ) -> Float[NDArray[np.float64], " E"]:
     """p_e ∝ exp(R_e/α) on episodes within every limit, α such that 1/Σp² = `episodes` (at most half of them).
 
-    Where hardly any episode is within the limits, those that exceed them least stand in.
+    Where no two episodes are within the limits, those that exceed them least stand in.
     """
     worst = (costs / np.maximum(limits, SMALLEST_LIMIT)).max(1, initial=0.0)
-    few = min(int(episodes), len(returns))
-    allowed = worst <= max(1.0, np.sort(worst)[few - 1])
+    allowed = worst <= 1
+    if allowed.sum() < 2:
+        allowed = worst <= np.sort(worst)[min(int(episodes), len(worst)) - 1]
     gap = returns[allowed] - returns[allowed].max()
     wanted = min(episodes, max(1.0, allowed.sum() / 2))
     low, high = 1e-6, 1e3  # α in units of the returns' spread
@@ -116,13 +117,13 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
 
     name = "pdocrl_anchored"
     summary = "Copies the best logged episodes within the limits, improves on them, and prices cost as it is imagined."
-    paper = "this library; the saddle point is Hong & Tewari's (PDOCRL)"
+    paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "whole episodes"
     fewest_costs = 0
     Config = AnchoredConfig
 
     def problem(self, dataset: Dataset) -> AnchoredProblem:
-        return AnchoredProblem(**vars(super().problem(dataset)), standards=Standards.of(dataset))
+        return AnchoredProblem(**vars(super().problem(dataset)), standards=Standards.measure(dataset))
 
     def columns(self, config: AnchoredConfig, dataset: Dataset) -> Columns:
         spent = np.repeat(dataset.cost_return, dataset.episode_length, axis=0)
@@ -147,15 +148,15 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
 
     def init(self, config: AnchoredConfig, problem: Problem, key: PRNGKeyArray) -> AnchoredState:
         assert isinstance(problem, AnchoredProblem)
-        assert problem.standards is not None
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
         actor = TanhGaussian.create(keys[0], s, a, config.hidden)
         critic = CostCritic.create(keys[1], s, a, 1 + k, config.hidden, members=2)
+        standards, horizon = Standards.of(problem.standards), jnp.asarray(config.horizon, jnp.float32)
+        imagination = Imagination.create(keys[2], standards, a, k, config.hidden, horizon)
         adam = optax.scale_by_adam()
         return AnchoredState(
-            actor, actor, critic, critic, ProjectedMultiplier.create(1.0, k), jnp.ones(k),
-            Imagination.create(keys[2], problem.standards, a, k, config.hidden, jnp.asarray(config.horizon)),
+            actor, actor, critic, critic, ProjectedMultiplier.create(1.0, k), jnp.ones(k), imagination,
             jnp.asarray(max(problem.reward_scale, 1e-6)), adam.init(actor), adam.init(critic),
         )  # fmt: skip
 

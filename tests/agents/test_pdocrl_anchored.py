@@ -1,0 +1,213 @@
+"""PDOCRL anchored in episodes: the weights in closed form, the imagined cost against truth, one step against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdocrl.agents.agent import Transitions, find_agent, make_config
+from pdocrl.agents.imagination import Imagination, Model, Standards
+from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
+from pdocrl.data.dataset import make_dataset
+from pdocrl.networks import MLP, TanhGaussian
+
+S, A, K, B = 3, 2, 2, 16
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(4, 200), wanted=st.floats(1.5, 60), limit=st.floats(0.5, 20))
+def test_weights_are_a_distribution_on_episodes_within_limits(seed: int, n: int, wanted: float, limit: float) -> None:
+    rng = np.random.default_rng(seed)
+    returns, costs = rng.normal(size=n) * 10, rng.uniform(0, 20, (n, 1))
+    within = costs[:, 0] <= limit
+    p = episode_weights(returns, costs, np.array([limit]), wanted)
+    assert p.sum() == pytest.approx(1)
+    assert (p >= 0).all()
+    if within.sum() >= 2:
+        assert (p[~within] == 0).all()
+        assert p.argmax() == np.flatnonzero(within)[returns[within].argmax()]
+        assert 1 / (p**2).sum() == pytest.approx(min(wanted, max(1, within.sum() / 2)), rel=0.02, abs=0.1)
+
+
+def test_weights_solve_the_entropic_problem() -> None:
+    """p maximises Σ p R − α KL(p ‖ uniform): log p is affine in R with one slope for all episodes."""
+    returns = np.array([3.0, 1.0, 2.0, 0.0, 5.0])
+    p = episode_weights(returns, np.array([[1.0], [1.0], [1.0], [1.0], [9.0]]), np.array([2.0]), 2.0)
+    slopes = np.diff(np.log(p[:4])) / np.diff(returns[:4])
+    assert p[4] == 0
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-9)
+
+
+def test_without_an_episode_within_the_limits_the_nearest_stand_in() -> None:
+    p = episode_weights(np.array([9.0, 1.0, 1.0]), np.array([[30.0], [11.0], [12.0]]), np.array([10.0]), 2.0)
+    assert p[0] == 0
+    np.testing.assert_allclose(p[1:], 0.5)
+
+
+def linear(matrix: np.ndarray, bias: np.ndarray, members: int | None = None) -> MLP:
+    """x ↦ x M + b as a ReLU network: positive and negative parts apart."""
+    n = matrix.shape[0]
+    both = np.concatenate([np.eye(n), -np.eye(n)], 1)
+    weights, biases = [both, np.concatenate([matrix, -matrix], 0)], [np.zeros(2 * n), bias]
+    if members is not None:
+        weights, biases = [np.stack([w] * members) for w in weights], [np.stack([b[None]] * members) for b in biases]
+    return MLP(tuple(jnp.asarray(w, jnp.float32) for w in weights), tuple(jnp.asarray(b, jnp.float32) for b in biases))
+
+
+def test_the_imagined_cost_of_an_episode_is_the_true_one_where_the_model_is_exact() -> None:
+    """s′ = s + 0.1 tanh(½), from 0; a step costs 2 once s′ passes 0.5; episodes of 30 steps."""
+    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), cost=jnp.asarray(2.0))
+    model = Model(
+        linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2),
+        linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 0.0]]), np.array([-5e3, -1e4])),
+    )
+    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(30.0))
+    imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
+    actor = TanhGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
+    play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), 30.0))
+    for _ in range(3000):
+        imagination = play(imagination)
+    states = 0.1 * np.tanh(0.5) * np.arange(1, 31)
+    assert float(imagination.cost_per_episode[0]) == pytest.approx(2 * (states > 0.5).sum(), rel=0.03)
+
+
+def test_an_imagined_ending_ends_the_episode() -> None:
+    """The same, but passing 0.5 ends it: one costly step an episode, whatever the horizon."""
+    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), cost=jnp.asarray(2.0))
+    model = Model(
+        linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2),
+        linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 1e4]]), np.array([-5e3, -5e3])),
+    )
+    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(30.0))
+    imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
+    actor = TanhGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
+    play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), 30.0))
+    for _ in range(3000):
+        imagination = play(imagination)
+    assert float(imagination.cost_per_episode[0]) == pytest.approx(2, rel=0.05)
+
+
+def random_problem() -> tuple[Any, Any, Any, AnchoredBatch]:
+    rng = np.random.default_rng(0)
+    n = 60
+    dataset = make_dataset(
+        rng.normal(size=(n, S)), rng.uniform(-0.9, 0.9, (n, A)), rng.normal(size=n), 3 * rng.random((n, K)),
+        rng.normal(size=(n, S)), rng.random(n) < 0.1, np.arange(n) % 10 == 9,
+    )  # fmt: skip
+    agent = find_agent("pdocrl_anchored")
+    config = make_config(agent, hidden=(8, 8), batch_size=B, cost_limit=(3.0, 6.0), horizon=20.0, gamma=0.9)
+    state = agent.init(config, agent.problem(dataset), jax.random.key(1))
+    f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    data = Transitions(
+        f(2 * B, S), jnp.tanh(f(2 * B, A)), f(2 * B), jnp.abs(f(2 * B, K)), f(2 * B, S),
+        jnp.asarray(rng.random(2 * B) < 0.7, jnp.float32), f(B, S),
+    )  # fmt: skip
+    return agent, config, state, AnchoredBatch(data, jnp.abs(f(B, K)))
+
+
+def mlp(net: Any, x: np.ndarray) -> np.ndarray:
+    for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    return x @ net.weights[-1] + net.biases[-1]
+
+
+def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
+    """Written again from the docs page; gradients by central differences against Adam's first moment."""
+    agent, config, state, batch = random_problem()
+    new, metrics = agent.update(config, state, batch, jax.random.key(2))
+    d = jax.tree.map(lambda x: np.asarray(x, np.float64), state)
+    data = jax.tree.map(lambda x: np.asarray(x, np.float64), batch.transitions)
+    spent, gamma, limit, lam = np.asarray(batch.episode_cost, np.float64), 0.9, np.array([3.0, 6.0]), d.multiplier.lam
+    scale, cost_scale = float(d.reward_scale), float(d.imagination.standards.cost)
+
+    w = np.exp(-(spent / limit) @ lam)
+    w /= w.mean()
+
+    def mode(actor: Any, obs: np.ndarray) -> np.ndarray:
+        return np.tanh(mlp(actor.mlp, obs)[:, :A])
+
+    def q(critic: Any, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        return mlp(critic.mlp, np.concatenate([obs, action], -1))
+
+    ahead = q(d.critic_target, data.next_obs, mode(d.average, data.next_obs))
+    ahead = np.concatenate([ahead[..., :1].min(0).clip(-1, 1), ahead[..., 1:].mean(0).clip(0, 1)], -1)
+    paid = np.concatenate([data.reward[:, None] / scale, data.cost / cost_scale], -1)
+    target = (1 - gamma) * paid + gamma * data.alive[:, None] * ahead
+
+    def critic_loss(critic: Any) -> float:
+        return float(((q(critic, data.obs, data.action) - target) ** 2).mean(1).sum())
+
+    def actor_loss(actor: Any, size_of_q: float | None = None) -> float:
+        obs, action = data.obs[:B], data.action[:B]
+        values = q(d.critic, obs, mode(actor, obs))
+        reward, cost = values[..., 0].min(0), values[..., 1:].max(0)
+        size_of_q = np.abs(reward).mean() + 1e-6 if size_of_q is None else size_of_q
+        gain = (reward / size_of_q - cost @ (lam * cost_scale * 20 / limit)) / (1 + lam.sum())
+        mean, log_std = np.split(mlp(actor.mlp, obs), 2, -1)
+        log_std = log_std.clip(-5, 2)
+        z = (np.arctanh(action) - mean) / np.exp(log_std)
+        fit = (-0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - action**2)).sum(-1)
+        return float(-(w * (gain + fit)).mean())
+
+    def model_loss(model: Any) -> float:
+        standards = d.imagination.standards
+        here, there = ((x - standards.mean) / standards.std for x in (data.obs, data.next_obs))
+        guess = mlp(model.dynamics, np.concatenate([here, data.action], -1))
+        logits = mlp(model.outcome, np.concatenate([here, data.action, there], -1))
+        labels = np.concatenate([data.cost / cost_scale, 1 - data.alive[:, None]], -1)
+        surprise = np.logaddexp(0, logits) - labels * logits
+        error = (guess - (data.next_obs - data.obs) / standards.change) ** 2
+        return float(error.mean((-2, -1)).sum() + surprise.mean(0).sum())
+
+    frozen = np.abs(q(d.critic, data.obs[:B], mode(d.actor, data.obs[:B]))[..., 0].min(0)).mean() + 1e-6
+    assert float(metrics["loss_q"]) == pytest.approx(critic_loss(d.critic), rel=1e-5)
+    assert float(metrics["loss_pi"]) == pytest.approx(actor_loss(d.actor), rel=1e-5)
+    assert float(metrics["loss_model"]) == pytest.approx(model_loss(d.imagination.model), rel=1e-5)
+    compare(new.critic_opt, d.critic, critic_loss)
+    compare(new.actor_opt, d.actor, lambda actor: actor_loss(actor, frozen))
+    compare(new.imagination.opt, d.imagination.model, model_loss)
+
+
+def compare(opt: Any, module: Any, loss: Any, step: float = 1e-5) -> None:
+    """Two random coordinates of every array, central differences against the gradient Adam saw."""
+    rng = np.random.default_rng(0)
+    leaves, tree = jax.tree.flatten(module)
+    used = jax.tree.leaves(opt.mu)
+    for n, leaf in enumerate(leaves):
+        for _ in range(2):
+            place = tuple(rng.integers(0, size) for size in leaf.shape)
+            values = []
+            for sign in (1, -1):
+                moved = leaf.copy()
+                moved[place] += sign * step
+                values.append(loss(jax.tree.unflatten(tree, [*leaves[:n], moved, *leaves[n + 1 :]])))
+            expected = (values[0] - values[1]) / (2 * step)
+            assert float(used[n][place]) / 0.1 == pytest.approx(expected, rel=1e-3, abs=2e-5)
+
+
+def test_the_price_rises_while_the_imagined_cost_is_above_the_limit_and_falls_below() -> None:
+    agent, config, state, batch = random_problem()
+    for cost, sign in ((100.0, 1), (0.0, -1)):
+        told = eqx.tree_at(lambda s: s.imagination.cost, state, jnp.full(K, cost))
+        new, _ = agent.update(config, told, batch, jax.random.key(0))
+        assert (np.sign(np.asarray(new.multiplier.lam - state.multiplier.lam)) == sign).all()
+
+
+def test_a_problem_can_be_described_in_numbers() -> None:
+    agent, _, _, _ = random_problem()
+    n = 20
+    dataset = make_dataset(
+        np.ones((n, 1)), np.zeros((n, 1)), np.ones(n), np.ones((n, 1)), np.ones((n, 1)), np.zeros(n),
+        np.arange(n) % 10 == 9,
+    )  # fmt: skip
+    problem = agent.problem(dataset)
+    assert isinstance(problem, AnchoredProblem)
+    assert len(problem.standards) == 6
+    assert all(isinstance(x, float) for numbers in problem.standards for x in numbers)
