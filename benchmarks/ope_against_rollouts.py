@@ -1,0 +1,181 @@
+"""Estimates from data alone against roll-outs of the same policies: ranks, errors, and how often the 95 % is right.
+
+    python benchmarks/ope_against_rollouts.py --data FOLDER RUN…
+
+Every RUN is a training folder with scores.json from `pdocrl evaluate`; it is estimated unless it has an ope.json. Runs
+of one task are judged together. Sequence policies, which `pdocrl ope` refuses, are left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from pdocrl.console import log, print_table
+from pdocrl.data import Dataset, load
+from pdocrl.errors import PdocrlError
+from pdocrl.ope import METHODS, estimate
+from pdocrl.ope.result import FILE
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+", help="training folders with scores.json")
+    parser.add_argument("--data", type=Path, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("--again", action="store_true", help="estimate also where ope.json is there")
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for folder in sorted(arguments.runs, key=lambda f: _scores(f)["task"]):
+        rows += compare(folder, arguments.data, arguments.again)
+    rows = _distinct(rows)
+    target = HERE / "results" / "ope.csv"
+    with target.open("w", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    print_table(
+        ["task", "policies", "trusted", *(f"{m}: rank reward, cost" for m in METHODS), "trusted: rank reward, cost",
+         "error of reward", "of cost", "“within limit” right", "“over” right", "not shown"],
+        [_summary(task, [row for row in rows if row["task"] == task]) for task in tasks],
+        title="estimates against roll-outs: Spearman's rank correlation; median error of trusted estimates, normalised",
+    )  # fmt: skip
+    print(f"every policy: {target}; picture: {draw(rows, tasks)}")
+
+
+def compare(folder: Path, data: Path | None, again: bool) -> list[dict[str, Any]]:
+    """One row per policy of a folder; none for sequence policies."""
+    scores, seconds = _scores(folder), float("nan")
+    if again or not (folder / FILE).exists():
+        began = time.perf_counter()
+        try:
+            estimate(folder, _data(scores, data))
+        except PdocrlError as error:
+            log(f"left out: {error}")
+            return []
+        seconds = time.perf_counter() - began
+        log(f"{folder.name}: {len(scores['runs'])} policies in {seconds:.0f} s")
+    found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    rows = []
+    for told, played in zip(found["runs"], scores["runs"], strict=True):
+        row = {
+            "task": scores["task"],
+            "agent": told["agent"],
+            "cost_limit": played["cost_limit"],
+            "seed": told["seed"],
+            "rollout_reward": played["reward"],
+            "rollout_cost": played["cost"],
+            "rollout_normalized_reward": played["normalized_reward"],
+            "rollout_normalized_cost": played["normalized_cost"],
+            "rollout_within": played["normalized_cost"] <= 1,
+            "normalized_reward": told["normalized_reward"],
+            "normalized_cost": told["normalized_cost"],
+            "verdict": told["verdict"],
+            "trusted": told["trusted"],
+            "outside": round(told["outside"], 4),
+            "effective_sample_size": round(told["effective_sample_size"], 1),
+        }
+        for method in METHODS:
+            own = told["by_method"][method]
+            for what, value, interval in (
+                ("reward", own["reward"], own["reward_interval"]),
+                ("cost", own["cost"][0], own["cost_interval"][0]),
+            ):
+                row[f"{method}_{what}"] = value
+                row[f"{method}_{what}_low"], row[f"{method}_{what}_high"] = interval
+        rows.append(row)
+    return rows
+
+
+def _scores(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "scores.json").read_text(encoding="utf-8")))
+
+
+_loaded: dict[Path, Dataset] = {}  # the last one, since runs come sorted by task
+
+
+def _data(scores: dict[str, Any], data: Path | None) -> Dataset | None:
+    if data is None:
+        return None
+    file = data / scores["data"]["name"]
+    if file not in _loaded:
+        _loaded.clear()
+        _loaded[file] = load(file, scores["task"])
+    return _loaded[file]
+
+
+def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same training kept in two folders counts once."""
+    return list({(r["task"], r["agent"], r["cost_limit"], r["seed"], r["rollout_reward"]): r for r in rows}.values())
+
+
+def _summary(task: str, rows: list[dict[str, Any]]) -> list[object]:
+    trusted = [row for row in rows if row["trusted"]]
+    said = {word: [r for r in rows if r["verdict"] == word] for word in ("within limit at 95 %", "over the limit")}
+    within, over = said.values()
+    return [
+        task, len(rows), len(trusted),
+        *(f"{_rank(rows, m, 'reward')}, {_rank(rows, m, 'cost')}" for m in METHODS),
+        f"{_rank(trusted, 'model', 'reward')}, {_rank(trusted, 'model', 'cost')}",
+        _error(trusted, "reward"), _error(trusted, "cost"),
+        f"{sum(r['rollout_within'] for r in within)} of {len(within)}",
+        f"{sum(not r['rollout_within'] for r in over)} of {len(over)}",
+        len(rows) - len(within) - len(over),
+    ]  # fmt: skip
+
+
+def _rank(rows: list[dict[str, Any]], method: str, what: str) -> str:
+    told, played = [r[f"{method}_{what}"] for r in rows], [r[f"rollout_{what}"] for r in rows]
+    if len(rows) < 3 or len(set(told)) < 2 or len(set(played)) < 2:
+        return "–"
+    return f"{spearmanr(told, played).statistic:.2f}"
+
+
+def _error(rows: list[dict[str, Any]], what: str) -> str:
+    if not rows:
+        return "–"
+    differences = [abs(r[f"normalized_{what}"] - r[f"rollout_normalized_{what}"]) for r in rows]
+    return f"{np.median(differences):.3f}"
+
+
+def draw(rows: list[dict[str, Any]], tasks: list[str]) -> Path:
+    """Estimate against roll-out, a column per task: reward above, cost below; hollow where not trusted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, len(tasks), figsize=(3.1 * len(tasks), 6), squeeze=False, layout="constrained")
+    for column, task in enumerate(tasks):
+        for line, what in enumerate(("reward", "cost")):
+            axis = axes[line, column]
+            for trusted in (False, True):
+                own = [r for r in rows if r["task"] == task and r["trusted"] == trusted]
+                x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "model"))
+                low, high = ([r[f"model_{what}_{end}"] for r in own] for end in ("low", "high"))
+                colour = "tab:blue" if trusted else "0.6"
+                axis.vlines(x, low, high, color=colour, linewidth=0.8, alpha=0.6)
+                axis.scatter(x, y, s=18, facecolor=colour if trusted else "none", edgecolor=colour, zorder=3)
+            own = [r[f"rollout_{what}"] for r in rows if r["task"] == task]
+            axis.axline((min(own), min(own)), slope=1, color="0.3", linewidth=0.8, linestyle="--")
+            axis.set_title(f"{task}: {what} of an episode", fontsize=10)
+            axis.set_xlabel("roll-outs in the simulator")
+            if column == 0:
+                axis.set_ylabel("estimate from data, with 95 % interval")
+    figure.suptitle("Blue: trusted. Grey, hollow: flagged, more than half of the steps outside the data.", fontsize=10)
+    target = HERE.parent / "docs" / "img" / "ope.png"
+    figure.savefig(target, dpi=110)
+    return target
+
+
+if __name__ == "__main__":
+    main()
