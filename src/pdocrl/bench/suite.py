@@ -159,7 +159,8 @@ BASELINES = (
     Method("cpq"),
     Method("coptidice"),
 )
-OURS = (Method("pdocrl"), Method("pdocrl_extraction"))
+PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
+ALL = (*BASELINES, *PAPERS, Method("pdocrl_anchored"))
 TASKS = tuple(Entry(task) for task in BUILT_IN)
 
 # An eighth of the paper's width, to go the whole way with every agent.
@@ -174,7 +175,7 @@ def _smoke() -> Suite:
     entry = Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
     small = [
         dataclasses.replace(method, settings={**method.settings, **SMALL, **SMALL_TOO.get(method.agent, {})})
-        for method in (*BASELINES, *OURS)
+        for method in ALL
     ]
     about = "every agent in minutes, small, on the data inside the package: that all works, not how well"
     return Suite("smoke", about, (entry,), tuple(small), ((20.0,), (40.0,)), (0, 1), 300, 5)
@@ -183,13 +184,13 @@ def _smoke() -> Suite:
 def named_suites() -> dict[str, Suite]:
     """The suites of the package; `tabular` is not made of groups and has its own file."""
     paper = Suite(
-        "paper", "eight Bullet tasks, every agent, protocol dsrl", TASKS, (*BASELINES, *OURS), LIMITS, DSRL.seeds,
+        "paper", "eight Bullet tasks, every agent, protocol dsrl", TASKS, ALL, LIMITS, DSRL.seeds,
         100_000, DSRL.episodes,
     )  # fmt: skip
     about = "with and without the policy extraction step, eight Bullet tasks, protocol dsrl"
     return {
         "paper": paper,
-        "ablation": dataclasses.replace(paper, name="ablation", about=about, methods=OURS),
+        "ablation": dataclasses.replace(paper, name="ablation", about=about, methods=PAPERS),
         "smoke": _smoke(),
     }
 
