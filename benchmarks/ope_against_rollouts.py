@@ -19,9 +19,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pdocrl.console import log, print_table
-from pdocrl.data import Dataset, load
+from pdocrl.data import load
 from pdocrl.errors import PdocrlError
-from pdocrl.ope import METHODS, estimate
+from pdocrl.ope import METHODS, Prepared, estimate
 from pdocrl.ope.result import FILE
 
 HERE = Path(__file__).parent
@@ -100,17 +100,17 @@ def _scores(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "scores.json").read_text(encoding="utf-8")))
 
 
-_loaded: dict[Path, Dataset] = {}  # the last one, since runs come sorted by task
+_ready: dict[Path, Prepared] = {}  # the last one, since runs come sorted by task
 
 
-def _data(scores: dict[str, Any], data: Path | None) -> Dataset | None:
+def _data(scores: dict[str, Any], data: Path | None) -> Prepared | None:
     if data is None:
         return None
     file = data / scores["data"]["name"]
-    if file not in _loaded:
-        _loaded.clear()
-        _loaded[file] = load(file, scores["task"])
-    return _loaded[file]
+    if file not in _ready:
+        _ready.clear()
+        _ready[file] = Prepared.of(load(file, scores["task"]))
+    return _ready[file]
 
 
 def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

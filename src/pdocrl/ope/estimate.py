@@ -6,6 +6,7 @@ folder, dataset ─▶ Log ─┬─▶ models ─▶ episodes played in them �
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,44 @@ from pdocrl.policies import CandidatePolicy, Policy
 from pdocrl.training.train import Trained, load_trained, versions
 
 METHODS = ("model", "fqe", "ratio")
+RESAMPLES = 20  # redrawn datasets, each with a model of its own
 LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
 LINEAR_FEATURES = 200
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """What does not depend on any policy: fitted once, it serves every folder that was trained on the data."""
+
+    dataset: Dataset
+    models: model.Models
+    system: System
+    resamples: int
+    seed: int
+
+    @staticmethod
+    def of(dataset: Dataset, resamples: int = RESAMPLES, seed: int = 0) -> Prepared:
+        if resamples < 2:
+            raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
+        if seed < 0:
+            raise PdocrlError(f"seed is {seed}, must be at least 0.")
+        log = Log.of(dataset)
+        with progress() as bar:
+            row = bar.add_task("models of the data", total=resamples)
+            rng = np.random.default_rng([seed, 0])
+            models = model.Models.fit(log, resamples, rng, advance=lambda: bar.advance(row))
+        rng = np.random.default_rng([seed, 1])
+        thinned = log.thin(LINEAR_ROWS, rng)
+        features = RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng)
+        return Prepared(dataset, models, System.of(thinned, features), resamples, seed)
+
+
 def estimate(
     trained: Trained | str | os.PathLike[str],
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: Prepared | Dataset | str | os.PathLike[str] | None = None,
     *,
     method: str = "model",
-    resamples: int = 20,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> OffPolicy:
     """Estimate the undiscounted reward and costs of an episode for the policy of every run, by every method.
@@ -47,34 +76,20 @@ def estimate(
     """
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS, f"Known: {', '.join(METHODS)}.")
-    if resamples < 2:
-        raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
-    if seed < 0:
-        raise PdocrlError(f"seed is {seed}, must be at least 0.")
     found = trained if isinstance(trained, Trained) else load_trained(trained)
     plan, place = found.plan, found.folder or found.plan.data
     acts = [_on_rows(policy, f"{place}: run {i}", seed) for i, policy in enumerate(found.policies)]
-    dataset = _data(found, data)
-    log = Log.of(dataset)
+    dataset = _data(found, data.dataset if isinstance(data, Prepared) else data)
+    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed)
+    by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
+    runs = []
     with progress() as bar:
-        row = bar.add_task("models of the data", total=resamples + len(acts))
-
-        def advance() -> None:
+        row = bar.add_task("policies", total=len(acts))
+        for i, (act, (played, outside)) in enumerate(zip(acts, by_model, strict=True)):
+            rng = np.random.default_rng([seed, 4])  # the same for all policies
+            linear, effective_rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
+            runs.append(_run(found, i, {"model": played, **linear}, method, outside, effective_rows))
             bar.advance(row)
-
-        models = model.Models.fit(log, resamples, np.random.default_rng([seed, 0]), advance=advance)
-        rng = np.random.default_rng([seed, 1])
-        thinned = log.thin(LINEAR_ROWS, rng)
-        system = System.of(thinned, RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng))
-        bar.update(row, description="policies")
-        runs = []
-        for i, act in enumerate(acts):
-            rng = np.random.default_rng([seed, 2])  # the same for all policies
-            by_model, outside = model.estimate(models, act, plan.horizon, rng)
-            linear, effective_rows = bootstrap.estimates(Followed.of(system, act), plan.horizon, rng)
-            by_method = {"model": by_model, **linear}
-            runs.append(_run(found, i, by_method, method, outside, effective_rows))
-            advance()
     result = OffPolicy(
         task=plan.task,
         agent=plan.agent,
@@ -84,7 +99,7 @@ def estimate(
         data={"name": Path(plan.data).name, "digest": plan.data_digest},
         step=found.step,
         versions=versions(),
-        settings={"resamples": resamples, "seed": seed},
+        settings={"resamples": ready.resamples, "seed": ready.seed},
         runs=runs,
     )
     if found.folder is not None:

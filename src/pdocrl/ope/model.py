@@ -13,7 +13,7 @@ says little the models disagree, and the interval is wide.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ RIDGE = 1e-5
 SMOOTH: Lengths = (2.0, 8.0)  # length scales of the world's step
 BORDER: Lengths = (0.4, 2.0)  # of a two-valued cost's border
 BORDER_RIDGE = 1e-6
-STARTS = 4  # episodes played in each model: the interval holds their luck, too
-NEIGHBOURS = 4  # nearest recorded pairs, of which one is drawn that is in the model's redrawn log
+STARTS = 4  # episodes played in each model
+NEIGHBOURS = 2  # nearest recorded pairs, of which one is drawn that is in the model's redrawn log
 PILOT = 10_000  # rows to choose a cost's inputs by, and as many to test the choice
 
 
@@ -132,33 +132,43 @@ class Models:
             reached.max(axis=0),
         )
 
-    def play(self, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Floats, float]:
-        """Sums of an episode in each model [M, 1 + K], and the share of steps outside the data."""
-        state, outside = self.start, 0.0
+    def play(self, acts: Sequence[Act], horizon: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Sums of the episodes of P policies [P, M, starts, 1 + K], and the share of steps outside the data [P].
+
+        Policies are played side by side, from the same starts and with the same luck: company changes nothing.
+        """
+        models, starts, size = self.start.shape
+        state = np.tile(self.start, (1, len(acts), 1))  # [M, P · starts, S]
         alive = np.ones((*state.shape[:2], 1))
         total = np.zeros((*state.shape[:2], self.recorded.log.signal.shape[1]))
+        outside = np.zeros(len(acts))
         for _ in range(horizon):
-            action = act(state.reshape(-1, state.shape[-1])).reshape(*state.shape[:2], -1)
-            pair = np.concatenate([state, action], axis=-1)
-            row, distance = self._nearest(pair, rng)
-            outside += float((distance > self.recorded.radius).mean()) / horizon
+            chosen = [
+                act(own.reshape(-1, size)).reshape(models, starts, -1)
+                for act, own in zip(acts, np.split(state, len(acts), axis=1), strict=True)
+            ]
+            pair = np.concatenate([state, np.concatenate(chosen, axis=1)], axis=-1)
+            luck = rng.random((models, starts, min(NEIGHBOURS, len(self.recorded.log))))
+            row, distance = self._near(pair, np.tile(luck, (1, len(acts), 1)))
+            far = (distance > self.recorded.radius).reshape(models, len(acts), starts)
+            outside += far.mean(axis=(0, 2)) / horizon
             state, signal, end = self._step(state, pair, row)
             total += alive * signal
             alive = alive * (1 - end)
-        return total.mean(axis=1), outside
+        return total.reshape(models, len(acts), starts, -1).swapaxes(0, 1), outside
 
-    def _nearest(self, pair: Array, rng: np.random.Generator) -> tuple[Rows, Floats]:
-        """Of each pair [M, starts, S + A] a row near it that its model has drawn, and the distance of the nearest.
+    def _near(self, pair: Array, luck: Floats) -> tuple[Rows, Floats]:
+        """Of each pair [M, B, S + A] a row near it that its model has drawn, and the distance of the nearest.
 
-        Which of several is chance: in a world with noise, episodes from one start must not all be the same.
+        Which of several is luck [M, B, NEIGHBOURS]: in a world with noise, episodes from one start must differ.
         """
         distance, row = self.recorded.nearest(pair, NEIGHBOURS)
         known = self.drawn[np.arange(len(pair))[:, None, None], self.recorded.log.episode[row]]
-        luck = rng.random(row.shape) + known  # any one, where the model has drawn none of them
-        return np.take_along_axis(row, luck.argmax(axis=-1)[..., None], -1)[..., 0], distance[..., 0]
+        first = (luck + known).argmax(axis=-1)[..., None]  # any one, where the model has drawn none of them
+        return np.take_along_axis(row, first, -1)[..., 0], distance[..., 0]
 
     def _step(self, state: Array, pair: Array, row: Rows) -> tuple[Array, Array, Array]:
-        """Next state, signals, and the chance [M, starts, 1] that the episode ends."""
+        """Next state, signals, and the chance [M, B, 1] that the episode ends."""
         log, size = self.recorded.log, state.shape[-1]
         differs = (self.features(pair) - self.features(log.pairs[row])) @ self.theta
         y = log.outcome[row] + differs
@@ -172,7 +182,27 @@ class Models:
         return moved, signal, end
 
 
-def estimate(models: Models, act: Act, horizon: int, rng: np.random.Generator) -> tuple[Estimate, float]:
-    """The mean of what the models say, and the share of the policy's steps outside the data."""
-    sums, outside = models.play(act, horizon, rng)
-    return Estimate(sums.mean(axis=0), sums), outside
+def estimates(
+    models: Models, acts: Sequence[Act], horizon: int, rng: np.random.Generator
+) -> list[tuple[Estimate, float]]:
+    """Of each policy the mean of what the models say, and the share of its steps outside the data."""
+    sums, outside = models.play(acts, horizon, rng)
+    return [
+        (Estimate(own.mean(axis=(0, 1)), without_luck(own)), float(share))
+        for own, share in zip(sums, outside, strict=True)
+    ]
+
+
+def without_luck(sums: Floats) -> Floats:
+    """What each model says [M, 1 + K], drawn together by the luck that playing few episodes adds.
+
+    A model's mean of n episodes varies by V + v/n, V from log to log and v from episode to episode; the estimate, the
+    mean of M such means from one log, by V + v/(Mn). So deviations shrink by the root of the ratio.
+    """
+    count, episodes = sums.shape[:2]
+    said = sums.mean(axis=1)
+    seen = said.var(axis=0, ddof=1)
+    luck = sums.var(axis=1, ddof=1).mean(axis=0) / episodes if episodes > 1 else np.zeros_like(seen)
+    kept = np.maximum(seen - luck, 0) + np.minimum(luck, seen) / count
+    mean = said.mean(axis=0)
+    return np.asarray(mean + (said - mean) * np.sqrt(np.divide(kept, seen, out=np.ones_like(seen), where=seen > 0)))

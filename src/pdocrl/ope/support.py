@@ -21,7 +21,8 @@ from pdocrl.ope.log import Array, Log
 
 MOST_OUTSIDE = 0.5
 FEWEST_ROWS = 10.0
-ROWS = 60_000  # most recorded pairs to be near to
+ROWS = 100_000  # most recorded pairs to be near to
+NEARLY = 0.1  # a neighbour may be that much farther than the nearest: the search is then much shorter
 PROBES = 2_000  # recorded pairs the radius is measured with
 
 
@@ -48,7 +49,7 @@ class Recorded:
     def nearest(self, pairs: Array, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Distances and rows [..., count] of the pairs nearest to pairs [..., S + A]; fewer when the log has fewer."""
         count = min(count, len(self.log))
-        distance, row = self.tree.query(pairs / self.scale, k=count, workers=-1)
+        distance, row = self.tree.query(pairs / self.scale, k=count, workers=-1, eps=NEARLY)
         shape = (*pairs.shape[:-1], count)
         return distance.reshape(shape), row.reshape(shape)
 
