@@ -10,6 +10,7 @@ docs/agents/cpq.md.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import equinox as eqx
@@ -37,7 +38,7 @@ class CPQConfig(AgentConfig):
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     vae_weight: float = 0.5  # of the KL term in the VAE's loss
     ood_margin: float = 1.5  # Q_c of unknown actions is pushed up to this many times the limit
-    ood_quantile: float = 0.75  # an action is unknown when its KL is beyond this quantile …
+    ood_quantile: float = static(0.75)  # an action is unknown when its KL is beyond this quantile …
     ood_among: Literal["policy", "data"] = static("policy")  # … of the policy's actions, or of the dataset's
     samples: int = static(10)  # actions per state in the search for unknown ones
     vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
@@ -99,13 +100,18 @@ class CPQ(Agent[CPQConfig, CPQState]):
         backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
         cost_backup = batch.cost + alive[:, None] * next_cost.max(0)
 
-        # Which of the policy's actions are unlike the data: [samples, B, …]
-        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape))
-        tried = state.actor.act(many, ood_noise)
+        # Which of the policy's actions are unlike the data: U of samples · B
+        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape)).reshape(-1, batch.obs.shape[-1])
+        tried = state.actor.act(many, ood_noise.reshape(-1, action_dim))
         divergence = state.vae.divergence(many, tried)
-        among = divergence if config.ood_among == "policy" else state.vae.divergence(batch.obs, batch.action)
-        unknown = (divergence >= jnp.quantile(among, config.ood_quantile)).astype(jnp.float32).reshape(-1)
-        many, tried = many.reshape(-1, many.shape[-1]), tried.reshape(-1, tried.shape[-1])
+        if config.ood_among == "policy":  # how many they are is known, so only they are looked at again
+            count = divergence.size - math.ceil(config.ood_quantile * (divergence.size - 1))
+            unknown = jnp.ones(count)
+            _, which = jax.lax.top_k(divergence, count)
+            many, tried = many[which], tried[which]
+        else:
+            logged = state.vae.divergence(batch.obs, batch.action)
+            unknown = (divergence >= jnp.quantile(logged, config.ood_quantile)).astype(jnp.float32)
 
         def critic_loss(critic: Critic) -> tuple[Array, Array]:
             q = critic(batch.obs, batch.action)
