@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.tabular.cmdp import CMDP, evaluate
+from pdocrl.tabular.cmdp import CMDP, evaluate, random_cmdp
 from pdocrl.tabular.exact import solve
 
 HORIZON = 10
@@ -76,7 +76,13 @@ def chain(limit: float = 0.25, gamma: float = 0.9, n: int = 20_000, seed: int = 
     return Probe(dataset, (limit * HORIZON,), gamma * np.sqrt(limit), (gamma / (2 * np.sqrt(limit)),), rates)
 
 
-def embedded(cmdp: CMDP, n: int = 60_000, seed: int = 0) -> Probe:
+def small_cmdp(n_costs: int, seed: int = 0) -> Probe:
+    """Four states, two actions, costs in [0, 1] whose limits bind: `embedded`, its optimum by linear programming."""
+    drawn = random_cmdp(4, 2, n_costs, gamma=0.9, seed=seed)
+    return embedded(CMDP.from_costs(drawn.P, drawn.r, 1 - drawn.g, 1 - drawn.tau, drawn.d0, drawn.gamma))
+
+
+def embedded(cmdp: CMDP, n: int = 20_000, seed: int = 0) -> Probe:
     """A finite CMDP with two actions as a continuous one: one-hot states, x = (1+a)/2 the chance of action 1.
 
     Deterministic policies here are exactly the stochastic policies there, so the LP's optimum is the optimum.
