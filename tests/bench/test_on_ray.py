@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,12 +17,14 @@ import pytest
 
 from pdocrl.bench import local, on_ray
 from pdocrl.bench.group import folder_of, rows_of
+from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import GroupStatus, Row
 from pdocrl.bench.suite import Entry, Method, Suite
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import find_task
-from pdocrl.envs.rollout import rollout
+from pdocrl.envs.rollout import Rollouts, rollout
+from pdocrl.errors import PdocrlError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdocrl[ray]'")
 pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
@@ -112,15 +116,27 @@ class _Killer(threading.Thread):
                 yield int(entry.name), title
 
 
+def test_no_cluster_at_an_address_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    work = local.Work(SUITE.groups(), tmp_path, None)
+    with pytest.raises(PdocrlError, match=r"no Ray cluster at 127.0.0.1:1 .*ray start --head"):
+        on_ray.run(work, print, "127.0.0.1:1")
+
+
+def test_a_player_starts_without_jax() -> None:
+    program = "import sys, pdocrl.bench.player; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
 def test_parts_join_to_what_one_pool_plays() -> None:
     def policy(obs: np.ndarray) -> np.ndarray:
         return np.tanh(obs[:, :2])
 
-    whole = rollout("BallRun", [policy, policy], 3, seed=on_ray.EVALUATION_SEED, workers=0)
+    whole = rollout("BallRun", [policy, policy], 3, seed=EVALUATION_SEED, workers=0)
     parts = {}
-    with on_ray.Rollouts("BallRun", 0) as pool:
+    with Rollouts("BallRun", 0) as pool:
         for which, first, count in ((1, 2, 1), (0, 0, 2), (1, 0, 2), (0, 2, 1)):
-            parts[which, first] = pool.run(policy, count, on_ray.EVALUATION_SEED, first=first)
+            parts[which, first] = pool.run(policy, count, EVALUATION_SEED, first=first)
     joined = on_ray.join(parts)
     for field in ("policy", "episode", "seed", "reward", "cost", "length", "terminated"):
         np.testing.assert_array_equal(getattr(joined, field), getattr(whole, field))

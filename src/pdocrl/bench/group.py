@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pdocrl.agents.agent import find_agent
+from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status
 from pdocrl.bench.suite import Group
 from pdocrl.data.dataset import Dataset
@@ -21,8 +22,6 @@ from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
 from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train
-
-EVALUATION_SEED = 0  # decides the starts of all episodes, the same for every policy of every group
 
 
 def folder_of(group: Group, out: Path) -> Path:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pdocrl.bench.group import EVALUATION_SEED, folder_of, know_task, look, read_data, told, train_group
+from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group
+from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.results import GroupStatus
 from pdocrl.bench.suite import Group

@@ -16,9 +16,11 @@ import contextlib
 import dataclasses
 import getpass
 import shutil
+import socket
 import sys
 import tempfile
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,17 +28,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.bench.group import EVALUATION_SEED, folder_of, know_task, look, read_data, told, train_group
+from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group
 from pdocrl.bench.local import Work, reason_of
+from pdocrl.bench.player import play_remotely
 from pdocrl.bench.results import GroupStatus
 from pdocrl.bench.suite import Group
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.tasks import Task
-from pdocrl.envs.rollout import Episodes, Rollouts
+from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.files import atomic_path
-from pdocrl.policies import Policy
 from pdocrl.scoring import score_played
 from pdocrl.training.train import POLICIES, Trained, load_trained
 
@@ -54,14 +55,7 @@ def run(work: Work, report: Callable[[GroupStatus], None], address: str | None) 
         raise MissingExtraError("the engine ray", "ray") from None
     joined = ray.is_initialized()
     if not joined:
-        try:
-            ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False,
-                     logging_level="error")  # fmt: skip
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise PdocrlError(
-                f"no Ray cluster at {address or 'this machine'} ({reason}). Start one with `ray start --head`."
-            ) from error
+        _join(ray, address)
     try:
         with contextlib.redirect_stdout(
             sys.stderr
@@ -70,6 +64,22 @@ def run(work: Work, report: Callable[[GroupStatus], None], address: str | None) 
     finally:
         if not joined:
             ray.shutdown()
+
+
+def _join(ray: Any, address: str | None) -> None:
+    host, _, port = (address or "").rpartition(":")
+    try:
+        if host and port.isdigit() and "/" not in host:  # asked first, because Ray would wait for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="os.fork")  # Ray starts programs; none shares JAX's threads
+            ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False,
+                     logging_level="error")  # fmt: skip
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise PdocrlError(
+            f"no Ray cluster at {address or 'this machine'} ({reason}). Start one with `ray start --head`."
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,23 +224,6 @@ def write_files(folder: Path, files: dict[str, bytes]) -> None:
     for name in sorted(files, key=lambda name: name == POLICIES):
         with atomic_path(folder / name) as path:
             path.write_bytes(files[name])
-
-
-_pool: tuple[tuple[str, tuple[str, ...]], Rollouts] | None = None  # of this worker, kept from task to task
-
-
-def play_remotely(task: Task, costs: tuple[str, ...], policy: Policy, first: int, count: int) -> Episodes:
-    """On a node: play episodes first … first + count − 1, in a process with one thread as the local pool does."""
-    global _pool
-    from pdocrl.data.tasks import BUILT_IN, register
-
-    if task.name not in {known.name for known in BUILT_IN}:
-        register(task)
-    if _pool is None or _pool[0] != (task.name, costs):
-        if _pool is not None:
-            _pool[1].close()
-        _pool = (task.name, costs), Rollouts(task.name, 1, costs)
-    return _pool[1].run(policy, count, EVALUATION_SEED, first=first)
 
 
 def join(parts: dict[tuple[int, int], Episodes]) -> Episodes:
