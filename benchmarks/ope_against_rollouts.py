@@ -69,6 +69,7 @@ def compare(folder: Path, data: Path | None, again: bool) -> list[dict[str, Any]
     for told, played in zip(found["runs"], scores["runs"], strict=True):
         row = {
             "task": scores["task"],
+            "folder": folder.name,
             "agent": told["agent"],
             "cost_limit": played["cost_limit"],
             "seed": told["seed"],
@@ -134,6 +135,8 @@ def _summary(task: str, rows: list[dict[str, Any]]) -> list[object]:
 
 
 def _rank(rows: list[dict[str, Any]], method: str, what: str) -> str:
+    # A method that does not know the limit learns the same policy for each: it counts once.
+    rows = list({(r["seed"], r["rollout_reward"], r["model_reward"]): r for r in rows}.values())
     told, played = [r[f"{method}_{what}"] for r in rows], [r[f"rollout_{what}"] for r in rows]
     if len(rows) < 3 or len(set(told)) < 2 or len(set(played)) < 2:
         return "–"

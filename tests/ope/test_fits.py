@@ -11,7 +11,7 @@ from pdocrl.data import make_dataset
 from pdocrl.ope import regression
 from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.log import Log
-from pdocrl.ope.model import without_luck
+from pdocrl.ope.model import middle, without_luck
 from pdocrl.ope.result import Estimate
 from pdocrl.ope.support import NEARLY, Recorded, doubts
 
@@ -128,4 +128,10 @@ def test_luck_of_few_episodes_is_taken_out_of_the_spread_of_models(seed: int, be
     spread = without_luck(sums).var(axis=0, ddof=1)
     expected = between**2 + 1 / (models * episodes)
     assert spread == pytest.approx([expected] * 2, rel=0.4, abs=0.08)
-    np.testing.assert_allclose(without_luck(sums).mean(axis=0), sums.mean(axis=(0, 1)), atol=1e-9)
+    np.testing.assert_allclose(middle(without_luck(sums)), middle(sums.mean(axis=1)), atol=1e-9)
+
+
+def test_a_model_that_runs_away_does_not_move_the_estimate() -> None:
+    said = np.arange(20.0)[:, None]
+    assert middle(said) == pytest.approx([9.5])
+    assert middle(np.where(said == 19, 1e6, said)) == pytest.approx([9.5])

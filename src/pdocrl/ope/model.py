@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import trim_mean
 
 from pdocrl.data.dataset import Rows
 from pdocrl.ope import regression
@@ -185,12 +186,17 @@ class Models:
 def estimates(
     models: Models, acts: Sequence[Act], horizon: int, rng: np.random.Generator
 ) -> list[tuple[Estimate, float]]:
-    """Of each policy the mean of what the models say, and the share of its steps outside the data."""
+    """Of each policy the middle of what the models say, and the share of its steps outside the data."""
     sums, outside = models.play(acts, horizon, rng)
     return [
-        (Estimate(own.mean(axis=(0, 1)), without_luck(own)), float(share))
+        (Estimate(middle(own.mean(axis=1)), without_luck(own)), float(share))
         for own, share in zip(sums, outside, strict=True)
     ]
+
+
+def middle(said: Floats) -> Floats:
+    """Mean of the middle half of what M models say [M, 1 + K]; one that runs away counts in the interval alone."""
+    return np.asarray(trim_mean(said, 0.25, axis=0))
 
 
 def without_luck(sums: Floats) -> Floats:
@@ -204,5 +210,5 @@ def without_luck(sums: Floats) -> Floats:
     seen = said.var(axis=0, ddof=1)
     luck = sums.var(axis=1, ddof=1).mean(axis=0) / episodes if episodes > 1 else np.zeros_like(seen)
     kept = np.maximum(seen - luck, 0) + np.minimum(luck, seen) / count
-    mean = said.mean(axis=0)
-    return np.asarray(mean + (said - mean) * np.sqrt(np.divide(kept, seen, out=np.ones_like(seen), where=seen > 0)))
+    centre = middle(said)
+    return np.asarray(centre + (said - centre) * np.sqrt(np.divide(kept, seen, out=np.ones_like(seen), where=seen > 0)))
