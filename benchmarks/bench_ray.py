@@ -5,8 +5,9 @@
 Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and two nodes of one
 CPU. What is played are policies of the paper's size, trained for two steps on random numbers, because the simulator
 does not mind. Turns with one and with two nodes alternate; a turn is all of `bench --no-train`: hand out, play, score,
-write. Then a player is killed with SIGKILL in the middle of its work: the rows must be those of a quiet
-run, and those of the local engine. Every number goes to benchmarks/results/ray.csv.
+write. Beside each stands the local pool with as many processes: what the machine gives just then. In the end a player
+is killed with SIGKILL in the middle of its work: the rows must be those of a quiet run, and those of the local engine.
+Every number goes to benchmarks/results/ray.csv.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from pdocrl.bench.results import Row
 from pdocrl.bench.suite import Entry, Group, Method, Suite
 from pdocrl.console import log, print_table
 from pdocrl.data import Dataset, Task, find_task, make_dataset, save
+from pdocrl.envs.rollout import Rollouts
+from pdocrl.training.train import load_trained
 
 HERE = Path(__file__).parent
 
@@ -56,16 +59,18 @@ def main() -> None:
         local.run(local.Work([group], base / "local", None), print, Rates(base / "rates.json"))
         expected = without_times(rows_of(group, base / "local"))
         seconds: dict[int, list[float]] = {1: [], 2: []}
+        pool: dict[int, list[float]] = {1: [], 2: []}
         with cluster() as nodes:
             for turn in range(arguments.turns):
                 for count in (1, 2) if turn % 2 == 0 else (2, 1):  # neither always goes first
-                    nodes.use(count)
+                    nodes.use(count, turn)
                     out = copy_trained(group, base / "local", base / f"{count}-{turn}")
                     play(group, copy_trained(group, base / "local", base / "warm"))  # workers and simulators start
                     began = time.perf_counter()
                     play(group, out)
                     seconds[count].append(time.perf_counter() - began)
-                    log(f"turn {turn + 1}, {count} node(s): {seconds[count][-1]:.1f} s")
+                    pool[count].append(play_in_pool(group, out, count))
+                    log(f"turn {turn + 1}, {count}: nodes {seconds[count][-1]:.1f} s, pool {pool[count][-1]:.1f} s")
                     assert without_times(rows_of(group, out)) == expected
             nodes.use(2)
             killed_out = copy_trained(group, base / "local", base / "killed")
@@ -81,6 +86,8 @@ def main() -> None:
         ["two single-core nodes, episodes/s", round(played / two, 2)],
         ["ratio", round(one / two, 3)],
         ["turns", f"{[round(s, 2) for s in seconds[1]]} against {[round(s, 2) for s in seconds[2]]} s"],
+        ["local pool, two workers over one", round(statistics.median(pool[1]) / statistics.median(pool[2]), 3)],
+        ["its turns", f"{[round(s, 2) for s in pool[1]]} against {[round(s, 2) for s in pool[2]]} s"],
         ["players killed with SIGKILL", len(killer.killed)],
         ["rows after the kill", f"{len(rows)} of {len(expected)}"],
         ["the same rows as without", rows == expected],
@@ -106,7 +113,8 @@ class cluster:
     """A head without CPUs and two nodes of one CPU, each bound to its own core."""
 
     def __enter__(self) -> cluster:
-        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112; else its workers give way to everything else here
+        # Else its workers give way to everything else here.
+        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         cores, mine = sorted(os.sched_getaffinity(0))[:2], os.sched_getaffinity(0)
         self._nodes = []
@@ -123,15 +131,15 @@ class cluster:
         ray.shutdown()
         self._cluster.shutdown()
 
-    def use(self, count: int) -> None:
-        """Let one node or both work: a guest that does nothing takes the second one's CPU."""
-        if count == 1 and self._guest is None:
-            there = NodeAffinitySchedulingStrategy(self._nodes[1].node_id, soft=False)
-            self._guest = ray.remote(num_cpus=1)(Guest).options(scheduling_strategy=there).remote()
-            ray.get(self._guest.arrived.remote())
-        elif count == 2 and self._guest is not None:
+    def use(self, count: int, turn: int = 0) -> None:
+        """Let one node or both work: a guest that does nothing takes the other one's CPU, each in its turn."""
+        if self._guest is not None:
             ray.kill(self._guest)
             self._guest = None
+        if count == 1:
+            there = NodeAffinitySchedulingStrategy(self._nodes[turn % 2].node_id, soft=False)
+            self._guest = ray.remote(num_cpus=1)(Guest).options(scheduling_strategy=there).remote()
+            ray.get(self._guest.arrived.remote())
         while ray.available_resources().get("CPU", 0) != count:
             time.sleep(0.1)
 
@@ -178,6 +186,16 @@ class Killer(threading.Thread):
 
 def play(group: Group, out: Path) -> None:
     on_ray.run(local.Work([group], out, None, train=False), lambda status: None, None)
+
+
+def play_in_pool(group: Group, out: Path, workers: int) -> float:
+    """Seconds the local pool takes for the same episodes: what this machine gives, as busy as it is."""
+    trained = load_trained(folder_of(group, out))
+    with Rollouts(group.task.name, workers, tuple(trained.plan.cost_names)) as pool:
+        pool.run(trained.policies, workers)
+        began = time.perf_counter()
+        pool.run(trained.policies, group.suite.episodes)
+        return time.perf_counter() - began
 
 
 def copy_trained(group: Group, source: Path, out: Path) -> Path:
