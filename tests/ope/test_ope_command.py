@@ -15,7 +15,7 @@ from pdocrl import policies
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import METHODS, estimate
-from pdocrl.policies import MLPPolicy
+from pdocrl.policies import CandidatePolicy, MLPPolicy
 from pdocrl.training.train import Plan, Trained
 
 HORIZON = 10
@@ -176,3 +176,23 @@ def test_bad_folders_end_with_status_2_and_write_nothing(folder: Path, tmp_path:
     assert status == 2
     assert "no policies yet" in err
     assert not (folder / "ope.json").exists()
+
+
+def test_random_proposals_are_drawn_anew_at_every_row() -> None:
+    """A decoder that passes its latent on, one proposal, no choice: actions tanh(z), so reward 0 on average."""
+    zero = np.zeros
+    pair = ((zero((2, 2, 1), np.float32),), (zero((2, 1, 1), np.float32),))
+    candidates = CandidatePolicy(
+        networks={
+            "decoder": ((np.array([[0.0], [0.5]], np.float32),), (zero(1, np.float32),)),
+            "perturbation": ((zero((2, 1), np.float32),), (zero(1, np.float32),)),
+            "critic": pair,
+            "cost_critic": pair,
+        },
+        lam=zero(1, np.float32), candidates=1, latent_clip=2.0, perturbation=0.0, pessimism=1.0,
+    )  # fmt: skip
+    dataset = drifting(episodes=100)
+    run = estimate(trained(dataset, [(8.0,)], [candidates]), dataset, resamples=10).runs[0]
+    spread = HORIZON**0.5 * 0.45 / (10 * 4) ** 0.5  # of the mean of 40 sums of ten actions
+    assert abs(run["reward"]) < 4 * spread
+    assert run["trusted"]
