@@ -8,6 +8,8 @@ import pytest
 
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.agents.coptidice import conjugate, cost_limit, ratio
+from pdocrl.data.dataset import make_dataset
+from pdocrl.training.loop import Run, Trainer
 
 
 def test_the_ratio_is_the_slope_of_the_conjugate_and_attains_it() -> None:
@@ -30,3 +32,24 @@ def test_the_published_normalisation_lies_beyond_any_per_step_cost() -> None:
     assert float(cost_limit(rate)[0]) == pytest.approx(0.2)
     assert float(cost_limit(published)[0]) == pytest.approx(0.2 * (1 - 0.99**200) / 0.01, rel=1e-5)
     assert float(cost_limit(published)[0]) > 17
+
+
+def test_a_corridor_cut_by_time_limits_is_walked_forwards() -> None:
+    """x′ = x + a, r = a, nothing costs: forwards is best at every x. Nobody is seen beyond the time limit's x."""
+    rng = np.random.default_rng(0)
+    n, horizon = 20_000, 10
+    action = rng.uniform(-1, 1, (n // horizon, horizon)) + rng.uniform(-0.5, 1, (n // horizon, 1))
+    action = np.clip(action, -1, 1)
+    after = np.cumsum(action, 1)
+    cut = np.tile(np.arange(horizon) == horizon - 1, n // horizon)
+    dataset = make_dataset(
+        (after - action).reshape(n, 1), action.reshape(n, 1), action.reshape(n), np.zeros((n, 1)), after.reshape(n, 1),
+        np.zeros(n), cut,
+    )  # fmt: skip
+    agent = find_agent("coptidice")
+    settings = {"hidden": (32, 32), "batch_size": 64, "gamma": 0.9, "reward_scale": 1.0, "actor_rate": 1e-3}
+    config = make_config(agent, cost_limit=(5.0,), horizon=float(horizon), alpha=0.1, **settings)
+    trainer = Trainer(agent, dataset, [Run(config, 0)])
+    trainer.advance(3000)
+    acts = trainer.policies()[0](np.array([[0.0], [2.0], [5.0]], np.float32))
+    assert (acts > 0.5).all(), acts

@@ -17,10 +17,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
+from pdocrl.data.dataset import Dataset
 from pdocrl.multipliers import softplus_inverse
 from pdocrl.networks import MLP, TanhGaussian
 from pdocrl.policies import MLPPolicy
@@ -60,6 +61,21 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     summary = "Corrects the data's state-action distribution under an upper bound of its cost, then imitates it."
     paper = "Lee et al., COptiDICE: Offline Constrained RL via Stationary Distribution Correction (ICLR 2022)"
     Config = COptiDICEConfig
+
+    def columns(self, config: COptiDICEConfig, dataset: Dataset) -> Columns:
+        return super().columns(config, dataset) | {"timeout": dataset.timeout}
+
+    def batch(self, config: COptiDICEConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray) -> Transitions:
+        """After a time limit the next episode begins: s′ is a first state.
+
+        Nothing was logged beyond a time limit, so ν there would be in the objective with a plus sign only: it falls
+        without bound, and w shuns whatever leads to the end of an episode.
+        """
+        starts, taken = table.others["initial_obs"], table.take(rows)
+        first = starts[jax.random.randint(key, (2, *rows.shape), 0, starts.shape[0])]
+        cut = taken.pop("timeout")[:, None] > 0
+        taken["next_obs"] = jnp.where(cut, first[1], taken["next_obs"])
+        return Transitions(**taken, initial_obs=first[0])
 
     def init(self, config: COptiDICEConfig, problem: Problem, key: PRNGKeyArray) -> COptiDICEState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
