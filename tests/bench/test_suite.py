@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
 from pdocrl.bench.suite import find_suite, named_suites
 from pdocrl.data.tasks import BUILT_IN, find_task
 from pdocrl.errors import DataError
@@ -39,8 +40,9 @@ def test_the_paper_suite_is_the_papers_grid() -> None:
     assert suite.protocol == "dsrl"
     assert [entry.task for entry in suite.entries] == list(BUILT_IN)
     groups = suite.groups()
-    assert len(groups) == 8 * 9
-    assert sum(group.runs for group in groups) == 8 * 9 * 9
+    assert len(groups) == 8 * len(suite.methods)
+    assert {group.runs for group in groups} == {9}
+    assert {method.agent for method in suite.methods} == set(BUILT_IN_AGENTS)
     assert (suite.steps, suite.episodes) == (100_000, 20)
     assert {method.name for method in find_suite("ablation").methods} == {"pdocrl", "pdocrl_extraction"}
 

@@ -159,6 +159,7 @@ class Comparison:
     probability: float  # mean over the tasks both were run on; ties count one half
     interval: Interval
     tasks: int
+    runs: int  # fewest at one limit of either method; of one run a bootstrap knows no spread
 
 
 def make_cells(rows: Iterable[Row]) -> list[Cell]:
@@ -221,17 +222,18 @@ def compare(cells: Sequence[Cell], method: str, other: str, resamples: int = 200
     by_place = {(cell.task, cell.method): cell for cell in cells}
     tasks = [t for t in _names(cells)[1] if (t, method) in by_place and (t, other) in by_place]
     rng = np.random.default_rng(zlib.crc32(f"{method}/{other}".encode()))
-    means = []  # per task: [1 + B]
+    means, runs = [], []  # means per task: [1 + B]
     for task in tasks:
         mine = {at.limit: at for at in by_place[task, method].limits}
         theirs = {at.limit: at for at in by_place[task, other].limits}
-        wins = [_wins(mine[limit], theirs[limit], resamples, rng) for limit in mine if limit in theirs]
-        if wins:
-            means.append(np.mean(wins, axis=0))
+        shared = [(mine[limit], theirs[limit]) for limit in mine if limit in theirs]
+        if shared:
+            means.append(np.mean([_wins(a, b, resamples, rng) for a, b in shared], axis=0))
+            runs += [len(at.rewards) for pair in shared for at in pair]
     if not means:
         return None
     over_tasks = np.mean(means, axis=0)
-    return Comparison(method, other, float(over_tasks[0]), interval_of(over_tasks[1:]), len(means))
+    return Comparison(method, other, float(over_tasks[0]), interval_of(over_tasks[1:]), len(means), min(runs))
 
 
 def merit(reward: Floats, cost: Floats) -> Floats:

@@ -57,9 +57,10 @@ def write_tables(folder: str | os.PathLike[str], tables: Sequence[Table]) -> lis
 def show_tables(tables: Sequence[Table], folder: Path) -> None:
     """On standard output; those too wide for a terminal are only named there, and printed whole when piped."""
     wide = [table for table in tables if sys.stdout.isatty() and len(table.columns) > WIDEST]
+    told: set[str] = set()
     for table in tables:
         if table not in wide:
-            table.show()
+            table.show(told)
     for table in wide:
         print(f"{table.title}: {folder / TABLES / table.name}.md")
 
@@ -164,7 +165,8 @@ def improvement_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table
         for other in methods:
             found = None if other == method else compare(cells, method, other)
             shown = DASH if found is None else f"{found.probability:.2f} {_interval(found.interval)}"
-            line.append(Text(shown, "safe" if found is not None and found.interval[0] > 0.5 else ""))
+            clear = found is not None and found.interval[0] > 0.5 and found.runs > 1
+            line.append(Text(shown, "safe" if clear else ""))
         body.append(tuple(line))
     note = (
         "Probability that a run of the line's method is better than one of the column's on the same task at the same "
@@ -207,6 +209,8 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     episodes = ", ".join(str(n) for n in sorted({cell.episodes for cell in cells}))
     steps = ", ".join(f"{n:,}" for n in sorted({row.step for row in rows}))
     notes = [f"Protocol {protocols}; {runs} runs per task and method, {steps} steps, {episodes} episodes each."]
+    if min(len(at.rewards) for cell in cells for at in cell.limits) == 1:
+        notes.append("One seed per limit: the intervals know nothing of how trainings differ.")
     if any(row.recollected for row in rows):
         tasks = ", ".join(dict.fromkeys(row.task for row in rows if row.recollected))
         notes.append(f"Data not the published files: {tasks}. Compare methods here, not with published numbers.")

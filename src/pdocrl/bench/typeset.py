@@ -67,8 +67,8 @@ class Table:
             ]
         )
 
-    def show(self) -> None:
-        """On standard output; never cut when piped."""
+    def show(self, told: set[str] | None = None) -> None:
+        """On standard output; never cut when piped. Notes in `told` are left out, and those shown are added to it."""
         from rich import markup, table
         from rich.console import Console
 
@@ -85,8 +85,11 @@ class Table:
             self.title, style="italic", markup=False, highlight=False
         )  # a title of the grid's would be wrapped
         console.print(grid)
+        told = set() if told is None else told
         for note in self.notes:
-            console.print(note, markup=False, highlight=False)
+            if note not in told:
+                console.print(note, markup=False, highlight=False)
+                told.add(note)
 
 
 def _plain(cell: Text) -> str:
