@@ -75,14 +75,17 @@ class CausalTransformer(eqx.Module):
         x = _drop(self._norm("embedding_norm", x), dropout, key, 0)
         attends = self._attends(windows.mask)
         for i in range(self.layers):
-            x = x + _drop(self._attention(f"block_{i}", x, attends), dropout, key, 2 * i + 1)
+            before = x
+            if i == self.layers - 1:  # the heads read half of the tokens; the others are only attended to
+                x, attends = _heads_tokens(x, 1), _heads_tokens(attends, 2)
+            x = x + _drop(self._attention(f"block_{i}", x, before, attends), dropout, key, 2 * i + 1)
             hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, key, 2 * i + 2)
-        x = self._norm("last_norm", x).reshape(size, length, TOKENS, -1)
-        mean, raw = jnp.split(self._affine("action_head", x[:, :, 2]), 2, axis=-1)
+        x = self._norm("last_norm", x).reshape(size, length, 2, -1)
+        mean, raw = jnp.split(self._affine("action_head", x[:, :, 0]), 2, axis=-1)
         low, high = LOG_STD_RANGE
         log_std = low + (high - low) * (jnp.tanh(raw) + 1) / 2
-        return mean, log_std, self._affine("cost_head", x[:, :, 3])
+        return mean, log_std, self._affine("cost_head", x[:, :, 1])
 
     def _embed(self, windows: Windows) -> Float[Array, "B T D"]:
         time = self.arrays["time"]
@@ -102,24 +105,44 @@ class CausalTransformer(eqx.Module):
         causal = jnp.tril(jnp.ones((valid.shape[1],) * 2, bool))
         return causal & valid[:, None, None, :]
 
-    def _attention(self, block: str, x: Float[Array, "B T D"], attends: Bool[Array, "B 1 T T"]) -> Array:
-        size, tokens, width = x.shape
-        qkv = self._affine(f"{block}/qkv", self._norm(f"{block}/norm_1", x))
-        query, key, value = (
-            part.reshape(size, tokens, self.heads, -1).transpose(0, 2, 1, 3) for part in jnp.split(qkv, 3, axis=-1)
-        )  # [B, H, T, D/H]
+    def _attention(
+        self, block: str, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], attends: Bool[Array, "B 1 U T"]
+    ) -> Float[Array, "B U D"]:
+        """What the tokens x take from the tokens they see."""
+        width = x.shape[-1]
+        weight, bias = self.arrays[f"{block}/qkv/weight"], self.arrays[f"{block}/qkv/bias"]
+
+        def heads(y: Array, low: int, high: int) -> list[Array]:
+            """Projections low … high of (query, key, value), [B, H, tokens, D/H] each."""
+            part = slice(low * width, high * width)
+            out = _affine(self._norm(f"{block}/norm_1", y), weight[:, part], bias[part])
+            shape = (*y.shape[:2], self.heads, -1)
+            return [p.reshape(shape).transpose(0, 2, 1, 3) for p in jnp.split(out, high - low, axis=-1)]
+
+        query, key, value = heads(x, 0, 3) if x is seen else heads(x, 0, 1) + heads(seen, 1, 3)
         scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(width / self.heads)
         weights = jax.nn.softmax(jnp.where(attends, scores, -1e9), axis=-1)
-        return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(size, tokens, width))
+        return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape))
 
     def _affine(self, name: str, x: Array) -> Array:
-        out: Array = x @ self.arrays[f"{name}/weight"] + self.arrays[f"{name}/bias"]
-        return out
+        return _affine(x, self.arrays[f"{name}/weight"], self.arrays[f"{name}/bias"])
 
     def _norm(self, name: str, x: Array) -> Array:
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
         return scaled * self.arrays[f"{name}/scale"] + self.arrays[f"{name}/bias"]
+
+
+def _heads_tokens(x: Array, axis: int) -> Array:
+    """The states' and actions' tokens, of which the heads are functions, along the axis of all tokens."""
+    split = x.reshape(*x.shape[:axis], -1, TOKENS, *x.shape[axis + 1 :])
+    kept = jax.lax.slice_in_dim(split, 2, TOKENS, axis=axis + 1)
+    return kept.reshape(*x.shape[:axis], -1, *x.shape[axis + 1 :])
+
+
+def _affine(x: Array, weight: Array, bias: Array) -> Array:
+    """x W + b; flat, because the gradient of a product over two leading axes is three times slower on a CPU."""
+    return (x.reshape(-1, x.shape[-1]) @ weight + bias).reshape(*x.shape[:-1], -1)
 
 
 def _drop(x: Array, rate: float | Array, key: PRNGKeyArray | None, place: int) -> Array:

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
 from pdocrl.networks import normals
@@ -135,10 +136,12 @@ def test_bc() -> None:
     check(new, old, metrics, {"actor": ("actor_opt", "actor_loss", loss)})
 
 
-def test_cpq() -> None:
+@pytest.mark.parametrize("among", ["policy", "data"])
+def test_cpq(among: str) -> None:
     batch = random_batch()
     tight = (-0.76, 0.4)  # of the size of untrained critics, so that some actions count as safe and some do not
-    new, old, metrics = one_step("cpq", batch, samples=N, vae_hidden=(8,), reward_scale=0.3, cost_limit=tight)
+    settings = {"samples": N, "vae_hidden": (8,), "reward_scale": 0.3, "cost_limit": tight, "ood_among": among}
+    new, old, metrics = one_step("cpq", batch, **settings)
     b, o, limit = double(batch), double(old), np.array(tight) / 20 / (1 - GAMMA)
     noise = double(normals(KEY, (B, A), (B, A), (N, B, A), (B, 2 * A)))
 
@@ -155,7 +158,8 @@ def test_cpq() -> None:
     many = np.tile(b.obs, (N, 1))
     tried = act(o.actor, many, noise[2].reshape(N * B, A))
     kl = latent_kl(o.vae, many, tried)[2]
-    unknown = kl >= np.quantile(kl, 0.75)
+    unknown = kl >= np.quantile(kl if among == "policy" else latent_kl(o.vae, b.obs, b.action)[2], 0.75)
+    assert 0 < unknown.mean() < 1
 
     def cost_loss(critic: Any) -> float:
         td = td_loss(b.cost + GAMMA * b.alive[:, None] * next_cost, b)(critic)
@@ -247,9 +251,11 @@ def test_bcq_lag() -> None:
     np.testing.assert_allclose(new.multiplier.lam, pid(o, next_cost.mean(0) - RATE / (1 - GAMMA)), atol=1e-6)
 
 
-def test_bear_lag() -> None:
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])
+def test_bear_lag(kernel: str) -> None:
     batch = random_batch()
-    new, old, metrics = one_step("bear_lag", batch, samples=N, vae_hidden=(8,), reward_scale=0.3, kernel_width=2.0)
+    settings = {"samples": N, "vae_hidden": (8,), "reward_scale": 0.3, "kernel_width": 2.0, "kernel": kernel}
+    new, old, metrics = one_step("bear_lag", batch, **settings)
     b, o = double(batch), double(old)
     lam = o.multiplier.lam
     noise = double(normals(KEY, (B, 2 * A), (N, B, A), (N, B, A), (N, B, 2 * A)))
@@ -258,10 +264,13 @@ def test_bear_lag() -> None:
     data = np.stack([mlp(o.vae.decoder, pair(b.obs, np.clip(z, -0.5, 0.5))) for z in noise[3]])
 
     def mmd(x: np.ndarray, y: np.ndarray) -> float:
-        kernel = lambda p, q: np.exp(-((p - q) ** 2).sum() / (2 * 2.0))  # noqa: E731
+        def similarity(p: np.ndarray, q: np.ndarray) -> float:
+            apart = (p - q) ** 2 if kernel == "gaussian" else np.abs(p - q)
+            return float(np.exp(-apart.sum() / (2 * 2.0)))
+
         gaps = []
         for i in range(B):
-            similar = [[np.mean([kernel(p, q) for p in u[:, i] for q in v[:, i]]) for u in (x, y)] for v in (x, y)]
+            similar = [[np.mean([similarity(p, q) for p in u[:, i] for q in v[:, i]]) for u in (x, y)] for v in (x, y)]
             gaps.append(np.sqrt(similar[0][0] + similar[1][1] - 2 * similar[0][1] + 1e-6))
         return float(np.mean(gaps))
 

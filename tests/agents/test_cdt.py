@@ -15,6 +15,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
+from pdocrl.transformer import Windows
 from probes import HORIZON, bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}
@@ -91,6 +92,32 @@ def test_a_width_the_heads_do_not_divide_is_refused(small_dataset: Dataset) -> N
     cdt = find_agent("cdt")
     with pytest.raises(PdocrlError, match="embedding 10 must be a multiple of heads 4"):
         cdt.columns(make_config(cdt, embedding=10, heads=4), small_dataset)
+
+
+def test_gradients_are_clipped_weights_decay_and_the_rate_warms_up() -> None:
+    """Two steps written out: g ← g·min(1, clip/‖g‖), p ← p − η·min(1, t/warmup)·(Adam(g) + decay·p)."""
+    cdt, rng = find_agent("cdt"), np.random.default_rng(0)
+    numbers = {"clip": 0.01, "weight_decay": 3.0, "learning_rate": 0.1, "warmup": 4.0, "dropout": 0.0}
+    config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL, **numbers)
+    problem = Problem(2, 1, 1, frontier=((5.0, 2.0),))
+    state = jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0))
+    shapes = {"returns": (5, 4), "costs": (5, 4, 1), "obs": (5, 4, 2), "action": (5, 4, 1)}
+    arrays = {name: jnp.asarray(rng.uniform(-1, 1, shape), jnp.float32) for name, shape in shapes.items()}
+    batch = Windows(**arrays, time=jnp.zeros((5, 4), jnp.int32), mask=jnp.ones((5, 4))), jnp.zeros((5, 4, 1))
+    update = jax.jit(lambda state: cdt.update(config, state, batch, jax.random.key(1)))
+    for t in (1, 2):
+        before = state
+        state, metrics = update(before)
+        assert metrics["gradient_norm"] > config.clip, "or nothing is clipped"
+        first, second = state.model_opt.mu.arrays, state.model_opt.nu.arrays
+        old = before.model_opt.mu.arrays
+        clipped = {name: (np.asarray(first[name], float) - 0.9 * np.asarray(old[name], float)) / 0.1 for name in first}
+        assert np.sqrt(sum((g**2).sum() for g in clipped.values())) == pytest.approx(config.clip, rel=1e-3)
+        for name, parameter in before.model.arrays.items():
+            mean, square = first[name] / (1 - 0.9**t), second[name] / (1 - 0.999**t)
+            adam = mean / (np.sqrt(square) + 1e-8)
+            expected = parameter - 0.1 * t / 4 * (adam + 3.0 * parameter)
+            np.testing.assert_allclose(state.model.arrays[name], expected, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_on_the_bandit_it_reaches_the_best_logged_return_and_keeps_the_limit() -> None:
