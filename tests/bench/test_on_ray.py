@@ -38,7 +38,9 @@ SUITE = Suite("test", "", (BALL,), METHODS, ((20.0,), (40.0,)), (0,), 20, 7)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[int]:
     """A Ray of two single-CPU slots on this machine; its raylet's process id."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # else its workers give way to every other test
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     import ray._private.worker as worker
 
     yield worker._global_node.all_processes["raylet"][0].process.pid
