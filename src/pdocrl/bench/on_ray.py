@@ -210,6 +210,8 @@ def train_remotely(group: Group, files: dict[str, bytes], session: str, dataset:
     train_group(group, folder, dataset)
     made = read_files(folder)
     shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # another group of this session is still at work there
+        folder.parent.rmdir()
     return made
 
 
