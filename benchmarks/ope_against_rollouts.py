@@ -45,7 +45,8 @@ def main() -> None:
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     print_table(
         ["task", "policies", "trusted", *(f"{m}: rank reward, cost" for m in METHODS), "trusted: rank reward, cost",
-         "error of reward", "of cost", "“within limit” right", "“over” right", "not shown"],
+         "error of reward", "of cost", "interval holds reward, cost", "“within limit” right", "“over” right",
+         "not shown", "picked: reward, safe", "best safe: reward"],
         [_summary(task, [row for row in rows if row["task"] == task]) for task in tasks],
         title="estimates against roll-outs: Spearman's rank correlation; median error of trusted estimates, normalised",
     )  # fmt: skip
@@ -127,10 +128,10 @@ def _summary(task: str, rows: list[dict[str, Any]]) -> list[object]:
         task, len(rows), len(trusted),
         *(f"{_rank(rows, m, 'reward')}, {_rank(rows, m, 'cost')}" for m in METHODS),
         f"{_rank(trusted, 'model', 'reward')}, {_rank(trusted, 'model', 'cost')}",
-        _error(trusted, "reward"), _error(trusted, "cost"),
+        _error(trusted, "reward"), _error(trusted, "cost"), f"{_held(trusted, 'reward')}, {_held(trusted, 'cost')}",
         f"{sum(r['rollout_within'] for r in within)} of {len(within)}",
         f"{sum(not r['rollout_within'] for r in over)} of {len(over)}",
-        len(rows) - len(within) - len(over),
+        len(rows) - len(within) - len(over), *_picked(rows),
     ]  # fmt: skip
 
 
@@ -148,6 +149,31 @@ def _error(rows: list[dict[str, Any]], what: str) -> str:
         return "–"
     differences = [abs(r[f"normalized_{what}"] - r[f"rollout_normalized_{what}"]) for r in rows]
     return f"{np.median(differences):.3f}"
+
+
+def _held(rows: list[dict[str, Any]], what: str) -> str:
+    """How often the 95 % interval holds the mean of the roll-outs."""
+    if not rows:
+        return "–"
+    return f"{np.mean([r[f'model_{what}_low'] <= r[f'rollout_{what}'] <= r[f'model_{what}_high'] for r in rows]):.2f}"
+
+
+def _picked(rows: list[dict[str, Any]]) -> tuple[str, str]:
+    """Per limit the policy with the largest estimate among those shown to be within it, against the best safe one.
+
+    Means over the limits where something is shown; where nothing is, nobody is picked.
+    """
+    picked, best = [], []
+    for limit in sorted({r["cost_limit"] for r in rows}):
+        own = [r for r in rows if r["cost_limit"] == limit]
+        shown = [r for r in own if r["verdict"] == "within limit at 95 %"]
+        if shown:
+            picked.append(max(shown, key=lambda r: r["model_reward"]))
+            best.append(max((r for r in own if r["rollout_within"]), key=lambda r: r["rollout_reward"]))
+    if not picked:
+        return "–", "–"
+    reward, most = (np.mean([r["rollout_normalized_reward"] for r in chosen]) for chosen in (picked, best))
+    return f"{reward:.2f}, {sum(r['rollout_within'] for r in picked)} of {len(picked)}", f"{most:.2f}"
 
 
 def draw(rows: list[dict[str, Any]], tasks: list[str]) -> Path:
