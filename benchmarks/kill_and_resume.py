@@ -3,12 +3,13 @@
     python benchmarks/kill_and_resume.py --times 20
 
 A moment is a step drawn between the first and the last, and up to a fifth of a second more, so that some kills come
-while a checkpoint is being written.
+while a checkpoint is being written. Writes results/kill_and_resume.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import random
 import subprocess
@@ -25,6 +26,7 @@ STEPS = 3000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kill_and_resume.csv")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pdocrl-kill-"))
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "jax")  # a restart should not compile again
@@ -48,7 +50,7 @@ def main() -> None:
         return max((line["step"] for line in read_lines(out / "metrics.jsonl")), default=0)
 
     run(command(folder / "whole"))
-    expected, equal, rng = actions(folder / "whole"), 0, random.Random(0)
+    expected, rows, rng = actions(folder / "whole"), list[dict[str, int]](), random.Random(0)
     for i in range(arguments.times):
         out, moment = folder / str(i), rng.randrange(STEPS)
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -62,12 +64,17 @@ def main() -> None:
             step = load_trained(out).step
         run([sys.executable, "-m", "pdocrl.cli", "train", "--resume", str(out)] if started else command(out))
         same = actions(out) == expected
-        equal += same
+        rows.append({"kill": i, "near_step": moment, "went_on_from": step, "equal": int(same)})
         print(
             f"{i:2d}: killed near step {moment:4d}, gone on from {step:4d}: {'equal' if same else 'DIFFERENT'}",
             flush=True,
         )
+    equal = sum(row["equal"] for row in rows)
     print(f"{equal} of {arguments.times} bitwise equal")
+    with arguments.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     sys.exit(equal != arguments.times)
 
 
