@@ -110,6 +110,8 @@ def train_command(plan: Plan, folder: str) -> str:
     if varied:
         values = {name: dict.fromkeys(word(run[name]) for run in plan.runs) for name in varied}
         words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
+    if plan.window:
+        words += ["--window", str(plan.window), "--refresh-every", str(plan.refresh_every)]
     if plan.evaluate_every:
         words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
     return f"{shlex.join(words)} --out {folder}"
