@@ -207,12 +207,13 @@ def train_remotely(group: Group, files: dict[str, bytes], session: str, dataset:
     folder = Path(tempfile.gettempdir()) / f"pdocrl-{getpass.getuser()}-{session}" / group.name
     if not folder.exists():
         write_files(folder, files)
-    train_group(group, folder, dataset)
-    made = read_files(folder)
-    shutil.rmtree(folder)
-    with contextlib.suppress(OSError):  # another group of this session is still at work there
-        folder.parent.rmdir()
-    return made
+    try:
+        train_group(group, folder, dataset)
+        return read_files(folder)
+    finally:  # not reached by a death, whose successor needs the folder
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another group of this session is still at work there
+            folder.parent.rmdir()
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
