@@ -61,37 +61,30 @@ def linear(matrix: np.ndarray, bias: np.ndarray, members: int | None = None) -> 
     return MLP(tuple(jnp.asarray(w, jnp.float32) for w in weights), tuple(jnp.asarray(b, jnp.float32) for b in biases))
 
 
-def test_the_imagined_cost_of_an_episode_is_the_true_one_where_the_model_is_exact() -> None:
-    """s′ = s + 0.1 tanh(½), from 0; a step costs 2 once s′ passes 0.5; episodes of 30 steps."""
+def imagined_cost(outcome: MLP, horizon: float) -> float:
+    """Of an episode of s′ = s + 0.1 tanh(½) from 0, each step of which costs up to 2 as `outcome` says."""
     standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), cost=jnp.asarray(2.0))
-    model = Model(
-        linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2),
-        linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 0.0]]), np.array([-5e3, -1e4])),
-    )
-    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(30.0))
+    model = Model(linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2), outcome)
+    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(horizon))
     imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
     actor = TanhGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
-    play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), 30.0))
+    play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), horizon))
     for _ in range(3000):
         imagination = play(imagination)
+    return float(imagination.cost_per_episode[0])
+
+
+def test_the_imagined_cost_of_an_episode_is_the_true_one_where_the_model_is_exact() -> None:
+    """A step costs 2 once s′ passes 0.5; episodes of 30 steps."""
+    found = imagined_cost(linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 0.0]]), np.array([-5e3, -1e4])), 30.0)
     states = 0.1 * np.tanh(0.5) * np.arange(1, 31)
-    assert float(imagination.cost_per_episode[0]) == pytest.approx(2 * (states > 0.5).sum(), rel=0.03)
+    assert found == pytest.approx(2 * (states > 0.5).sum(), rel=0.03)
 
 
 def test_an_imagined_ending_ends_the_episode() -> None:
     """The same, but passing 0.5 ends it: one costly step an episode, whatever the horizon."""
-    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), cost=jnp.asarray(2.0))
-    model = Model(
-        linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2),
-        linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 1e4]]), np.array([-5e3, -5e3])),
-    )
-    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(30.0))
-    imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
-    actor = TanhGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
-    play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), 30.0))
-    for _ in range(3000):
-        imagination = play(imagination)
-    assert float(imagination.cost_per_episode[0]) == pytest.approx(2, rel=0.05)
+    found = imagined_cost(linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 1e4]]), np.array([-5e3, -5e3])), 30.0)
+    assert found == pytest.approx(2, rel=0.05)
 
 
 def random_problem() -> tuple[Any, Any, Any, AnchoredBatch]:
