@@ -3,8 +3,8 @@
     python benchmarks/anchored_two_limits.py --data FOLDER --out runs/two
 
 The logged cost of a Run task is 1 when the boundary or the speed limit is passed; `split_run_costs` tells which. Seeds
-0, 5, 10, 100,000 steps, last checkpoint, 20 episodes a run. Folders may be trained elsewhere (`--train-only`) and copied.
-Writes benchmarks/results/anchored_two_limits.csv.
+0, 5, 10, 100,000 steps, last checkpoint, 20 episodes a run. Folders may be trained elsewhere
+(`--train-only`) and copied. Writes benchmarks/results/anchored_two_limits.csv.
 """
 
 from __future__ import annotations
