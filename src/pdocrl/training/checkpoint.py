@@ -1,7 +1,7 @@
 """Checkpoints: the whole training state in one safetensors file, its story as JSON in the same file's header.
 
 Written beside the old one and renamed, so a kill at any moment leaves a whole file. On load every tensor's name, shape,
-type and bytes are checked against what the agent expects and what was written.
+type and bytes, and the story, are checked against what the agent expects and what was written.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from safetensors.numpy import save_file
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
 
-FORMAT = 1
+FORMAT = 2
 T = TypeVar("T")
 
 
 def save(path: str | os.PathLike[str], tree: Any, story: dict[str, Any]) -> None:
     """Write every array of `tree` and the JSON-able `story` (step, config, seeds, data digest, versions)."""
-    arrays = _named(tree)
-    header = {"pdocrl": json.dumps({**story, "format": FORMAT, "sha256": _digest(arrays)}, sort_keys=True)}
+    arrays, told = _named(tree), json.loads(json.dumps({**story, "format": FORMAT}))  # as it will be read
+    header = {"pdocrl": json.dumps({**told, "sha256": _digest(arrays, told)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         save_file(arrays, temporary, metadata=header)
 
@@ -42,8 +42,9 @@ def read_story(path: str | os.PathLike[str]) -> dict[str, Any]:
             story = json.loads((file.metadata() or {})["pdocrl"])
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise PdocrlError(f"{path}: not a pdocrl checkpoint, or cut short ({error}).") from error
-    if story.get("format") != FORMAT:
-        raise PdocrlError(f"{path}: checkpoint format {story.get('format')}, this version of pdocrl reads {FORMAT}.")
+    found = story.get("format") if isinstance(story, dict) else None
+    if found != FORMAT:
+        raise PdocrlError(f"{path}: checkpoint format {found}, this version of pdocrl reads {FORMAT}.")
     assert isinstance(story, dict)
     return story
 
@@ -64,7 +65,7 @@ def load(path: str | os.PathLike[str], like: T) -> tuple[T, dict[str, Any]]:
         want, have = expected[name], arrays[name]
         if want.shape != have.shape or want.dtype != have.dtype:
             raise PdocrlError(f"{path}: {name} is {have.dtype}{have.shape}, expected {want.dtype}{want.shape}.")
-    if _digest(arrays) != story["sha256"]:
+    if _digest(arrays, story) != story.get("sha256"):
         raise PdocrlError(f"{path}: damaged: its contents do not match the checksum written with them.")
     leaves = [arrays[name] for name in expected]
     return jax.tree.unflatten(jax.tree.structure(like), leaves), story
@@ -75,8 +76,10 @@ def _named(tree: Any, shapes_only: bool = False) -> dict[str, NDArray[Any]]:
     return {jax.tree_util.keystr(path): leaf if shapes_only else np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
-def _digest(arrays: dict[str, NDArray[Any]]) -> str:
-    sha = hashlib.sha256()
+def _digest(arrays: dict[str, NDArray[Any]], story: dict[str, Any]) -> str:
+    """Of every array and of the story, but for the digest in it."""
+    told = {key: value for key, value in story.items() if key != "sha256"}
+    sha = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for name in sorted(arrays):
         sha.update(name.encode())
         sha.update(np.asarray(arrays[name], order="C").reshape(-1).view(np.uint8).data)
