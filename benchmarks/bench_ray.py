@@ -2,11 +2,12 @@
 
     python benchmarks/bench_ray.py [--task BallCircle] [--episodes 60] [--turns 3]
 
-Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and two nodes of one
-CPU. What is played are policies of the paper's size, trained for two steps on random numbers, because the simulator
-does not mind. Turns with one and with two nodes alternate; a turn is all of `bench --no-train`: hand out, play, score,
-write. Beside each stands the local pool with as many processes: what the machine gives just then. In the end a player
-is killed with SIGKILL in the middle of its work: the rows must be those of a quiet run, and those of the local engine.
+Nodes are processes of this machine, each pinned to a core of its own: a head that runs nothing, and one or two nodes of
+one CPU, a new cluster for each turn. What is played are policies of the paper's size, trained for two steps on random
+numbers, because the simulator does not mind. Turns with one and with two nodes alternate; a turn is all of
+`bench --no-train`: hand out, play, score, write. Beside each stands the local pool with as many processes: what the
+machine gives just then. In the end a player is killed with SIGKILL in the middle of its work: the rows must be those of
+a quiet run, and those of the local engine.
 Every number goes to benchmarks/results/ray.csv.
 """
 
@@ -28,7 +29,6 @@ from typing import Any
 import numpy as np
 import ray
 from ray.cluster_utils import Cluster
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pdocrl.bench import local, on_ray
 from pdocrl.bench.group import folder_of, rows_of
@@ -60,25 +60,25 @@ def main() -> None:
         expected = without_times(rows_of(group, base / "local"))
         seconds: dict[int, list[float]] = {1: [], 2: []}
         pool: dict[int, list[float]] = {1: [], 2: []}
-        with cluster() as nodes:
-            for turn in range(arguments.turns):
-                for count in (1, 2) if turn % 2 == 0 else (2, 1):  # neither always goes first
-                    nodes.use(count, turn)
-                    out = copy_trained(group, base / "local", base / f"{count}-{turn}")
+        for turn in range(arguments.turns):
+            for count in (1, 2) if turn % 2 == 0 else (2, 1):  # neither always goes first
+                out = copy_trained(group, base / "local", base / f"{count}-{turn}")
+                with cluster(count):
                     play(group, copy_trained(group, base / "local", base / "warm"))  # workers and simulators start
                     began = time.perf_counter()
                     play(group, out)
                     seconds[count].append(time.perf_counter() - began)
-                    pool[count].append(play_in_pool(group, out, count))
-                    log(f"turn {turn + 1}, {count}: nodes {seconds[count][-1]:.1f} s, pool {pool[count][-1]:.1f} s")
-                    assert without_times(rows_of(group, out)) == expected
-            nodes.use(2)
-            killed_out = copy_trained(group, base / "local", base / "killed")
+                pool[count].append(play_in_pool(group, out, count))
+                log(f"turn {turn + 1}, {count}: nodes {seconds[count][-1]:.1f} s, pool {pool[count][-1]:.1f} s")
+                assert without_times(rows_of(group, out)) == expected
+        killed_out = copy_trained(group, base / "local", base / "killed")
+        with cluster(2) as nodes:
+            play(group, copy_trained(group, base / "local", base / "warm"))
             killer = Killer(nodes, after=statistics.median(seconds[2]) / 3)
             killer.start()
             play(group, killed_out)
             killer.join()
-            rows = without_times(rows_of(group, killed_out))
+        rows = without_times(rows_of(group, killed_out))
     one, two = statistics.median(seconds[1]), statistics.median(seconds[2])
     played = group.runs * arguments.episodes
     table: list[list[Any]] = [
@@ -110,38 +110,28 @@ def random_data(task: Task) -> Dataset:
 
 
 class cluster:
-    """A head without CPUs and two nodes of one CPU, each bound to its own core."""
+    """A head without CPUs and nodes of one CPU, each bound to a core of its own."""
+
+    def __init__(self, nodes: int) -> None:
+        self._count = nodes
 
     def __enter__(self) -> cluster:
         # Else its workers give way to everything else here.
         os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        cores, mine = sorted(os.sched_getaffinity(0))[:2], os.sched_getaffinity(0)
+        mine = os.sched_getaffinity(0)
         self._nodes = []
-        for core in cores:
+        for core in sorted(mine)[: self._count]:
             os.sched_setaffinity(0, {core})  # inherited by the node
             self._nodes.append(self._cluster.add_node(num_cpus=1, include_dashboard=False))
         os.sched_setaffinity(0, mine)
         ray.init(address=self._cluster.address, log_to_driver=False, logging_level="error")
         self._cluster.wait_for_nodes()
-        self._guest: Any = None
         return self
 
     def __exit__(self, *_: object) -> None:
         ray.shutdown()
         self._cluster.shutdown()
-
-    def use(self, count: int, turn: int = 0) -> None:
-        """Let one node or both work: a guest that does nothing takes the other one's CPU, each in its turn."""
-        if self._guest is not None:
-            ray.kill(self._guest)
-            self._guest = None
-        if count == 1:
-            there = NodeAffinitySchedulingStrategy(self._nodes[turn % 2].node_id, soft=False)
-            self._guest = ray.remote(num_cpus=1)(Guest).options(scheduling_strategy=there).remote()
-            ray.get(self._guest.arrived.remote())
-        while ray.available_resources().get("CPU", 0) != count:
-            time.sleep(0.1)
 
     def players(self) -> list[int]:
         """Processes of this cluster that are playing now: children of its raylets, by what Ray calls them."""
@@ -157,13 +147,6 @@ class cluster:
                 if parent in raylets and title.startswith(b"ray::play_remotely"):
                     found.append(int(entry.name))
         return found
-
-
-class Guest:
-    """Holds a CPU in Ray's books, and uses none."""
-
-    def arrived(self) -> bool:
-        return True
 
 
 class Killer(threading.Thread):
