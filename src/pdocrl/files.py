@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,16 @@ PLACE_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
 }  # fmt: skip
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; `what` it should be is named when it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PdocrlError(f"{path}: cannot read the {what} ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
 
 
 @contextlib.contextmanager

@@ -119,7 +119,7 @@ def _summary(task: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
         table: dict[Limit, tuple[Any, Any]] = {
             limit: (
                 [[e["reward"] for e in run["episodes"]] for run in same],
-                [[_listed(e["cost"]) for e in run["episodes"]] for run in same],
+                [[listed(e["cost"]) for e in run["episodes"]] for run in same],
             )
             for limit, same in limits.items()
         }
@@ -146,5 +146,6 @@ def _plain(values: Any) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _listed(value: Any) -> list[float]:
+def listed(value: Any) -> list[float]:
+    """The costs or limits of a record, which holds a bare number where there is one constraint."""
     return list(value) if isinstance(value, list | tuple) else [value]

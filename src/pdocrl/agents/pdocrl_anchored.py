@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
-from pdocrl.agents.imagination import Imagination, Standards
+from pdocrl.agents.imagination import FORGETTING, Imagination, Standards
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint, rows_of_episodes
 from pdocrl.data.dataset import Dataset
 from pdocrl.multipliers import ProjectedMultiplier
@@ -180,11 +180,10 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         paid = jnp.concatenate([data.reward[:, None] / state.reward_scale, data.cost / cost_scale], -1)
         target = unit * paid + config.gamma * data.alive[:, None] * ahead
 
-        def critic_loss(critic: CostCritic) -> tuple[Array, Array]:
-            values = critic(data.obs, data.action)
-            return ((values - target) ** 2).mean(1).sum(), values
+        def critic_loss(critic: CostCritic) -> Array:
+            return ((critic(data.obs, data.action) - target) ** 2).mean(1).sum()
 
-        (loss_q, _), grad_q = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        loss_q, grad_q = jax.value_and_grad(critic_loss)(state.critic)
 
         # π: likelihood of the anchor's actions plus η Q_λ, Q_r in units of its mean size and Q_c in units of the limit
         def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
@@ -202,7 +201,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         imagination = imagination.play(state.average, data.initial_obs, config.horizon)
         gone = config.gamma * anchor.alive[:, None] * ahead[:size, 1:]
         telescoped = (w[:, None] * (cost_here - gone)).mean(0) * cost_scale * config.horizon / unit
-        estimate = state.estimate + 0.003 * (telescoped / limit - state.estimate)
+        estimate = state.estimate + FORGETTING * (telescoped / limit - state.estimate)
         imagined = imagination.cost_per_episode / limit
         signal = config.imagined * imagined + (1 - config.imagined) * estimate
         violation = jnp.clip(signal / config.margin - 1, -1, 1)

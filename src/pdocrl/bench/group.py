@@ -21,7 +21,8 @@ from pdocrl.data.load import load
 from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
-from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train
+from pdocrl.scoring import listed
+from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train, train_seconds
 
 
 def folder_of(group: Group, out: Path) -> Path:
@@ -96,7 +97,7 @@ def rows_of(group: Group, out: Path) -> list[Row]:
                     step=scores["step"],
                     episode=i,
                     reward=episode["reward"],
-                    cost=_listed(episode["cost"]),
+                    cost=tuple(listed(episode["cost"])),
                     length=episode["length"],
                     normalized_reward=episode["normalized_reward"],
                     normalized_cost=episode["normalized_cost"],
@@ -112,16 +113,6 @@ def rows_of(group: Group, out: Path) -> list[Row]:
                 )
             )
     return rows
-
-
-def train_seconds(metrics: list[dict[str, Any]]) -> float | None:
-    """Time in the training loop, from the rates it logged; None where it logged none."""
-    seconds, before = 0.0, 0
-    for line in metrics:
-        if line["step"] > before:
-            seconds += (line["step"] - before) / line["steps_per_second"]
-            before = line["step"]
-    return seconds if before else None
 
 
 def _progress(group: Group, folder: Path) -> Status:
@@ -203,7 +194,3 @@ def _digest(plan: Plan, settings: dict[str, Any]) -> str:
     kept = {key: value for key, value in settings.items() if key != "cost_limit"}
     story = {"agent": plan.agent, "steps": plan.steps, "settings": kept}
     return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
-
-
-def _listed(value: Any) -> tuple[float, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)

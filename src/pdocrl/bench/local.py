@@ -13,7 +13,7 @@ from pdocrl.bench.results import GroupStatus
 from pdocrl.bench.suite import Group
 from pdocrl.console import log
 from pdocrl.data.dataset import Dataset
-from pdocrl.errors import PdocrlInterrupted
+from pdocrl.errors import PdocrlError, PdocrlInterrupted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,5 @@ def _evaluate(group: Group, folder: Path, where: str, work: Work, rates: Rates) 
 
 def reason_of(error: BaseException) -> str:
     """One line; the kind of error where it is not one of ours."""
-    from pdocrl.errors import PdocrlError
-
     text = " ".join(str(error).split())
     return text if isinstance(error, PdocrlError) else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from pdocrl.bench.suite import Entry, Limit, Method, Suite
 from pdocrl.data.tasks import BUILT_IN, Task, find_task, register
 from pdocrl.errors import PdocrlError, did_you_mean
 from pdocrl.evaluation import find_protocol
+from pdocrl.files import read_toml
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
 METHOD_KEYS = ("name", "variant", "settings")
@@ -43,12 +43,7 @@ ENTRY_KEYS = (*TASK_FIELDS, "data", "cost_limits")
 
 def read_suite_file(path: Path) -> Suite:
     """The suite a file describes; anything wrong with it raises with the file, the key and the remedy."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PdocrlError(f"{path}: cannot read the suite ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
+    table = read_toml(path, "suite")
     reader = _Reader(path)
     reader.refuse_unknown(table, SUITE_KEYS, "")
     for key in ("tasks", "agents"):

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pdocrl.errors import PdocrlError, UnknownNameError, did_you_mean
+from pdocrl.files import read_toml
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,13 +100,7 @@ def register_file(path: str | os.PathLike[str]) -> None:
 def read_tasks(path: str | os.PathLike[str]) -> tuple[Task, ...]:
     """The tasks of a TOML file, one table each."""
     path = Path(path)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PdocrlError(f"{path}: cannot read the task file ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
-    return tuple(_task(path, name, table) for name, table in tables.items())
+    return tuple(_task(path, name, table) for name, table in read_toml(path, "task file").items())
 
 
 def _task(path: Path, name: str, table: Any) -> Task:

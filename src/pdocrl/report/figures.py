@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pdocrl.data.plot import INK, MUTED, POINT_COLOURS, STYLE, scatter
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Group, Record
+from pdocrl.scoring import listed
 from pdocrl.training.train import Plan
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _draw_policies(panel: Any, record: Record, runs: list[dict[str, Any]], k: in
     areas = np.linspace(260, 50, max(len(record.groups), 2))
     for i, group in enumerate(record.groups):
         panel.scatter(
-            [_listed(runs[j]["cost"])[k] for j in group.runs], [runs[j]["reward"] for j in group.runs],
+            [listed(runs[j]["cost"])[k] for j in group.runs], [runs[j]["reward"] for j in group.runs],
             s=areas[i], color=_colour(i), edgecolors="white", linewidths=1.2, zorder=7 + i, clip_on=False,
             label=f"{record.plan.agent}, {group.label}",
         )  # fmt: skip
@@ -119,7 +120,7 @@ def episode_costs(record: Record) -> Figure:
     for k, panel in enumerate(panels):
         for row, group in enumerate(groups):
             episodes = [e for i in group.runs for e in record.scores["runs"][i]["episodes"]]
-            cost = np.array([_listed(e["cost"])[k] for e in episodes])
+            cost = np.array([listed(e["cost"])[k] for e in episodes])
             height = row + jitter.uniform(-0.22, 0.22, len(cost))
             panel.scatter(cost, height, s=20, color=_colour(row), alpha=0.55, linewidths=0, zorder=3)
             panel.plot([cost.mean()], [row], "D", ms=7, mfc=_colour(row), mec="white", mew=1.2, zorder=4)
@@ -246,7 +247,3 @@ def _need(found: object, record: Record, what: str) -> None:
 
 def _colour(index: int) -> str:
     return POINT_COLOURS[index % len(POINT_COLOURS)]
-
-
-def _listed(value: Any) -> list[float]:
-    return list(value) if isinstance(value, list | tuple) else [value]

@@ -10,7 +10,7 @@ from typing import Any
 from pdocrl.errors import PdocrlError
 from pdocrl.report.html import facts
 from pdocrl.report.record import Record, reference_scores
-from pdocrl.training.train import Plan
+from pdocrl.training.train import Plan, train_seconds
 
 FULL = 100_000  # steps in the paper
 
@@ -78,12 +78,7 @@ def _scale(record: Record) -> str:
 
 
 def _duration(record: Record) -> str:
-    """Time in the training loop alone, from the rates it logged."""
-    seconds, before = 0.0, 0
-    for line in record.trained.metrics:
-        if line["step"] > before:
-            seconds += (line["step"] - before) / line["steps_per_second"]
-            before = line["step"]
+    seconds = train_seconds(record.trained.metrics) or 0.0
     return f" in {seconds / 60:.1f} minutes of training" if seconds >= 90 else f" in {seconds:.0f} s of training"
 
 

@@ -315,6 +315,16 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def train_seconds(metrics: list[dict[str, Any]]) -> float | None:
+    """Time in the training loop, from the rates it logged; None where it logged none."""
+    seconds, before = 0.0, 0
+    for line in metrics:
+        if line["step"] > before:
+            seconds += (line["step"] - before) / line["steps_per_second"]
+            before = line["step"]
+    return seconds if before else None
+
+
 def _keep_lines(folder: Path | None, step: int) -> list[dict[str, Any]]:
     """Forget the lines a killed training wrote after its last checkpoint: they will be written again."""
     if folder is None:
