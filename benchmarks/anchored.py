@@ -12,7 +12,6 @@ benchmarks/results/anchored.csv, anchored_calibration.csv or anchored_ablation.c
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from pdocrl.console import print_table
 from pdocrl.data.tasks import Task, find_task
+from pdocrl.files import write_csv
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import read_lines, train
 
@@ -159,13 +159,6 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
     figure.colorbar(dots, ax=axes[2, -1], label="thousand steps")
     figure.savefig(path, dpi=110)
     print(f"wrote {path}")
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ The logged cost of a Run task is 1 when the boundary or the speed limit is passe
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -21,6 +20,7 @@ from pdocrl.console import print_table
 from pdocrl.data import load
 from pdocrl.data.tasks import find_task
 from pdocrl.envs import split_run_costs
+from pdocrl.files import write_csv
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import train
 
@@ -58,10 +58,7 @@ def main() -> None:
             })  # fmt: skip
     if not rows:
         return
-    with (Path(__file__).parent / "results/anchored_two_limits.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(Path(__file__).parent / "results/anchored_two_limits.csv", rows)
     table = []
     for task, boundary, speed in dict.fromkeys((r["task"], r["limit_boundary"], r["limit_speed"]) for r in rows):
         own = [r for r in rows if (r["task"], r["limit_boundary"], r["limit_speed"]) == (task, boundary, speed)]

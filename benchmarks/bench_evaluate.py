@@ -12,7 +12,6 @@ processes and of their start, and so holds on a busy machine too. Writes results
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import os
 import resource
@@ -24,6 +23,7 @@ from bench_rollout import Uniform, busy, rates, ticks, wait_for_quiet
 
 from pdocrl.data import find_task
 from pdocrl.envs import Rollouts
+from pdocrl.files import write_csv
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import load_trained
 
@@ -80,10 +80,7 @@ def main() -> None:
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     for column in ("bare_steps_per_s", "evaluate_steps_per_s", "share", "share_playing", "share_per_cpu"):
         print(f"median {column}: {median(row[column] for row in rows):.4g}")
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(options.out, rows)
 
 
 if __name__ == "__main__":

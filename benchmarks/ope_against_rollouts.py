@@ -9,7 +9,6 @@ of one task are judged together. Sequence policies, which `pdocrl ope` refuses, 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from scipy.stats import spearmanr
 from pdocrl.console import log, print_table
 from pdocrl.data import load
 from pdocrl.errors import PdocrlError
+from pdocrl.files import write_csv
 from pdocrl.ope import METHODS, Prepared, estimate
 from pdocrl.ope.result import FILE
 
@@ -38,10 +38,7 @@ def main() -> None:
         rows += compare(folder, arguments.data, arguments.again)
     rows = _distinct(rows)
     target = HERE / "results" / "ope.csv"
-    with target.open("w", newline="") as out:
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(target, rows)
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     print_table(
         ["task", "policies", "trusted", *(f"{m}: rank reward, cost" for m in METHODS), "trusted: rank reward, cost",

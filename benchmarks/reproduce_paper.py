@@ -9,7 +9,6 @@ is not done twice. Protocol `dsrl`: limits 10, 20, 40, seeds 0, 5, 10, 100,000 s
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pdocrl.bench.published import PUBLISHED
 from pdocrl.console import print_table
 from pdocrl.data.tasks import find_task
 from pdocrl.evaluation import find_protocol
+from pdocrl.files import write_csv
 from pdocrl.scoring import evaluate
 from pdocrl.training.train import load_trained, train
 
@@ -63,10 +63,7 @@ def main() -> None:
         columns = ["task", "reward [95 %]", "cost", "safe limits", "paper: reward", "cost", "w at the end", "λ"]
         print_table(columns, table, title=f"{name}, re-collected data, protocol dsrl, 3 seeds, 20 episodes")
         target = Path(__file__).parent / "results" / f"reproduce_{name}.csv"
-        with target.open("w", newline="") as out:
-            writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(target, rows)
         print(f"every run: {target}")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pdocrl.bench.theory import EXPERIMENTS, write_csv
+from pdocrl.bench.theory import EXPERIMENTS
+from pdocrl.files import write_csv
 
 
 def main() -> None:

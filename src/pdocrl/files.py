@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import json
 import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,14 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
     """Write JSON whole or not at all; NaN and infinity are refused, since other readers would refuse them."""
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_csv(target: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the columns of the first."""
+    with atomic_path(target) as path, path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ import pytest
 from pdocrl.bench.published import AVERAGE, published
 from pdocrl.bench.results import GroupStatus, read_rows, write_rows, write_status
 from pdocrl.bench.statistics import best_safe, make_cells
-from pdocrl.bench.theory import EXPERIMENTS, write_csv
+from pdocrl.bench.theory import EXPERIMENTS
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_json
+from pdocrl.files import write_csv, write_json
 from pdocrl.report.suite import write_suite_page
 from pdocrl.report.suite_curves import over_seeds
 from pdocrl.report.suite_findings import findings, lead

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pdocrl.bench.theory.rate import RATE
 from pdocrl.bench.typeset import Table
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
-from pdocrl.files import atomic_path, write_json
+from pdocrl.files import write_csv, write_json
 
 EXPERIMENTS = {"cloning": CLONING, "rate": RATE, "lucky": LUCKY}
 PICTURES = "pictures"
@@ -62,14 +61,6 @@ def run_theory(folder: Path, seeds: int | None = None) -> Theory:
         experiment.draw(found[name], pictures[-1])
     write_tables(folder, tables)
     return Theory(folder, found, tables, pictures)
-
-
-def write_csv(target: str | os.PathLike[str], rows: Rows) -> None:
-    """Whole or not at all."""
-    with atomic_path(target) as path, path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def read_csv(path: Path) -> Rows:
