@@ -151,12 +151,15 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
 
     def model_loss(model: Any) -> float:
         standards = d.imagination.standards
-        here, there = ((x - standards.mean) / standards.std for x in (data.obs, data.next_obs))
-        guess = mlp(model.dynamics, np.concatenate([here, data.action], -1))
-        logits = mlp(model.outcome, np.concatenate([here, data.action, there], -1))
-        labels = np.concatenate([data.cost / cost_scale, 1 - data.alive[:, None]], -1)
+        obs, action, next_obs, cost, alive = (
+            x[B:] for x in (data.obs, data.action, data.next_obs, data.cost, data.alive[:, None])
+        )
+        here, there = ((x - standards.mean) / standards.std for x in (obs, next_obs))
+        guess = mlp(model.dynamics, np.concatenate([here, action], -1))
+        logits = mlp(model.outcome, np.concatenate([here, action, there], -1))
+        labels = np.concatenate([cost / cost_scale, 1 - alive], -1)
         surprise = np.logaddexp(0, logits) - labels * logits
-        error = (guess - (data.next_obs - data.obs) / standards.change) ** 2
+        error = (guess - (next_obs - obs) / standards.change) ** 2
         return float(error.mean((-2, -1)).sum() + surprise.mean(0).sum())
 
     frozen = np.abs(q(d.critic, data.obs[:B], mode(d.actor, data.obs[:B]))[..., 0].min(0)).mean() + 1e-6

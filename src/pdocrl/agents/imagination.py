@@ -1,11 +1,12 @@
 """A policy's own cost per episode, from data alone: the policy plays in a model of the dynamics learned beside it.
 
-    s′ = s + f_m(s, a),   c = g(s, a, s′),   a = π(s),   s₀ ~ the dataset's first states
+    s′ = s + mean_m f_m(s, a),   c = g(s, a, s′),   a = π(s),   s₀ ~ the dataset's first states
 
-P copies of the policy per member m are always on stage, at evenly spread moments of an episode, and each takes one step
-per training step. Cost per step over endings per step is the cost of an episode. A policy changes little while an
-episode lasts, so the figure follows the policy; and unlike an estimate over logged states it sees where the policy
-itself drifts to.
+P copies of the policy are always on stage, at evenly spread moments of an episode, and each takes one step per training
+step. They step by the mean of M networks: what one of them gets wrong, the others seldom do, and small errors of one
+sign would add up over an episode. Cost per step over endings per step is the cost of an episode. A policy changes
+little while an episode lasts, so the figure follows the policy; and unlike an estimate over logged states it sees where
+the policy itself drifts to.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Model(eqx.Module):
     outcome: MLP  # (s, a, s′) → logits of the costs, as shares of the largest, [K], and of an ending, [1]
 
     def forward(self, standards: Standards, obs: Array, action: Array) -> Array:
-        """The next state according to each member, [M, P, S], from obs [M, P, S]."""
-        change = self.dynamics(jnp.concatenate([(obs - standards.mean) / standards.std, action], -1))
+        """The next state according to the mean of the members, [P, S], from obs [P, S]."""
+        change = self.dynamics(jnp.concatenate([(obs - standards.mean) / standards.std, action], -1)).mean(0)
         return jnp.clip(obs + change * standards.change, standards.low, standards.high)
 
     def judge(self, standards: Standards, obs: Array, action: Array, next_obs: Array) -> Array:
@@ -84,15 +85,15 @@ class Imagination(eqx.Module):
     average: Model
     opt: optax.OptState
     standards: Standards
-    obs: Float[Array, "M P S"]
-    age: Float[Array, "M P"]  # steps played; negative: waits for its turn
+    obs: Float[Array, "P S"]
+    age: Float[Array, " P"]  # steps played; negative: waits for its turn
     cost: Float[Array, " K"]  # moving average of cost per step
     ends: Float[Array, ""]  # moving average of endings per step
 
     @staticmethod
     def create(
         key: PRNGKeyArray, standards: Standards, action_dim: int, n_costs: int, hidden: tuple[int, ...], horizon: Array,
-        members: int = 2, copies: int = 32,
+        members: int = 4, copies: int = 64,
     ) -> Imagination:  # fmt: skip
         s = standards.mean.shape[0]
         keys = jax.random.split(key)
@@ -100,9 +101,9 @@ class Imagination(eqx.Module):
             MLP.create(keys[0], (s + action_dim, *hidden, s), members),
             MLP.create(keys[1], (2 * s + action_dim, *hidden, n_costs + 1)),
         )
-        turn = jnp.broadcast_to(jnp.arange(copies) / copies, (members, copies))
+        turn = jnp.arange(copies) / copies
         return Imagination(
-            model, model, optax.scale_by_adam().init(model), standards, jnp.zeros((members, copies, s)),
+            model, model, optax.scale_by_adam().init(model), standards, jnp.zeros((copies, s)),
             -jnp.ceil(turn * horizon), jnp.zeros(n_costs), 1 / jnp.asarray(horizon, jnp.float32),
         )  # fmt: skip
 
@@ -116,18 +117,17 @@ class Imagination(eqx.Module):
 
     def play(self, actor: TanhGaussian, first: Float[Array, "B S"], horizon: Array | float) -> Imagination:
         """Every copy takes one step; those whose turn it is start at a row of `first`."""
-        members, copies, s = self.obs.shape
-        fresh = jnp.resize(first, (members * copies, s)).reshape(members, copies, s)
-        obs = jnp.where((self.age <= 0)[..., None], fresh, self.obs)
+        fresh = jnp.resize(first, self.obs.shape)
+        obs = jnp.where((self.age <= 0)[:, None], fresh, self.obs)
         action = actor.mode(obs)
         next_obs = self.average.forward(self.standards, obs, action)
         logits = self.average.judge(self.standards, obs, action, next_obs)
         playing = self.age >= 0
         age = self.age + 1
-        over = playing & ((logits[..., -1] > 0) | (age >= horizon))
-        cost = jax.nn.sigmoid(logits[..., :-1]) * self.standards.cost
+        over = playing & ((logits[:, -1] > 0) | (age >= horizon))
+        cost = jax.nn.sigmoid(logits[:, :-1]) * self.standards.cost
         share = FORGETTING * playing.mean()
-        now = jnp.where(playing[..., None], cost, 0.0).sum((0, 1)) / jnp.maximum(playing.sum(), 1)
+        now = jnp.where(playing[:, None], cost, 0.0).sum(0) / jnp.maximum(playing.sum(), 1)
         ends = over.sum() / jnp.maximum(playing.sum(), 1)
         played: Imagination = eqx.tree_at(
             lambda i: (i.obs, i.age, i.cost, i.ends), self,

@@ -165,7 +165,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
     ) -> tuple[AnchoredState, Metrics]:
         data, lam = batch.transitions, state.multiplier.lam
         size = config.batch_size
-        anchor = jax.tree.map(lambda x: x[:size], data)
+        anchor, anywhere = jax.tree.map(lambda x: x[:size], data), jax.tree.map(lambda x: x[size:], data)
         limit = jnp.maximum(jnp.asarray(config.cost_limit, jnp.float32).reshape(-1), SMALLEST_LIMIT)
         unit, cost_scale = 1 - config.gamma, state.imagination.standards.cost
 
@@ -197,7 +197,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         (loss_pi, (cost_here, fit)), grad_pi = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
 
         # λ: the cost of π̄ as it is imagined (or as the critics telescope it over the anchor's states) against the limit
-        imagination, loss_model = state.imagination.learn(data, config.model_rate, config.average_rate)
+        imagination, loss_model = state.imagination.learn(anywhere, config.model_rate, config.average_rate)
         imagination = imagination.play(state.average, data.initial_obs, config.horizon)
         gone = config.gamma * anchor.alive[:, None] * ahead[:size, 1:]
         telescoped = (w[:, None] * (cost_here - gone)).mean(0) * cost_scale * config.horizon / unit
