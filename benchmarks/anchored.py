@@ -134,6 +134,7 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
 
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     figure, axes = plt.subplots(3, len(tasks), figsize=(3 * len(tasks), 8), squeeze=False, layout="constrained")
+    highest = max(1.5, *(1.05 * r["normalized_cost"] for r in rows))
     for column, task in enumerate(tasks):
         own = [r for r in rows if r["task"] == task]
         where = [LIMITS.index(r["cost_limit"]) + 0.06 * (SEEDS.index(r["seed"]) - 2) for r in own]
@@ -142,7 +143,7 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
         top.set(title=task, ylabel="normalised reward" if column == 0 else "")
         middle.plot(where, [r["normalized_cost"] for r in own], "o", alpha=0.7, color="C1")
         middle.axhline(1, color="black", linewidth=1)
-        middle.set(ylim=(-0.05, 1.5), xlabel="cost limit", ylabel="cost / limit" if column == 0 else "")
+        middle.set(ylim=(-0.05, highest), xlabel="cost limit", ylabel="cost / limit" if column == 0 else "")
         for axis in (top, middle):
             axis.set_xticks(range(len(LIMITS)), [f"{limit:g}" for limit in LIMITS])
         for limit, marker in zip(LIMITS, "osD^", strict=True):
