@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.agent import Agent, AgentConfig, find_agent, make_config
 from pdocrl.bench.theory.lucky import methods
 from pdocrl.console import log, print_table
 from pdocrl.data.dataset import Dataset, make_dataset
@@ -58,6 +58,7 @@ def main() -> None:
         rows += more
         write_csv(Path(__file__).parent / "results" / "anchored_known_answers.csv", rows)
     show(rows)
+    show_luck(range(arguments.seeds))
 
 
 def measure(seeds: Sequence[int], steps: int) -> Iterator[list[Row]]:
@@ -70,12 +71,16 @@ def measure(seeds: Sequence[int], steps: int) -> Iterator[list[Row]]:
         yield on_lucky(lucky2(), size, seed, steps)
 
 
-def train(dataset: Dataset, cost_limit: Sequence[float], seeds: Sequence[int], steps: int) -> list[Policy]:
+def configured(cost_limit: Sequence[float]) -> tuple[Agent[Any, Any], AgentConfig]:
     """The agent with its own settings but for the small networks and what the problem says."""
     agent = find_agent(ANCHORED)
-    config = make_config(
-        agent, hidden=(64, 64), horizon=float(HORIZON), gamma=GAMMA, cost_limit=tuple(map(float, cost_limit))
-    )
+    limits = tuple(map(float, cost_limit))
+    return agent, make_config(agent, hidden=(64, 64), horizon=float(HORIZON), gamma=GAMMA, cost_limit=limits)
+
+
+def train(dataset: Dataset, cost_limit: Sequence[float], seeds: Sequence[int], steps: int) -> list[Policy]:
+    """One policy per seed."""
+    agent, config = configured(cost_limit)
     trainer = Trainer(agent, dataset, [Run(config, seed) for seed in seeds])
     trainer.advance(steps)
     return trainer.policies()
@@ -92,19 +97,11 @@ def on_probe(name: str, probe: Probe, seeds: Sequence[int], steps: int) -> list[
 
 def on_lucky(lucky: Lucky, size: int, seed: int, steps: int) -> list[Row]:
     """The agent and the tabular methods on one log; errors also as multiples of the tabular solver's."""
-    state, arm, following = play(lucky, size, seed)
-    reward, cost = lucky.cmdp.r[state, arm], -lucky.cmdp.g[0][state, arm]
-    counts = Counts.from_arrays(
-        state, arm, following, reward, cost, n_states=FAILED + 1, n_actions=lucky.cmdp.n_actions, d0=lucky.cmdp.d0
-    )
-    at, one_hot = positions(counts), np.eye(FAILED + 1, dtype=np.float32)
-    timeout = np.arange(size) % HORIZON == HORIZON - 1
-    dataset = make_dataset(
-        one_hot[state], at[arm], reward, cost, one_hot[following], np.zeros(size, bool), timeout, name="lucky2"
-    )
+    dataset, counts = log_lucky(lucky, play(lucky, size, seed))
+    at, states = positions(counts), np.eye(FAILED + 1, dtype=np.float32)
     (policy,) = train(dataset, (LIMIT * HORIZON,), (seed,), steps)
     known = methods(lucky)
-    found: dict[str, Evaluation] = {ANCHORED: evaluate(lucky.cmdp, as_tabular(policy(one_hot)[:, 0], at))}
+    found: dict[str, Evaluation] = {ANCHORED: evaluate(lucky.cmdp, as_tabular(policy(states)[:, 0], at))}
     found |= {name: known[name](counts) for name in BESIDE}
     limits, optimum = np.array([LIMIT]), lucky.optimum.value
     rows = [
@@ -112,6 +109,20 @@ def on_lucky(lucky: Lucky, size: int, seed: int, steps: int) -> list[Row]:
     ]
     solver = next(row["error"] for row in rows if row["method"] == SOLVER)
     return [row | {"error_over_solver": round(row["error"] / solver, 2)} for row in rows]
+
+
+def log_lucky(lucky: Lucky, played: NDArray[np.int64]) -> tuple[Dataset, Counts]:
+    """The same rows [3, n] as the agent reads them and as the tabular methods do."""
+    state, arm, following = played
+    reward, cost = lucky.cmdp.r[state, arm], -lucky.cmdp.g[0][state, arm]
+    counts = Counts.from_arrays(
+        state, arm, following, reward, cost, n_states=FAILED + 1, n_actions=lucky.cmdp.n_actions, d0=lucky.cmdp.d0
+    )
+    action, one_hot = positions(counts)[arm], np.eye(FAILED + 1, dtype=np.float32)
+    timeout = np.arange(len(state)) % HORIZON == HORIZON - 1
+    terminal = np.zeros(len(state), bool)
+    dataset = make_dataset(one_hot[state], action, reward, cost, one_hot[following], terminal, timeout, name="lucky2")
+    return dataset, counts
 
 
 def play(lucky: Lucky, size: int, seed: int) -> NDArray[np.int64]:
@@ -188,6 +199,22 @@ def show(rows: list[Row]) -> None:
     head = ["problem", "transitions", "method", "optimum", "limits", "reward", "costs"]
     head += ["suboptimality", "violation", "error", "error / solver's"]
     print_table(head, table, title=f"means over {1 + max(r['seed'] for r in rows)} seeds; rates (1−γ)J")
+
+
+def show_luck(seeds: Sequence[int]) -> None:
+    """How often rare arms are tried and break down, in the log and in the episodes the agent copies from it."""
+    table, lucky = [], lucky2()
+    agent, config = configured((LIMIT * HORIZON,))
+    for size, seed in itertools.product(SIZES, seeds):
+        played = play(lucky, size, seed)
+        copied = played[:, agent.rows(config, log_lucky(lucky, played)[0])]
+        line = [f"{size:,}", str(seed)]
+        for state, arm, following in (played, copied):
+            rare = (arm >= FIRST_RARE) & (state != FAILED)
+            line += [f"{rare.mean():.3f}", f"{(following[rare] == FAILED).mean():.2f}"]
+        table.append(line)
+    head = ["transitions", "log", "rare arms in the log", "of them broke", "in copied episodes", "of them broke"]
+    print_table(head, table, title="lucky2: what the agent copies")
 
 
 if __name__ == "__main__":
