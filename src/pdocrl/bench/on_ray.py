@@ -41,7 +41,7 @@ from pdocrl.files import atomic_path
 from pdocrl.scoring import score_played
 from pdocrl.training.train import POLICIES, Trained, load_trained
 
-EPISODES_PER_UNIT = 5  # up to seconds of play: far above what a task costs, fine enough to share out
+EPISODES_PER_UNIT = 20  # of one policy: seconds of play, far above what a task costs, fine enough to share out
 RETRIES = 5  # of a task whose worker or node died
 
 
