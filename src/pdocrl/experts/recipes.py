@@ -15,7 +15,7 @@ from pdocrl.experts.ppo import PPOConfig
 from pdocrl.experts.schedule import CAPPED, FALLING, RISING, SCHEDULES, WARMED, Schedule
 
 _USUAL = PPOConfig()
-# Legs learn faster by many small steps that may go further: AntRun's return after 90,000 steps was 265, not 150 (one seed).
+# Legs learn faster by many small steps that may go further: AntRun's return after 90,000 steps 265, not 150 (one seed).
 _WALKER = PPOConfig(batch_steps=2000, minibatch=250, clip=0.3, largest_kl=0.06)
 
 
