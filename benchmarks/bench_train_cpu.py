@@ -9,7 +9,6 @@ steps/s a step made of nothing but such products would reach. Best of the rounds
 
 from __future__ import annotations
 
-import csv
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.data import load
+from pdocrl.files import write_csv
 from pdocrl.training.loop import Run, Trainer
 
 ROUNDS, STEPS = 8, 60
@@ -56,10 +56,7 @@ def main() -> None:
     bound = best_rate * 1e9 / flops
     print(f"{flops / 1e9:.2f} GFLOP a step; products {best_rate:.0f} GFLOP/s, so at most {bound:.0f} steps/s")
     print(f"measured {best_steps:.0f} steps/s: {best_steps / bound:.0%}; first step after {compile_seconds:.1f} s")
-    with (Path(__file__).parent / "results" / "train_cpu.csv").open("w", newline="") as out:
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(Path(__file__).parent / "results" / "train_cpu.csv", rows)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ range of the DSRL file (costs 0 to its largest, its returns), the dots are ours,
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import re
 from pathlib import Path
@@ -23,6 +22,7 @@ from matplotlib.patches import Rectangle
 from pdocrl.data import Dataset, load
 from pdocrl.data.plot import FAINT, INK, MUTED, SAFE_COLOURS, STYLE, save
 from pdocrl.data.tasks import Task, find_task
+from pdocrl.files import write_csv
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
@@ -83,10 +83,7 @@ def main() -> None:
         figure.supxlabel("cost of an episode", color=INK, fontsize=10)
         figure.supylabel("return of an episode", color=INK, fontsize=10)
     save(figure, ROOT / "docs/img/collected.png")
-    with (ROOT / "benchmarks/results/collected.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(ROOT / "benchmarks/results/collected.csv", rows)
     for line in rows:
         print("  ".join(f"{key} {value}" for key, value in line.items()))
 

@@ -9,7 +9,6 @@ while a checkpoint is being written. Writes results/kill_and_resume.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import random
 import subprocess
@@ -18,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from pdocrl.files import write_csv
 from pdocrl.training.train import load_trained, read_lines
 
 STEPS = 3000
@@ -71,10 +71,7 @@ def main() -> None:
         )
     equal = sum(row["equal"] for row in rows)
     print(f"{equal} of {arguments.times} bitwise equal")
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(arguments.out, rows)
     sys.exit(equal != arguments.times)
 
 
