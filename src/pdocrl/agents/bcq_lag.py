@@ -94,13 +94,14 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
             return state.vae.decode(obs, jnp.clip(noise, -LATENT_CLIP, LATENT_CLIP))
 
         def perturbed(actor: MLP, obs: Array, action: Array) -> Array:
-            moved = action + config.perturbation * jnp.tanh(actor(jnp.concatenate([obs, action], -1)))
+            moved = action + config.perturbation * jnp.tanh(actor.joined(obs, action))
             return jnp.clip(moved, -1, 1)
 
-        # π at s′: the best of n perturbed proposals, [n, B, …]
-        many = jnp.broadcast_to(batch.next_obs, (config.samples, *batch.next_obs.shape))
-        candidates = perturbed(state.actor_target, many, proposals(many, next_noise))
-        next_value, next_cost = best_candidate(state.target, state.cost_target, lam, many, candidates, config.pessimism)
+        # π at s′: the best of n perturbed proposals, [n, B, A]
+        candidates = perturbed(state.actor_target, batch.next_obs, proposals(batch.next_obs, next_noise))
+        next_value, next_cost = best_candidate(
+            state.target, state.cost_target, lam, batch.next_obs, candidates, config.pessimism
+        )
         alive = config.gamma * batch.alive
         backup = config.reward_scale * batch.reward + alive * next_value
         cost_backup = batch.cost + alive[:, None] * next_cost

@@ -97,10 +97,9 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             key, (size, latent), (n, size, action_dim), (n, size, action_dim), (n, size, latent)
         )
 
-        many_next = jnp.broadcast_to(batch.next_obs, (n, *batch.next_obs.shape))
-        candidates = state.actor_target.act(many_next, next_noise)  # [n, B, A]
+        candidates = state.actor_target.act(batch.next_obs, next_noise)  # [n, B, A]
         next_value, next_cost = best_candidate(
-            state.target, state.cost_target, lam, many_next, candidates, config.pessimism
+            state.target, state.cost_target, lam, batch.next_obs, candidates, config.pessimism
         )
         alive = config.gamma * batch.alive
         backup = config.reward_scale * batch.reward + alive * next_value
@@ -115,8 +114,7 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             return ((cost_backup - q) ** 2).mean(1).sum(), q
 
         # The discrepancy is measured before tanh, where saturated actions still differ: [n, B, A]
-        many = jnp.broadcast_to(batch.obs, (n, *batch.obs.shape))
-        data_raw = state.vae.decode_raw(many, jnp.clip(data_noise, -LATENT_CLIP, LATENT_CLIP))
+        data_raw = state.vae.decode_raw(batch.obs, jnp.clip(data_noise, -LATENT_CLIP, LATENT_CLIP))
 
         def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
             mean, log_std = actor.parameters(batch.obs)

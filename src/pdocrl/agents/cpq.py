@@ -20,7 +20,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
+from pdocrl.agents.parts import adam_step, mix_costs, mode_policy, per_constraint
 from pdocrl.multipliers import ProjectedMultiplier
 from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
 from pdocrl.policies import MLPPolicy
@@ -38,6 +38,7 @@ class CPQConfig(AgentConfig):
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     vae_weight: float = 0.5  # of the KL term in the VAE's loss
     ood_margin: float = 1.5  # Q_c of unknown actions is pushed up to this many times the limit
+    pessimism: float = 1.0  # weight of the larger of two estimates of a cost; the rest is the smaller's
     ood_quantile: float = static(0.75)  # an action is unknown when its KL is beyond this quantile …
     ood_among: Literal["policy", "data"] = static("policy")  # … of the policy's actions, or of the dataset's
     samples: int = static(10)  # actions per state in the search for unknown ones
@@ -91,24 +92,24 @@ class CPQ(Agent[CPQConfig, CPQState]):
         limit = config.cost_rate / (1 - config.gamma)  # [K] what Q_c is held against
 
         def is_safe(cost: Float[Array, "2 B K"]) -> Float[Array, " B"]:
-            return (cost.max(0) <= limit).all(-1).astype(jnp.float32)
+            return (mix_costs(cost, config.pessimism) <= limit).all(-1).astype(jnp.float32)
 
         next_action = state.actor.act(batch.next_obs, next_noise)
         next_value = state.target(batch.next_obs, next_action).min(0)
         next_cost = state.cost_target(batch.next_obs, next_action)
         alive = config.gamma * batch.alive
         backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
-        cost_backup = batch.cost + alive[:, None] * next_cost.max(0)
+        cost_backup = batch.cost + alive[:, None] * mix_costs(next_cost, config.pessimism)
 
         # Which of the policy's actions are unlike the data: U of samples · B
-        many = jnp.broadcast_to(batch.obs, (config.samples, *batch.obs.shape)).reshape(-1, batch.obs.shape[-1])
-        tried = state.actor.act(many, ood_noise.reshape(-1, action_dim))
-        divergence = state.vae.divergence(many, tried)
+        tried = state.actor.act(batch.obs, ood_noise)  # [n, B, A]
+        divergence = state.vae.divergence(batch.obs, tried).reshape(-1)
+        tried, origin = tried.reshape(-1, action_dim), jnp.arange(divergence.size) % size
         if config.ood_among == "policy":  # how many they are is known, so only they are looked at again
             count = divergence.size - math.ceil(config.ood_quantile * (divergence.size - 1))
             unknown = jnp.ones(count)
             _, which = jax.lax.top_k(divergence, count)
-            many, tried = many[which], tried[which]
+            tried, origin = tried[which], origin[which]
         else:
             logged = state.vae.divergence(batch.obs, batch.action)
             unknown = (divergence >= jnp.quantile(logged, config.ood_quantile)).astype(jnp.float32)
@@ -119,7 +120,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
         def cost_loss(cost_critic: CostCritic) -> tuple[Array, tuple[Array, Array]]:
             q = cost_critic(batch.obs, batch.action)
-            ood = unknown @ cost_critic(many, tried).mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
+            ood = unknown @ cost_critic(batch.obs[origin], tried).mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
             penalty = state.alpha.lam @ (ood - config.ood_margin * limit)
             return ((cost_backup - q) ** 2).mean(1).sum() - penalty, (q, ood)
 

@@ -52,25 +52,25 @@ clip_inward.defvjp(lambda raw, largest: (jnp.clip(raw, 0, largest), (raw, larges
 
 
 def mix_twins(
-    value: Float[Array, "2 B"], cost: Float[Array, "2 B K"], pessimism: float | Array
-) -> tuple[Float[Array, " B"], Float[Array, "B K"]]:
+    value: Float[Array, "2 *n B"], cost: Float[Array, "2 *n B K"], pessimism: float | Array
+) -> tuple[Float[Array, "*n B"], Float[Array, "*n B K"]]:
     """BCQ's soft pessimism: a mixture of the worse of two estimates and the better; for a cost the larger is worse."""
-    mixed_value = pessimism * value.min(0) + (1 - pessimism) * value.max(0)
-    mixed_cost = pessimism * cost.max(0) + (1 - pessimism) * cost.min(0)
-    return mixed_value, mixed_cost
+    return pessimism * value.min(0) + (1 - pessimism) * value.max(0), mix_costs(cost, pessimism)
+
+
+def mix_costs(cost: Float[Array, "2 *n B K"], pessimism: float | Array) -> Float[Array, "*n B K"]:
+    """A mixture of the larger of two estimates of a cost and the smaller."""
+    return pessimism * cost.max(0) + (1 - pessimism) * cost.min(0)
 
 
 def best_candidate(
     critic: Critic, cost_critic: CostCritic, lam: Array, obs: Array, action: Array, pessimism: float | Array
 ) -> tuple[Float[Array, " B"], Float[Array, "B K"]]:
-    """Reward and cost values of the candidate with the highest Q_r − λ·Q_c; obs [n, B, S], action [n, B, A].
+    """Reward and cost values of the candidate with the highest Q_r − λ·Q_c; obs [B, S], action [n, B, A].
 
     One action is chosen and both its values are taken, so that Q_r and Q_c are values of the same policy.
     """
-    n, size = action.shape[:2]
-    flat_obs, flat_action = obs.reshape(n * size, -1), action.reshape(n * size, -1)
-    value, cost = mix_twins(critic(flat_obs, flat_action), cost_critic(flat_obs, flat_action), pessimism)
-    value, cost = value.reshape(n, size), cost.reshape(n, size, -1)
+    value, cost = mix_twins(critic(obs, action), cost_critic(obs, action), pessimism)  # [n, B], [n, B, K]
     best = jnp.argmax(value - cost @ lam, 0)[None]  # [1, B]
     return jnp.take_along_axis(value, best, 0)[0], jnp.take_along_axis(cost, best[..., None], 0)[0]
 

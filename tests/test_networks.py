@@ -1,0 +1,53 @@
+"""Networks at many actions a state are the same networks at the pairs written out."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdocrl.networks import MLP, VAE, CostCritic, Critic
+
+FEW = st.integers(1, 5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(n=FEW, rows=FEW, left=FEW, right=FEW, members=st.sampled_from([None, 1, 2]), hidden=st.sampled_from([(), (7,)]))
+def test_joined_is_the_network_at_every_pair(
+    n: int, rows: int, left: int, right: int, members: int | None, hidden: tuple[int, ...]
+) -> None:
+    keys = jax.random.split(jax.random.key(n + 10 * rows), 3)
+    network = MLP.create(keys[0], (left + right, *hidden, 3), members)
+    x, y = jax.random.normal(keys[1], (rows, left)), jax.random.normal(keys[2], (n, rows, right))
+    found = network.joined(x, y)
+    assert found.shape == (*(() if members is None else (members,)), n, rows, 3)
+    for i in range(n):
+        expected = network(jnp.concatenate([x, y[i]], -1))
+        np.testing.assert_allclose(found[..., i, :, :], expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(network.joined(x, y[i]), expected)
+
+
+def test_critics_and_the_vae_take_many_actions_a_state() -> None:
+    keys = jax.random.split(jax.random.key(0), 5)
+    obs, action = jax.random.normal(keys[0], (6, 3)), jax.random.normal(keys[1], (4, 6, 2))
+    critic = Critic.create(keys[2], 3, 2, (8,), members=2)
+    cost_critic = CostCritic.create(keys[3], 3, 2, 2, (8,), members=2)
+    vae = VAE.create(keys[4], 3, 2, (8,), latent=2)
+    assert critic(obs, action).shape == (2, 4, 6)
+    assert cost_critic(obs, action).shape == (2, 4, 6, 2)
+    assert vae.decode(obs, action).shape == (4, 6, 2)
+    assert vae.divergence(obs, action).shape == (4, 6)
+
+
+def test_halves_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an accelerator hidden layers are multiplied in halves: 11 significant bits each, as TF32 keeps."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    network = MLP.create(keys[0], (12, 256, 256, 1), members=2)
+    x, y = jax.random.normal(keys[1], (64, 9)), jax.random.uniform(keys[2], (10, 64, 3), minval=-1, maxval=1)
+    exact = np.asarray(network.joined(x, y))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    halves = np.asarray(network.joined(x, y))
+    assert 0 < np.abs(halves - exact).max() < 2**-11 * np.abs(exact).max() * 4
