@@ -80,7 +80,31 @@ def test_a_run_alone_has_the_bits_of_the_same_run_among_nine(name: str) -> None:
     alone = Trainer(agent_of(name), problem().dataset, [together.runs[4]])
     alone.advance(12)
     for one, many in zip(jax.tree.leaves(alone.state), jax.tree.leaves(together.state), strict=True):
-        assert np.asarray(one[0]).tobytes() == np.asarray(many[4]).tobytes()
+        assert np.asarray(one[0]).tobytes() == np.asarray(many[together.training[4]]).tobytes()
+
+
+@pytest.mark.parametrize("name", ["bc", "cdt"])
+def test_a_limit_that_training_does_not_know_of_costs_no_training(name: str) -> None:
+    """Three limits × three seeds are three trainings; each run's policy is that of the same run alone."""
+    together, metrics = nine(name)
+    assert together.training.tolist() == [0, 1, 2] * 3
+    assert all(len(leaf) == 3 for leaf in jax.tree.leaves(together.state))
+    for values in metrics.values():
+        assert values.tolist() == values[:3].tolist() * 3
+    shared = together.policies()
+    for i in (0, 4, 8):
+        alone = Trainer(agent_of(name), problem().dataset, [together.runs[i]])
+        alone.advance(12)
+        assert to_onnx(alone.policies()[0]).SerializeToString() == to_onnx(shared[i]).SerializeToString()
+    if name == "cdt":  # what is asked for is each run's own
+        assert [policy.target_cost for policy in shared[::3]] == [(1.0,), (2.5,), (4.0,)]
+        assert shared[0].target_return < shared[8].target_return
+
+
+def test_imitating_safe_episodes_is_a_training_for_every_limit() -> None:
+    settings = SMALL | {"episodes": "safe", "horizon": float(HORIZON)}
+    made = [Run(make_config(agent_of("bc"), cost_limit=(limit,), **settings), 0) for limit in (2.0, 4.0)]
+    assert Trainer(agent_of("bc"), problem().dataset, made).training.tolist() == [0, 1]
 
 
 FAST = {"gamma": 0.5, "reward_scale": 1.0, "actor_rate": 1e-3}
@@ -180,7 +204,7 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
 def test_numpy_and_jax_act_alike(name: str) -> None:
     trainer = nine(name)[0]
     policy: Any = trainer.policies()[4]
-    state = jax.tree.map(lambda leaf: leaf[4], trainer.state)
+    state = jax.tree.map(lambda leaf: leaf[trainer.training[4]], trainer.state)
     feeds = random_inputs(policy)
     found = in_jax(name, trainer.runs[4].config, state, feeds)
     np.testing.assert_allclose(found, getattr(policy, "act", policy)(**feeds), atol=1e-5)

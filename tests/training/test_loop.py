@@ -99,6 +99,22 @@ def test_a_broken_run_stops_with_its_step_and_cause_and_the_others_go_on() -> No
     assert np.isfinite(stages[-1].metrics["loss"][0])
 
 
+def test_runs_that_share_a_training_fail_together() -> None:
+    class Deaf(Fragile):
+        """Does not train with the limit."""
+
+        def ignores_limit(self, config: Any) -> bool:
+            return True
+
+    runs = [Run(FragileConfig(cost_limit=(c,), breaks_at=b), 0) for b in (1e9, 13.0) for c in (1.0, 2.0)]
+    found = Trainer(Deaf(), bandit(n=200).dataset, runs)
+    stages = list(found.train(until=30, every=10))
+    assert found.training.tolist() == [0, 0, 1, 1]
+    assert found.failures == dict.fromkeys((2, 3), "step 13: loss is not finite")
+    assert np.isnan(stages[-1].metrics["loss"]).tolist() == [False, False, True, True]
+    assert [float(p.weights[0][0, 0]) for p in found.policies()[:2]] == [30, 30]
+
+
 def test_training_ends_when_every_run_has_failed() -> None:
     found = Trainer(Fragile(), bandit(n=200).dataset, [Run(FragileConfig(cost_limit=(1.0,), breaks_at=3.0), 0)])
     assert len(list(found.train(until=10_000_000, every=1000))) == 1

@@ -131,6 +131,10 @@ class Agent(Generic[C, S]):
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
     Config: type[C]
 
+    def ignores_limit(self, config: C) -> bool:
+        """Whether training is the same whatever the cost limit; runs that differ in nothing else then share one."""
+        return False
+
     def problem(self, dataset: Dataset) -> Problem:
         """What `init` is told of the data."""
         return Problem.of(dataset)

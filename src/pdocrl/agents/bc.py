@@ -52,6 +52,9 @@ class BC(Agent[BCConfig, BCState]):
     fewest_costs = 0
     Config = BCConfig
 
+    def ignores_limit(self, config: BCConfig) -> bool:
+        return config.episodes != "safe"
+
     def rows(self, config: BCConfig, dataset: Dataset) -> NDArray[np.int64] | None:
         """The transitions of the episodes to imitate; each run has its own limits."""
         if config.episodes == "all":

@@ -50,11 +50,11 @@ class CDTConfig(AgentConfig):
 
 
 class CDTState(eqx.Module):
-    """The transformer, the entropy's price, and what to ask for when acting."""
+    """The transformer, the entropy's price, and what may be asked for when acting."""
 
     model: CausalTransformer
     log_temperature: Float[Array, ""]
-    target_return: Float[Array, ""]
+    frontier: Float[Array, "F 1+K"]  # (return, costs) of the best logged episodes; stays as it is
     steps: Array
     model_opt: optax.OptState
     temperature_opt: optax.OptState
@@ -67,6 +67,9 @@ class CDT(Agent[CDTConfig, CDTState]):
     summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
     paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
     Config = CDTConfig
+
+    def ignores_limit(self, config: CDTConfig) -> bool:
+        return True  # it is told when it acts
 
     def problem(self, dataset: Dataset) -> Problem:
         best = np.flatnonzero(on_frontier(dataset))
@@ -120,9 +123,8 @@ class CDT(Agent[CDTConfig, CDTState]):
             config.embedding, config.layers, config.heads, config.times,
         )  # fmt: skip
         log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
-        limit = jnp.asarray(config.cost_limit, jnp.float32).reshape(-1)
         return CDTState(
-            model, log_temperature, best_return(problem.frontier, limit), jnp.zeros((), jnp.int32),
+            model, log_temperature, jnp.asarray(problem.frontier, jnp.float32), jnp.zeros((), jnp.int32),
             adam.init(model), adam.init(log_temperature),
         )  # fmt: skip
 
@@ -161,7 +163,7 @@ class CDT(Agent[CDTConfig, CDTState]):
             "temperature": temperature,
             "gradient_norm": norm,
         }
-        state = CDTState(model, log_temperature, state.target_return, state.steps + 1, model_opt, temperature_opt)
+        state = CDTState(model, log_temperature, state.frontier, state.steps + 1, model_opt, temperature_opt)
         return state, metrics
 
     def policy(self, config: CDTConfig, state: CDTState) -> TransformerPolicy:
@@ -170,7 +172,7 @@ class CDT(Agent[CDTConfig, CDTState]):
             layers=config.layers,
             heads=config.heads,
             context=config.context,
-            target_return=float(state.target_return),
+            target_return=best_return(np.asarray(state.frontier), np.asarray(config.cost_limit, np.float32)),
             target_cost=tuple(float(limit) for limit in config.cost_limit),
             reward_scale=float(config.reward_scale),
             cost_shift=float(config.cost_shift),
@@ -196,8 +198,7 @@ def augment(dataset: Dataset, share: float) -> tuple[NDArray[np.int64], NDArray[
     return answer.astype(np.int64), wish - returns[answer], budget - costs[answer]
 
 
-def best_return(frontier: tuple[tuple[float, ...], ...], limit: Float[Array, " K"]) -> Float[Array, ""]:
+def best_return(frontier: NDArray[np.float32], limit: NDArray[np.float32]) -> float:
     """The highest return of a logged episode within the limits; if there is none, that of the one closest to them."""
-    points = jnp.asarray(frontier, jnp.float32)  # [F, 1 + K]
-    excess = jnp.maximum(points[:, 1:] - limit, 0).sum(1)
-    return jnp.where(excess <= excess.min(), points[:, 0], -jnp.inf).max()
+    excess = np.maximum(frontier[:, 1:] - limit, 0).sum(1)  # [F]
+    return float(frontier[excess <= excess.min(), 0].max())

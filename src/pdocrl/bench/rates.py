@@ -57,7 +57,7 @@ class Rates:
     def training(self, group: Group) -> float | None:
         """Seconds to train a group from its first step, without compilation."""
         per_step = self._known.get(_training_key(group))
-        return None if per_step is None else per_step * group.suite.steps * _share(group)
+        return None if per_step is None else per_step * group.steps * _share(group)
 
     def playing(self, group: Group) -> float | None:
         """Seconds to play a group's episodes."""
@@ -134,8 +134,12 @@ def _playing_key(group: Group) -> str:
 
 
 def _share(group: Group) -> int:
-    """Steps of single runs that one step of the group takes: on a CPU runs take turns, elsewhere they go together."""
-    return group.runs if _on_cpu() else 1
+    """Trainings that one step of the group waits for: on a CPU they take turns, elsewhere they go together."""
+    if not _on_cpu():
+        return 1
+    agent = find_agent(group.method.agent)
+    alike = agent.ignores_limit(make_config(agent, **group.method.settings))
+    return len(group.suite.seeds) if alike else group.runs
 
 
 def _on_cpu() -> bool:

@@ -49,13 +49,17 @@ class Progress:
 
 
 class Trainer:
-    """R runs of one agent on one dataset (or the windows over one): their states, advanced together."""
+    """R runs of one agent on one dataset (or the windows over one): their states, advanced together.
+
+    Runs that differ only in a cost limit which the agent does not train with share one training.
+    """
 
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
         self.agent, self.runs = agent, tuple(runs)
-        self.configs = _stack([run.config for run in runs])
-        self.seeds = np.asarray([run.seed for run in runs], np.uint32)
+        own, self.training = _trainings(agent, runs)  # [T], and which of them is each run's, [R]
+        self.configs = _stack([run.config for run in own])
+        self.seeds = np.asarray([run.seed for run in own], np.uint32)
         self.problem = agent.problem(dataset)
         self.step = 0
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
@@ -65,7 +69,7 @@ class Trainer:
         self._window = -1  # the number of the window on the device
         self._table = None if self._windows else Table.of(agent.columns(runs[0].config, dataset))
         everything = self._windows.size if self._windows else len(self._table or ())
-        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in runs], everything)
+        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in own], everything)
         self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
 
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
@@ -79,9 +83,10 @@ class Trainer:
                 if blocks:
                     for name, total in self._advance(block, blocks).items():
                         sums[name] = sums.get(name, 0.0) + total
-        for total in sums.values():
-            total[[*self.failures]] = np.nan
-        return {name: total / steps for name, total in sums.items()}
+        means = {name: total[self.training] / steps for name, total in sums.items()}
+        for mean in means.values():
+            mean[[*self.failures]] = np.nan
+        return means
 
     def _open_window(self, end: int) -> int:
         """Have the window of the coming step on the device; the step at which the next one is due (`end`: never)."""
@@ -100,13 +105,13 @@ class Trainer:
             jnp.int32(self.step), jnp.int32(blocks),
         )  # fmt: skip
         bad = {name: np.asarray(first) for name, first in bad.items()}
-        for i in range(len(self.runs)):
-            first = {name: int(steps[i]) for name, steps in bad.items() if steps[i] >= 0}
+        for i, training in enumerate(self.training):
+            first = {name: int(steps[training]) for name, steps in bad.items() if steps[training] >= 0}
             if first and i not in self.failures:
                 name = min(first, key=lambda n: first[n])
                 self.failures[i] = f"step {first[name] + 1}: {name} is not finite"
         # A failed run keeps the last state that was whole; the others go on.
-        failed = np.isin(np.arange(len(self.runs)), [*self.failures])
+        failed = np.isin(np.arange(len(self.seeds)), self.training[[*self.failures]])
         self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state
         self.step += block * blocks
         return {name: np.asarray(total, np.float64) for name, total in sums.items()}
@@ -139,8 +144,23 @@ class Trainer:
     def policies(self) -> list[Policy]:
         """The current policy of each run."""
         leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
-        states = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(self.runs))]
+        states = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in self.training]
         return [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
+
+
+def _trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
+    """One run for each training that is needed, and the number of each run's training, [R]."""
+    numbers: dict[Any, int] = {}
+    own: list[Run] = []
+    training: list[int] = []
+    for run in runs:
+        alike = dataclasses.replace(run.config, cost_limit=()) if agent.ignores_limit(run.config) else run.config
+        key = (run.seed, *(getattr(alike, field.name) for field in dataclasses.fields(alike)))
+        if key not in numbers:
+            numbers[key] = len(own)
+            own.append(run)
+        training.append(numbers[key])
+    return own, np.asarray(training)
 
 
 def _initial(agent: Agent[Any, Any], problem: Problem) -> Callable[[Any, Any], Any]:
