@@ -141,6 +141,7 @@ def test_a_training_that_was_cut_goes_on(copy: Path, trained: list[str]) -> None
     ("change", "told"),
     [
         ({"steps": 30}, "steps is 20, the suite asks for 30"),
+        ({"methods": (Method("bc", "", TINY, steps=30),)}, "steps is 20, the suite asks for 30"),
         ({"limits": ((20.0,), (50.0,))}, "cost_limit is [40.0], the suite asks for [50.0]"),
         ({"seeds": (1,)}, "holds seed 0 where the suite asks for 1"),
         ({"seeds": (0, 1)}, "holds 2 runs, the suite asks for 4"),

@@ -47,3 +47,16 @@ def test_a_damaged_memory_is_forgotten(tmp_path: Path, group: Group) -> None:
     for text in ("{", "[1]", '{"x": "fast"}'):
         path.write_text(text)
         assert Rates(path).training(group) is None
+
+
+def test_a_shared_training_is_counted_once(tmp_path: Path) -> None:
+    """On a CPU runs take turns; cdt's three limits are one training, pdocrl's are three."""
+    suite = named_suites()["paper"]
+    rates = Rates(tmp_path / "rates.json")
+    trained: Any = SimpleNamespace(metrics=[{"steps_per_second": 50.0}])
+    shared, own = suite.groups(["cdt"], ["BallRun"])[0], suite.groups(["pdocrl"], ["BallRun"])[0]
+    for group in (shared, own):
+        rates.learn_training(group, trained)
+    one = [dataclasses.replace(g, entry=dataclasses.replace(g.entry, limits=((10.0,),))) for g in (shared, own)]
+    assert rates.training(one[0]) == rates.training(shared)
+    assert rates.training(one[1]) == pytest.approx((rates.training(own) or 0) / 3)

@@ -66,6 +66,12 @@ def test_a_file_is_read_as_it_is_meant(toml: Callable[[str], Path]) -> None:
     assert find_suite(toml('tasks = ["CarRun"]\nagents = ["bc"]')).protocol == "dsrl"
 
 
+def test_an_agent_may_have_steps_of_its_own(toml: Callable[[str], Path]) -> None:
+    suite = find_suite(toml(GOOD.replace('"bc",', '{ name = "bc", steps = 7 },')))
+    assert [group.steps for group in suite.groups()] == [7, 20]
+    json.dumps(suite.as_dict())
+
+
 def test_a_task_of_ones_own_is_described_in_the_suite(toml: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "robot.csv").write_text("")
     text = 'agents = ["bc"]\n[[tasks]]\nname = "Robot"\ndata = "robot.csv"\nhorizon = 7\ncost_limits = [[1, 2]]'
@@ -89,6 +95,7 @@ def test_data_is_looked_for_where_one_says_and_never_in_the_package(tmp_path: Pa
         (GOOD.replace("steps", "stepz"), "unknown key `stepz`. Did you mean `steps`?"),
         (GOOD.replace("steps = 20", "steps = 2.5"), "`steps` is 2.5, expected a whole number"),
         (GOOD.replace("steps = 20", "steps = true"), "`steps` is True"),
+        (GOOD.replace('"bc",', '{ name = "bc", steps = 0 },'), "`steps` is 0, expected a whole number of at least 1"),
         (GOOD.replace("episodes = 3", "episodes = 0"), "`episodes` is 0"),
         (GOOD.replace("seeds = [0, 1]", "seeds = [0, 0]"), "`seeds` is [0, 0], expected a list of different"),
         (GOOD.replace("seeds = [0, 1]", "seeds = [-1]"), "`seeds`"),

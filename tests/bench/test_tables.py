@@ -76,6 +76,13 @@ def test_recollected_data_and_broken_runs_are_told(rows: list[Row]) -> None:
     assert "not with published numbers" not in " ".join(make_tables(published_data)[0].notes)
 
 
+def test_methods_trained_for_other_steps_are_named(rows: list[Row]) -> None:
+    step = rows[0].step
+    assert f", {step:,} steps, " in make_tables(rows)[0].notes[0]
+    short = [dataclasses.replace(row, step=16_000) if row.agent == "bc" else row for row in rows]
+    assert f", {step:,} (bc-safe: 16,000) steps, " in make_tables(short)[0].notes[0]
+
+
 def test_one_seed_makes_no_clear_winner(play: Play) -> None:
     rows = play({(10.0, 0): [(0.9, 0.0)]}, agent="a") + play({(10.0, 0): [(0.1, 0.0)]}, agent="b")
     table = make_tables(rows)[-1]

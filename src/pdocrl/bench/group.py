@@ -68,9 +68,9 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     if (folder / "run.json").exists():
         return resume(folder, dataset)
     suite = group.suite
-    every = max(1, min(1000, suite.steps // 20))
+    every = max(1, min(1000, group.steps // 20))
     return train(
-        dataset, group.method.agent, task=group.task, cost_limit=group.limits, seed=suite.seeds, steps=suite.steps,
+        dataset, group.method.agent, task=group.task, cost_limit=group.limits, seed=suite.seeds, steps=group.steps,
         settings=group.method.settings, out=folder, log_every=every, checkpoint_every=10 * every,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def _progress(group: Group, folder: Path) -> Status:
     if not (folder / "policies.npz").exists():
         return "waiting"
     trained = load_trained(folder)
-    if trained.step < group.suite.steps and len(trained.failures) < len(plan.runs):
+    if trained.step < group.steps and len(trained.failures) < len(plan.runs):
         return "waiting"
     return "done" if _is_scored(group, plan, trained.step, folder) else "trained"
 
@@ -131,7 +131,7 @@ def _progress(group: Group, folder: Path) -> Status:
 def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
     """Compare with what the suite asks for, defaults and all, so that spelling out a default is no difference."""
     remedy = "Move the folder away, or choose another --out."
-    asked: dict[str, Any] = {"agent": group.method.agent, "steps": group.suite.steps, "task": group.task.name}
+    asked: dict[str, Any] = {"agent": group.method.agent, "steps": group.steps, "task": group.task.name}
     for what, wanted in asked.items():
         if getattr(plan, what) != wanted:
             raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")

@@ -40,7 +40,7 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
                 path = group.find_data(work.data)
                 if loaded is None or loaded[0] != path:
                     loaded = path, read_data(group, work.data)
-                log(f"{where}: training {group.runs} runs, {group.suite.steps:,} steps")
+                log(f"{where}: training {group.runs} runs, {group.steps:,} steps")
                 rates.learn_training(group, train_group(group, folder, loaded[1]))
                 status = look(group, work.out, work.data)
             if status.status == "trained" and work.evaluate and group.task.env_id is not None:

@@ -137,7 +137,7 @@ def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True
         status = look(group, choices.out, choices.data)
         training = status.status == "waiting" and choices.train
         playing = (training or status.status == "trained") and choices.evaluate and group.task.env_id is not None
-        long = group.suite.steps * group.runs >= WORTH_MEASURING
+        long = group.steps * group.runs >= WORTH_MEASURING
         if measure and long and training and rates.training(group) is None and group.method.name not in tried:
             tried.add(group.method.name)
             log(f"measuring how fast {group.method.name} trains here …")

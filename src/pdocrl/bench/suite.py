@@ -27,6 +27,7 @@ class Method:
     agent: str
     variant: str = ""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    steps: int | None = None  # instead of the suite's
 
     @property
     def name(self) -> str:
@@ -126,6 +127,10 @@ class Group:
     @property
     def limits(self) -> tuple[Limit, ...]:
         return self.entry.limits or self.suite.limits
+
+    @property
+    def steps(self) -> int:
+        return self.method.steps or self.suite.steps
 
     @property
     def runs(self) -> int:

@@ -11,6 +11,7 @@
     name = "pdocrl"
     variant = "wide"
     settings = { hidden = [512, 512] }
+    steps = 10_000                      # of this one; tables say so
 
 A task the package does not know is described where it is named, with the keys of a task file (`pdocrl tasks --help`):
 
@@ -36,7 +37,7 @@ from pdocrl.evaluation import find_protocol
 from pdocrl.files import read_toml
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
-METHOD_KEYS = ("name", "variant", "settings")
+METHOD_KEYS = ("name", "variant", "settings", "steps")
 TASK_FIELDS = tuple(field.name for field in dataclasses.fields(Task))
 ENTRY_KEYS = (*TASK_FIELDS, "data", "cost_limits")
 
@@ -98,7 +99,8 @@ class _Reader:
             raise PdocrlError(f"{self._path}: agent {name}: `{key}` is not a setting; it comes from the suite's tasks.")
         self.naming(f"agent {name}", lambda: make_config(find_agent(name), **settings))
         variant = self.text(table, "variant", "")
-        return Method(name, self.word(variant, "variant") if variant else "", settings)
+        steps = self.whole(table, "steps", 0, least=1) if "steps" in table else None
+        return Method(name, self.word(variant, "variant") if variant else "", settings, steps)
 
     def limits(self, value: Any, key: str) -> tuple[Limit, ...]:
         """[10, 20] or [[10, 5], [20, 5]] as tuples."""

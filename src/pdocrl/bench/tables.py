@@ -207,8 +207,7 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     protocols = ", ".join(dict.fromkeys(row.protocol for row in rows))
     runs = ", ".join(str(n) for n in sorted({cell.runs for cell in cells}))
     episodes = ", ".join(str(n) for n in sorted({cell.episodes for cell in cells}))
-    steps = ", ".join(f"{n:,}" for n in sorted({row.step for row in rows}))
-    notes = [f"Protocol {protocols}; {runs} runs per task and method, {steps} steps, {episodes} episodes each."]
+    notes = [f"Protocol {protocols}; {runs} runs per task and method, {_steps(rows)} steps, {episodes} episodes each."]
     if min(len(at.rewards) for cell in cells for at in cell.limits) == 1:
         notes.append("One seed per limit: the intervals know nothing of how trainings differ.")
     if any(row.recollected for row in rows):
@@ -218,6 +217,17 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     if broken:
         notes.append(f"Runs whose training broke off, scored with their last whole policy: {', '.join(broken)}.")
     return notes
+
+
+def _steps(rows: Sequence[Row]) -> str:
+    """The steps most methods were trained for, and behind it which had others: "100,000 (cdt: 16,000)"."""
+    found: dict[str, set[int]] = {}
+    for row in rows:
+        found.setdefault(row.method, set()).add(row.step)
+    words = {method: ", ".join(f"{n:,}" for n in sorted(steps)) for method, steps in found.items()}
+    usual = max(words.values(), key=list(words.values()).count)
+    others = "; ".join(f"{method}: {word}" for method, word in words.items() if word != usual)
+    return f"{usual} ({others})" if others else usual
 
 
 def _style(cell: Cell, best: str | None) -> Style:

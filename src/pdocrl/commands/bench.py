@@ -100,12 +100,12 @@ def _show_plan(plan: Plan) -> None:
     about = suite.about or f"protocol {suite.protocol}"
     runs = sum(planned.group.runs for planned in plan.groups)
     time = f", {'about' if plan.is_timed else 'at least'} {_time(plan.seconds)}" if to_do and plan.seconds else ""
-    print(f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs of {suite.steps:,} steps and "
-          f"{suite.episodes} episodes; {to_do} groups to do{time}.")  # fmt: skip
+    print(f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs, {suite.episodes} episodes each; "
+          f"{to_do} groups to do{time}.")  # fmt: skip
     print_table(
-        ["group", "runs", "status", "training", "playing", "note"],
-        [[p.status.name, p.group.runs, p.status.status, _time(p.train_seconds), _time(p.play_seconds), p.status.reason]
-         for p in plan.groups],
+        ["group", "runs", "steps", "status", "training", "playing", "note"],
+        [[p.status.name, p.group.runs, f"{p.group.steps:,}", p.status.status, _time(p.train_seconds),
+          _time(p.play_seconds), p.status.reason] for p in plan.groups],
     )  # fmt: skip
 
 
