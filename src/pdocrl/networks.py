@@ -79,12 +79,13 @@ class MLP(eqx.Module):
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W; on an accelerator of halves, summed in float32.
+    """x W; on a GPU of halves, summed in float32, unless another precision than TF32 is asked for.
 
-    A half has the ten bits of mantissa that an accelerator leaves a float32 factor anyway (TF32), at half the traffic;
-    what it lacks is range, below 6e-8 and beyond 65,504, where small gradients would fall.
+    A half has the ten bits of mantissa that TF32 leaves a float32 factor anyway, at half the traffic. What it lacks is
+    range: small gradients would fall below 6e-8, so nothing that is differentiated comes here.
     """
-    if jax.default_backend() == "cpu":
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    if jax.default_backend() != "gpu" or precision not in (None, "tensorfloat32"):
         return x @ weight
     return jnp.matmul(x.astype(jnp.float16), weight.astype(jnp.float16), preferred_element_type=jnp.float32)
 
