@@ -1,0 +1,72 @@
+"""Training steps per second of nine runs side by side (three limits × three seeds) on the device JAX finds.
+
+    python benchmarks/bench_agents_device.py                          # every agent
+    python benchmarks/bench_agents_device.py --agents cdt --steps 150
+
+Default sizes, on 100,000 random transitions of BallRun's shape. Compilation and a first round are not counted. Nothing
+else may run on the device meanwhile: agents are measured one after another.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
+from pdocrl.bench.rates import timed
+from pdocrl.console import print_table
+from pdocrl.data.dataset import Dataset, make_dataset
+from pdocrl.files import write_csv
+from pdocrl.training.loop import Run, Trainer
+
+LIMITS, SEEDS = (10.0, 20.0, 40.0), (0, 5, 10)
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", nargs="+", default=list(BUILT_IN), choices=list(BUILT_IN))
+    parser.add_argument("--steps", type=int, default=1000, help="steps that are timed")
+    parser.add_argument("--rows", type=int, default=100_000, help="transitions to draw from")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "agents_device.csv")
+    arguments = parser.parse_args()
+    dataset, rows = random_data(arguments.rows), []
+    for name in arguments.agents:
+        rows.append(measure(name, dataset, arguments.steps))
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    write_csv(arguments.out, rows)
+
+
+def random_data(n: int) -> Dataset:
+    """BallRun's shape: 7 numbers of state, 2 of action, one cost, episodes of 100 steps."""
+    rng = np.random.default_rng(0)
+    return make_dataset(
+        obs=rng.normal(size=(n, 7)), action=rng.uniform(-1, 1, (n, 2)), reward=rng.normal(size=n),
+        cost=rng.random(n) < 0.2, next_obs=rng.normal(size=(n, 7)), terminal=np.zeros(n, bool),
+        timeout=np.arange(n) % 100 == 99, name="random",
+    )  # fmt: skip
+
+
+def measure(name: str, dataset: Dataset, steps: int) -> dict[str, object]:
+    agent = find_agent(name)
+    runs = [Run(make_config(agent, cost_limit=(c,), horizon=100.0), s) for c in LIMITS for s in SEEDS]
+    trainer = Trainer(agent, dataset, runs)
+    trainer.advance(steps)  # compiles
+    with timed() as clock:
+        trainer.advance(steps)
+    return {
+        "agent": name,
+        "device": jax.devices()[0].device_kind,
+        "runs": len(runs),
+        "trainings": len(trainer.seeds),
+        "steps": steps,
+        "steps_per_second": round(steps / clock.seconds, 1),
+        "seconds_per_100_000": round(1e5 * clock.seconds / steps),
+    }
+
+
+if __name__ == "__main__":
+    main()
