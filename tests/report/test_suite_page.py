@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -224,6 +225,26 @@ def test_the_lead_counts_what_was_played(suite_folder):
     assert lead(read_suite_record(folder)).startswith(
         "3 methods on 2 tasks: 45 policies, 180 episodes in the simulator."
     )
+
+
+def test_the_lead_counts_limits_where_tasks_are_even(suite_folder):
+    """Both are safe on average on both tasks; one of them breaks a limit."""
+    folder = suite_folder(failed=None)
+    shares = {("pdocrl", "BallRun", 10.0): 1.5, ("cpq", "BallRun", 10.0): 0.2}
+    rows = []
+    for row in read_rows(folder):
+        share = shares.get((row.method, row.task, row.cost_limit[0]), 2.0 if row.agent == "bc" else 0.1)
+        rows.append(dataclasses.replace(row, cost=(share * row.cost_limit[0],), normalized_cost=share))
+    write_rows(folder, rows)
+    assert " cpq keeps its limits most often, 6 of 6 times (task × limit)" in lead(read_suite_record(folder))
+
+
+def test_methods_trained_shorter_than_others_are_pointed_out(suite_folder):
+    folder = suite_folder(failed=None)
+    assert not any("equally long" in line for line in findings(read_suite_record(folder)))
+    rows = [dataclasses.replace(row, step=77) if row.agent == "cpq" else row for row in read_rows(folder)]
+    write_rows(folder, rows)
+    assert "Methods were not trained equally long. Steps: 1,000 (cpq: 77)." in findings(read_suite_record(folder))
 
 
 def test_a_band_is_the_range_of_the_seeds_means_over_limits():

@@ -207,7 +207,9 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     protocols = ", ".join(dict.fromkeys(row.protocol for row in rows))
     runs = ", ".join(str(n) for n in sorted({cell.runs for cell in cells}))
     episodes = ", ".join(str(n) for n in sorted({cell.episodes for cell in cells}))
-    notes = [f"Protocol {protocols}; {runs} runs per task and method, {_steps(rows)} steps, {episodes} episodes each."]
+    notes = [
+        f"Protocol {protocols}; {runs} runs per task and method, {steps_told(rows)} steps, {episodes} episodes each."
+    ]
     if min(len(at.rewards) for cell in cells for at in cell.limits) == 1:
         notes.append("One seed per limit: the intervals know nothing of how trainings differ.")
     if any(row.recollected for row in rows):
@@ -219,7 +221,7 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def _steps(rows: Sequence[Row]) -> str:
+def steps_told(rows: Sequence[Row]) -> str:
     """The steps most methods were trained for, and behind it which had others: "100,000 (cdt: 16,000)"."""
     found: dict[str, set[int]] = {}
     for row in rows:

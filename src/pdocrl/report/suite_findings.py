@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdocrl.bench.statistics import best_safe, standings
+from pdocrl.bench.tables import steps_told
 from pdocrl.report.figures import largest_ratio
 from pdocrl.report.suite_record import SuiteRecord, Training, limit_name
 
@@ -20,18 +21,27 @@ def lead(record: SuiteRecord) -> str:
         f"{_count(len(record.runs), 'policy', 'policies')}, {len(record.rows):,} episodes in the simulator."
     )
     order = standings(record.cells)
-    kept = max(order, key=lambda s: (s.safe_tasks / s.tasks, -s.rank))
-    said = f" {kept.method} keeps its limits most often, on {kept.safe_tasks} of {_count(kept.tasks, 'task')}"
+    limits = {s.method: _limits_kept(record, s.method) for s in order}
+    kept = max(order, key=lambda s: (limits[s.method][0] / limits[s.method][1], -s.rank))
+    often = "{} of {} times (task × limit)".format(*limits[kept.method])
+    said = f" {kept.method} keeps its limits most often, {often}"
     if len(order) == 1:
-        return f"{size} {kept.method} keeps its limits on {kept.safe_tasks} of {_count(kept.tasks, 'task')}."
+        return f"{size} {kept.method} keeps its limits {often}."
     first = order[0]
     whose = "and has the best average rank" if first == kept else f"{first.method} has the best average rank"
     return f"{size}{said}{' ' if first == kept else '; '}{whose}, {first.rank:.1f} of {len(order)}."
 
 
+def _limits_kept(record: SuiteRecord, method: str) -> tuple[int, int]:
+    """At how many (task, limit) the mean cost is within the limit, and of how many."""
+    own = [cell for cell in record.cells if cell.method == method]
+    return sum(cell.safe_limits for cell in own), sum(len(cell.limits) for cell in own)
+
+
 def findings(record: SuiteRecord) -> list[str]:
     """What a careful reader would point out."""
     found = [
+        *_other_steps(record),
         *_hidden_by_the_mean(record),
         *_nowhere_safe(record),
         *_uncertain(record),
@@ -46,6 +56,12 @@ def findings(record: SuiteRecord) -> list[str]:
             f"{len(unfinished)} of {len(record.trainings)} trainings have no scores; see “What did not work” below."
         )
     return found
+
+
+def _other_steps(record: SuiteRecord) -> list[str]:
+    if len({row.step for row in record.rows}) < 2:
+        return []
+    return [f"Methods were not trained equally long. Steps: {steps_told(record.rows)}."]
 
 
 def _hidden_by_the_mean(record: SuiteRecord) -> list[str]:
