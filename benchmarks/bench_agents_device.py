@@ -1,6 +1,6 @@
 """Training steps per second of nine runs side by side (three limits × three seeds) on the device JAX finds.
 
-    python benchmarks/bench_agents_device.py                          # every agent
+    python benchmarks/bench_agents_device.py --out speeds.csv         # every agent
     python benchmarks/bench_agents_device.py --agents cdt --steps 150
 
 Default sizes, on 100,000 random transitions of BallRun's shape. Compilation and a first round are not counted. Nothing
@@ -13,17 +13,16 @@ import argparse
 from pathlib import Path
 
 import jax
-import numpy as np
+from bench_agents_cpu import random_data
 
 from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
 from pdocrl.bench.rates import timed
 from pdocrl.console import print_table
-from pdocrl.data.dataset import Dataset, make_dataset
+from pdocrl.data.dataset import Dataset
 from pdocrl.files import write_csv
 from pdocrl.training.loop import Run, Trainer
 
 LIMITS, SEEDS = (10.0, 20.0, 40.0), (0, 5, 10)
-HERE = Path(__file__).parent
 
 
 def main() -> None:
@@ -31,23 +30,14 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=list(BUILT_IN), choices=list(BUILT_IN))
     parser.add_argument("--steps", type=int, default=1000, help="steps that are timed")
     parser.add_argument("--rows", type=int, default=100_000, help="transitions to draw from")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "agents_device.csv")
+    parser.add_argument("--out", type=Path, help="a CSV of the table")
     arguments = parser.parse_args()
     dataset, rows = random_data(arguments.rows), []
     for name in arguments.agents:
         rows.append(measure(name, dataset, arguments.steps))
         print_table(list(rows[0]), [list(row.values()) for row in rows])
-    write_csv(arguments.out, rows)
-
-
-def random_data(n: int) -> Dataset:
-    """BallRun's shape: 7 numbers of state, 2 of action, one cost, episodes of 100 steps."""
-    rng = np.random.default_rng(0)
-    return make_dataset(
-        obs=rng.normal(size=(n, 7)), action=rng.uniform(-1, 1, (n, 2)), reward=rng.normal(size=n),
-        cost=rng.random(n) < 0.2, next_obs=rng.normal(size=(n, 7)), terminal=np.zeros(n, bool),
-        timeout=np.arange(n) % 100 == 99, name="random",
-    )  # fmt: skip
+    if arguments.out is not None:
+        write_csv(arguments.out, rows)
 
 
 def measure(name: str, dataset: Dataset, steps: int) -> dict[str, object]:

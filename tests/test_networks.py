@@ -51,5 +51,7 @@ def test_halves_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     halves = np.asarray(network.joined(x, y))
     assert 0 < np.abs(halves - exact).max() < 2**-11 * np.abs(exact).max() * 4
+    far = np.asarray(network.joined(1e6 * x, y))
+    assert np.isfinite(far).all()
     with jax.default_matmul_precision("float32"):
         np.testing.assert_array_equal(network.joined(x, y), exact)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the range every baseline uses
 LATENT_LOG_STD_RANGE = (-4.0, 15.0)  # of a VAE's encoder
 M = TypeVar("M", bound=eqx.Module)
+HALF_MAX = 65504.0  # the largest float16
 ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
 
 
@@ -82,12 +83,14 @@ def _product(x: Array, weight: Array) -> Array:
     """x W; on a GPU of halves, summed in float32, unless another precision than TF32 is asked for.
 
     A half has the ten bits of mantissa that TF32 leaves a float32 factor anyway, at half the traffic. What it lacks is
-    range: small gradients would fall below 6e-8, so nothing that is differentiated comes here.
+    range: larger factors are taken for ±65,504, and small gradients would fall below 6e-8, so nothing that is
+    differentiated comes here.
     """
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     if jax.default_backend() != "gpu" or precision not in (None, "tensorfloat32"):
         return x @ weight
-    return jnp.matmul(x.astype(jnp.float16), weight.astype(jnp.float16), preferred_element_type=jnp.float32)
+    x, weight = (jnp.clip(factor, -HALF_MAX, HALF_MAX).astype(jnp.float16) for factor in (x, weight))
+    return jnp.matmul(x, weight, preferred_element_type=jnp.float32)
 
 
 class Critic(eqx.Module):

@@ -69,7 +69,7 @@ class CDT(Agent[CDTConfig, CDTState]):
     Config = CDTConfig
 
     def ignores_limit(self, config: CDTConfig) -> bool:
-        return True  # it is told when it acts
+        return type(self) is CDT  # it is told when it acts; an agent made of it says for itself
 
     def problem(self, dataset: Dataset) -> Problem:
         best = np.flatnonzero(on_frontier(dataset))

@@ -86,7 +86,12 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         groups = [
-            {**dataclasses.asdict(p.status), "train_seconds": p.train_seconds, "play_seconds": p.play_seconds}
+            {
+                **dataclasses.asdict(p.status),
+                "steps": p.group.steps,
+                "train_seconds": p.train_seconds,
+                "play_seconds": p.play_seconds,
+            }
             for p in self.groups
         ]
         return {"suite": self.suite.as_dict(), "out": str(self.choices.out), "groups": groups}

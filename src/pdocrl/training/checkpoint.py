@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
 
-FORMAT = 2
+FORMAT = 3  # 3: runs that train alike have one state
 T = TypeVar("T")
 
 
@@ -44,7 +44,10 @@ def read_story(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise PdocrlError(f"{path}: not a pdocrl checkpoint, or cut short ({error}).") from error
     found = story.get("format") if isinstance(story, dict) else None
     if found != FORMAT:
-        raise PdocrlError(f"{path}: checkpoint format {found}, this version of pdocrl reads {FORMAT}.")
+        raise PdocrlError(
+            f"{path}: checkpoint format {found}, this version of pdocrl reads {FORMAT}. "
+            "Finish the training with the version that began it, or train anew."
+        )
     assert isinstance(story, dict)
     return story
 

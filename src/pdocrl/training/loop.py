@@ -150,16 +150,17 @@ class Trainer:
 
 def _trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
     """One run for each training that is needed, and the number of each run's training, [R]."""
-    numbers: dict[Any, int] = {}
+    shared: dict[Any, int] = {}
     own: list[Run] = []
     training: list[int] = []
     for run in runs:
-        alike = dataclasses.replace(run.config, cost_limit=()) if agent.ignores_limit(run.config) else run.config
-        key = (run.seed, *(getattr(alike, field.name) for field in dataclasses.fields(alike)))
-        if key not in numbers:
-            numbers[key] = len(own)
+        number = len(own)
+        if agent.ignores_limit(run.config):
+            others = [field.name for field in dataclasses.fields(run.config) if field.name != "cost_limit"]
+            number = shared.setdefault((run.seed, *(getattr(run.config, name) for name in others)), number)
+        if number == len(own):
             own.append(run)
-        training.append(numbers[key])
+        training.append(number)
     return own, np.asarray(training)
 
 
