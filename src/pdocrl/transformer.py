@@ -67,20 +67,20 @@ class CausalTransformer(eqx.Module):
         return CausalTransformer(arrays, layers, heads)
 
     def __call__(
-        self, windows: Windows, dropout: float | Array = 0.0, key: PRNGKeyArray | None = None
+        self, windows: Windows, dropout: float | Array = 0.0, keys: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, "B L A"], Float[Array, "B L A"], Float[Array, "B L K"]]:
         """(mean, log σ) of a_t given everything up to s_t, and the logits of c_t > 0 given everything up to a_t."""
         size, length = windows.mask.shape
         x = self._embed(windows)
-        x = _drop(self._norm("embedding_norm", x), dropout, key, 0)
+        x = _drop(self._norm("embedding_norm", x), dropout, keys, 0)
         attends = self._attends(windows.mask)
         for i in range(self.layers):
             before = x
             if i == self.layers - 1:  # the heads read half of the tokens; the others are only attended to
                 x, attends = _heads_tokens(x, 1), _heads_tokens(attends, 2)
-            x = x + _drop(self._attention(f"block_{i}", x, before, attends), dropout, key, 2 * i + 1)
+            x = x + _drop(self._attention(f"block_{i}", x, before, attends), dropout, keys, 2 * i + 1)
             hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
-            x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, key, 2 * i + 2)
+            x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
         mean, raw = jnp.split(self._affine("action_head", x[:, :, 0]), 2, axis=-1)
         low, high = LOG_STD_RANGE
@@ -145,9 +145,10 @@ def _affine(x: Array, weight: Array, bias: Array) -> Array:
     return (x.reshape(-1, x.shape[-1]) @ weight + bias).reshape(*x.shape[:-1], -1)
 
 
-def _drop(x: Array, rate: float | Array, key: PRNGKeyArray | None, place: int) -> Array:
-    """Dropout with a traced rate; none without a key."""
-    if key is None:
+def _drop(x: Array, rate: float | Array, keys: PRNGKeyArray | None, place: int) -> Array:
+    """Dropout with a traced rate; none without keys. Each key is for an equal share of the windows."""
+    if keys is None:
         return x
-    kept = jax.random.uniform(jax.random.fold_in(key, place), x.shape) >= rate
-    return jnp.where(kept, x / (1 - rate), 0.0)
+    shape = (len(x) // len(keys), *x.shape[1:])
+    drawn = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, place), shape))(keys)
+    return jnp.where(drawn.reshape(x.shape) >= rate, x / (1 - rate), 0.0)

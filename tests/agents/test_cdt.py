@@ -94,6 +94,25 @@ def test_a_width_the_heads_do_not_divide_is_refused(small_dataset: Dataset) -> N
         cdt.columns(make_config(cdt, embedding=10, heads=4), small_dataset)
 
 
+@pytest.mark.parametrize("size", [32, 24, 5])  # 16, 8 parts and 1
+def test_a_batch_in_parts_is_the_batch_as_a_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same random numbers for dropout and the same gradient: a CPU goes through parts, a GPU does not."""
+    cdt, rng = find_agent("cdt"), np.random.default_rng(size)
+    config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL, dropout=0.5, clip=1e9)
+    state = jax.jit(lambda key: cdt.init(config, Problem(2, 1, 1, frontier=((5.0, 2.0),)), key))(jax.random.key(0))
+    shapes = {"returns": (size, 4), "costs": (size, 4, 1), "obs": (size, 4, 2), "action": (size, 4, 1)}
+    arrays = {name: jnp.asarray(rng.uniform(-1, 1, shape), jnp.float32) for name, shape in shapes.items()}
+    mask = jnp.asarray(np.arange(4) >= rng.integers(0, 4, (size, 1)), jnp.float32)
+    batch = Windows(**arrays, time=jnp.zeros((size, 4), jnp.int32), mask=mask), jnp.asarray(rng.random((size, 4, 1)))
+    found = {}
+    for backend in ("cpu", "gpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        after, metrics = jax.jit(lambda state: cdt.update(config, state, batch, jax.random.key(1)))(state)
+        found[backend] = after.model_opt.mu.arrays | metrics
+    for name, whole in found["gpu"].items():
+        np.testing.assert_allclose(found["cpu"][name], whole, rtol=1e-4, atol=1e-7, err_msg=name)
+
+
 def test_gradients_are_clipped_weights_decay_and_the_rate_warms_up() -> None:
     """Two steps written out: g ← g·min(1, clip/‖g‖), p ← p − η·min(1, t/warmup)·(Adam(g) + decay·p)."""
     cdt, rng = find_agent("cdt"), np.random.default_rng(0)

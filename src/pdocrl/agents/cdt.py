@@ -10,6 +10,9 @@ episode within it; both shrink by what has been earned and spent. docs/agents/cd
 from __future__ import annotations
 
 import dataclasses
+import math
+from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,12 +23,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, static
-from pdocrl.agents.parts import rows_of_episodes
+from pdocrl.agents.parts import rows_of_episodes, sum_over
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import TransformerPolicy
 from pdocrl.transformer import CausalTransformer, Windows
+
+PARTS = 16  # of a mini-batch; each has random numbers of its own, so that it may be gone through by itself
 
 
 class CDTConfig(AgentConfig):
@@ -134,9 +139,12 @@ class CDT(Agent[CDTConfig, CDTState]):
         windows, costly = batch
         share = windows.mask[..., None] / windows.mask.sum()
         temperature = jnp.exp(state.log_temperature)
+        parts = math.gcd(len(share), PARTS)
 
-        def loss(model: CausalTransformer) -> tuple[Array, tuple[Array, Array, Array]]:
-            mean, log_std, cost_logits = model(windows, config.dropout, key)
+        def loss(model: CausalTransformer, some: Any) -> tuple[Array, tuple[Array, Array, Array]]:
+            """A sum over windows, so that of all is that of their parts."""
+            windows, costly, share, keys = some
+            mean, log_std, cost_logits = model(windows, config.dropout, keys)
             z = (windows.action - mean) * jnp.exp(-log_std)
             log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
             entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
@@ -144,8 +152,14 @@ class CDT(Agent[CDTConfig, CDTState]):
             total = -(log_likelihood + temperature * entropy) + config.cost_weight * surprise
             return total, (log_likelihood, entropy, surprise)
 
-        (objective, parts), gradient = jax.value_and_grad(loss, has_aux=True)(state.model)
-        log_likelihood, entropy, surprise = parts
+        every = (windows, costly, share, jax.random.split(key, parts))
+        descend = partial(jax.value_and_grad(loss, has_aux=True), state.model)
+        if jax.default_backend() == "cpu":  # whose caches hold the activations of one part, not those of all
+            pieces = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), every)
+            (objective, sums), gradient = sum_over(descend, pieces)
+        else:
+            (objective, sums), gradient = descend(every)
+        log_likelihood, entropy, surprise = sums
         norm = optax.global_norm(gradient)
         gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.clip / (norm + 1e-6)), gradient)
         direction, model_opt = optax.scale_by_adam().update(gradient, state.model_opt)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,6 +19,7 @@ from pdocrl.networks import MLP, CostCritic, Critic, TanhGaussian
 from pdocrl.policies import MLPPolicy
 
 M = TypeVar("M", bound=eqx.Module)
+T = TypeVar("T")
 
 
 def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
@@ -73,6 +75,18 @@ def best_candidate(
     value, cost = mix_twins(critic(obs, action), cost_critic(obs, action), pessimism)  # [n, B], [n, B, K]
     best = jnp.argmax(value - cost @ lam, 0)[None]  # [1, B]
     return jnp.take_along_axis(value, best, 0)[0], jnp.take_along_axis(cost, best[..., None], 0)[0]
+
+
+def sum_over(function: Callable[[Any], T], pieces: Any) -> T:
+    """Σ_p function(piece p), one piece after another; every array of `pieces` is [P, …]."""
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], pieces))
+    zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    def add(total: T, piece: Any) -> tuple[T, None]:
+        return jax.tree.map(jnp.add, total, function(piece)), None
+
+    total: T = jax.lax.scan(add, zero, pieces)[0]
+    return total
 
 
 def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:
