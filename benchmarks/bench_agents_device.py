@@ -19,10 +19,11 @@ from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
 from pdocrl.bench.rates import timed
 from pdocrl.console import print_table
 from pdocrl.data.dataset import Dataset
+from pdocrl.evaluation import find_protocol
 from pdocrl.files import write_csv
 from pdocrl.training.loop import Run, Trainer
 
-LIMITS, SEEDS = (10.0, 20.0, 40.0), (0, 5, 10)
+PROTOCOL = find_protocol("dsrl")
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def main() -> None:
 
 def measure(name: str, dataset: Dataset, steps: int) -> dict[str, object]:
     agent = find_agent(name)
-    runs = [Run(make_config(agent, cost_limit=(c,), horizon=100.0), s) for c in LIMITS for s in SEEDS]
+    runs = [Run(make_config(agent, cost_limit=(c,), horizon=100.0), s) for c in PROTOCOL.limits for s in PROTOCOL.seeds]
     trainer = Trainer(agent, dataset, runs)
     trainer.advance(steps)  # compiles
     with timed() as clock:

@@ -94,16 +94,21 @@ def test_a_width_the_heads_do_not_divide_is_refused(small_dataset: Dataset) -> N
         cdt.columns(make_config(cdt, embedding=10, heads=4), small_dataset)
 
 
+def random_windows(rng: np.random.Generator, mask: jax.Array) -> Windows:
+    """Of two numbers of state, one of action, one cost."""
+    shapes = {"returns": (), "costs": (1,), "obs": (2,), "action": (1,)}
+    arrays = {n: jnp.asarray(rng.uniform(-1, 1, (*mask.shape, *own)), jnp.float32) for n, own in shapes.items()}
+    return Windows(**arrays, time=jnp.zeros(mask.shape, jnp.int32), mask=mask)
+
+
 @pytest.mark.parametrize("size", [32, 24, 5])  # 16, 8 parts and 1
 def test_a_batch_in_parts_is_the_batch_as_a_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same random numbers for dropout and the same gradient: a CPU goes through parts, a GPU does not."""
     cdt, rng = find_agent("cdt"), np.random.default_rng(size)
     config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL, dropout=0.5, clip=1e9)
     state = jax.jit(lambda key: cdt.init(config, Problem(2, 1, 1, frontier=((5.0, 2.0),)), key))(jax.random.key(0))
-    shapes = {"returns": (size, 4), "costs": (size, 4, 1), "obs": (size, 4, 2), "action": (size, 4, 1)}
-    arrays = {name: jnp.asarray(rng.uniform(-1, 1, shape), jnp.float32) for name, shape in shapes.items()}
     mask = jnp.asarray(np.arange(4) >= rng.integers(0, 4, (size, 1)), jnp.float32)
-    batch = Windows(**arrays, time=jnp.zeros((size, 4), jnp.int32), mask=mask), jnp.asarray(rng.random((size, 4, 1)))
+    batch = random_windows(rng, mask), jnp.asarray(rng.random((size, 4, 1)))
     found = {}
     for backend in ("cpu", "gpu"):
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
@@ -120,9 +125,7 @@ def test_gradients_are_clipped_weights_decay_and_the_rate_warms_up() -> None:
     config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL, **numbers)
     problem = Problem(2, 1, 1, frontier=((5.0, 2.0),))
     state = jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0))
-    shapes = {"returns": (5, 4), "costs": (5, 4, 1), "obs": (5, 4, 2), "action": (5, 4, 1)}
-    arrays = {name: jnp.asarray(rng.uniform(-1, 1, shape), jnp.float32) for name, shape in shapes.items()}
-    batch = Windows(**arrays, time=jnp.zeros((5, 4), jnp.int32), mask=jnp.ones((5, 4))), jnp.zeros((5, 4, 1))
+    batch = random_windows(rng, jnp.ones((5, 4))), jnp.zeros((5, 4, 1))
     update = jax.jit(lambda state: cdt.update(config, state, batch, jax.random.key(1)))
     for t in (1, 2):
         before = state

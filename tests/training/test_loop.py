@@ -14,7 +14,7 @@ import pytest
 from pdocrl.agents.agent import Agent, AgentConfig, Table, find_agent, make_config
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import MLPPolicy
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.loop import Run, Trainer, trainings
 from probes import bandit
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16, "horizon": 10.0}
@@ -106,7 +106,11 @@ def test_runs_that_share_a_training_fail_together() -> None:
         def ignores_limit(self, config: Any) -> bool:
             return True
 
+    class Heir(Deaf):
+        """Made of it, and may train with the limit."""
+
     runs = [Run(FragileConfig(cost_limit=(c,), breaks_at=b), 0) for b in (1e9, 13.0) for c in (1.0, 2.0)]
+    assert trainings(Heir(), runs)[1].tolist() == [0, 1, 2, 3]
     found = Trainer(Deaf(), bandit(n=200).dataset, runs)
     stages = list(found.train(until=30, every=10))
     assert found.training.tolist() == [0, 0, 1, 1]

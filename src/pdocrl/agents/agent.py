@@ -132,7 +132,10 @@ class Agent(Generic[C, S]):
     Config: type[C]
 
     def ignores_limit(self, config: C) -> bool:
-        """Whether training is the same whatever the cost limit; runs that differ in nothing else then share one."""
+        """Whether training is the same whatever the cost limit; runs that differ in nothing else then share one.
+
+        Never inherited from another agent: one made of it may train with the limit, so it says so for itself.
+        """
         return False
 
     def problem(self, dataset: Dataset) -> Problem:

@@ -11,17 +11,17 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.bench.suite import Group
+from pdocrl.agents.agent import Agent, find_agent, make_config
+from pdocrl.bench.suite import Group, Limit
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_json
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.loop import Run, Trainer, trainings
 from pdocrl.training.train import Trained
 
 FEW_SECONDS = 1.0  # of steps behind a measured rate
@@ -75,11 +75,7 @@ class Rates:
     def measure_training(self, group: Group, dataset: Dataset) -> None:
         """A few steps: of one run on a CPU, where runs take turns, else of all of them."""
         agent = find_agent(group.method.agent)
-        runs = [
-            Run(make_config(agent, **group.method.settings, cost_limit=limit, horizon=float(group.task.horizon)), seed)
-            for limit in (group.limits if dataset.n_costs else ((),))
-            for seed in group.suite.seeds
-        ]
+        runs = _runs(group, agent, group.limits if dataset.n_costs else ((),))
         trainer = Trainer(agent, dataset, runs[:1] if _on_cpu() else runs)
         trainer.advance(1)  # compiles
         steps, seconds = 1, 0.0
@@ -138,8 +134,15 @@ def _share(group: Group) -> int:
     if not _on_cpu():
         return 1
     agent = find_agent(group.method.agent)
-    alike = agent.ignores_limit(make_config(agent, **group.method.settings))
-    return len(group.suite.seeds) if alike else group.runs
+    return len(trainings(agent, _runs(group, agent, group.limits))[0])
+
+
+def _runs(group: Group, agent: Agent[Any, Any], limits: Sequence[Limit]) -> list[Run]:
+    return [
+        Run(make_config(agent, **group.method.settings, cost_limit=limit, horizon=float(group.task.horizon)), seed)
+        for limit in limits
+        for seed in group.suite.seeds
+    ]
 
 
 def _on_cpu() -> bool:

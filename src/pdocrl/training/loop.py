@@ -57,7 +57,7 @@ class Trainer:
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
         self.agent, self.runs = agent, tuple(runs)
-        own, self.training = _trainings(agent, runs)  # [T], and which of them is each run's, [R]
+        own, self.training = trainings(agent, runs)  # [T], and which of them is each run's, [R]
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
         self.problem = agent.problem(dataset)
@@ -148,14 +148,15 @@ class Trainer:
         return [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
 
 
-def _trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
+def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
     """One run for each training that is needed, and the number of each run's training, [R]."""
     shared: dict[Any, int] = {}
     own: list[Run] = []
     training: list[int] = []
+    says = "ignores_limit" in vars(type(agent))  # of itself, not by the agent it is made of
     for run in runs:
         number = len(own)
-        if agent.ignores_limit(run.config):
+        if says and agent.ignores_limit(run.config):
             others = [field.name for field in dataclasses.fields(run.config) if field.name != "cost_limit"]
             number = shared.setdefault((run.seed, *(getattr(run.config, name) for name in others)), number)
         if number == len(own):
