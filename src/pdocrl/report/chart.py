@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0
-COLOURS = 9  # --series-0 … --series-8 of the stylesheet
+COLOURS = 10  # --series-0 … --series-9 of the stylesheet; the suite `paper` has as many methods
 # Around (0, 0), about equally dark: disc, square, triangles, diamond, cross, plus, star, hexagon, hourglass.
 SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
