@@ -20,6 +20,7 @@ from pdocrl.data import Task, register, save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import MLPPolicy
 from pdocrl.report import figures, read_record, report
+from pdocrl.report.chart import COLOURS
 from pdocrl.report.findings import findings, lead, table
 from pdocrl.report.provenance import commands
 from pdocrl.training import train as training
@@ -176,7 +177,7 @@ def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
         ("--bad", "--bad-ground"),
     ]:
         assert _contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
-    for i in range(5):
+    for i in range(COLOURS):
         assert _contrast(theme[f"--series-{i}"], theme["--paper"]) >= 3
 
 

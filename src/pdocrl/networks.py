@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the range every baseline uses
+LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the same for every agent
 LATENT_LOG_STD_RANGE = (-4.0, 15.0)  # of a VAE's encoder
 M = TypeVar("M", bound=eqx.Module)
 HALF_MAX = 65504.0  # the largest float16

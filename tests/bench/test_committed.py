@@ -1,0 +1,66 @@
+"""The results that are committed: whole, as their suite says, and told alike by README, tables and each agent's page."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pdocrl.bench.results import PARQUET, read_rows
+from pdocrl.bench.statistics import make_cells
+from pdocrl.bench.suite import find_suite
+from pdocrl.bench.tables import make_tables, write_tables
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@pytest.fixture(scope="module")
+def suite():
+    return find_suite(ROOT / "benchmarks" / "five.toml")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("five")
+    shutil.copy(RESULTS / "five.parquet", folder / PARQUET)
+    return read_rows(folder)
+
+
+def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
+    asked = Counter(
+        (group.task.name, group.method.name, limit, seed, group.steps, episode)
+        for group in suite.groups()
+        for limit in group.limits
+        for seed in suite.seeds
+        for episode in range(suite.episodes)
+    )
+    assert Counter((r.task, r.method, r.cost_limit, r.seed, r.step, r.episode) for r in rows) == asked
+
+
+def test_tables_are_made_of_these_rows(rows, tmp_path):
+    write_tables(tmp_path, make_tables(rows))
+    written = (RESULTS / "five.md").read_text(encoding="utf-8")
+    for name in ("results", "published", "limits", "ranks", "improvement"):
+        [made] = tmp_path.rglob(f"{name}.md")
+        assert made.read_text(encoding="utf-8") in written, name
+
+
+def _number(value: float) -> str:
+    """−.42, 1.08: as the pages write it."""
+    text = f"{abs(value):.2f}"
+    return ("−" if round(value, 2) < 0 else "") + (text[1:] if text.startswith("0") else text)
+
+
+def test_readme_and_the_agents_pages_say_what_the_rows_say(suite, rows):
+    cells = {(cell.method, cell.task): cell for cell in make_cells(rows)}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for method in suite.methods:
+        line = "|"
+        for entry in suite.entries:
+            cell = cells[method.name, entry.task.name]
+            pair = f"{_number(cell.reward)} / {_number(cell.cost)}"
+            line += f" **{pair}** |" if cell.safe else f" {pair} |"
+        assert line in readme, method.name
+        if not method.agent.startswith("pdocrl"):  # whose pages have tables of their own
+            assert line in (ROOT / "docs" / "agents" / f"{method.agent}.md").read_text(encoding="utf-8"), method.name
