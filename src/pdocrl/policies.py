@@ -184,31 +184,44 @@ class TransformerPolicy:
             ("action", actions),
         )
         x = np.stack([self._affine(name, np.asarray(token, np.float32)) + when for name, token in tokens], 2)
-        x = self._norm("embedding_norm", x.reshape(size, 4 * length, -1))
-        causal = np.tril(np.ones((4 * length, 4 * length), bool))
-        attends = causal & np.repeat(mask > 0, 4, 1)[:, None, None, :]  # [B, 1, T, T]
+        x = self._norm("embedding_norm", x.reshape(size, 4 * length, -1)[:, :-1])  # the last action is still to come
+        causal = np.tril(np.ones((4 * length - 1, 4 * length - 1), bool))
+        attends = causal & np.repeat(mask > 0, 4, 1)[:, None, None, :-1]  # [B, 1, T, T]
         for i in range(self.layers):
-            x = x + self._attention(f"block_{i}", x, attends)
+            seen = x
+            if i == self.layers - 1:  # the head reads the last state's token; the others are only attended to
+                x, attends = x[:, -1:], attends[:, :, -1:]
+            x = x + self._attention(f"block_{i}", x, seen, attends)
             x = x + self._affine(f"block_{i}/down", self._hidden(f"block_{i}", x))
-        mean = self._affine("action_head", self._norm("last_norm", x[:, -2]))  # the last state's token
+        mean = self._affine("action_head", self._norm("last_norm", x[:, -1]))
         return np.asarray(np.clip(mean[:, : mean.shape[1] // 2], -1, 1), np.float32)
 
-    def _attention(self, block: str, x: NDArray[np.float32], attends: NDArray[np.bool_]) -> NDArray[np.float32]:
-        size, tokens, width = x.shape
-        qkv = self._affine(f"{block}/qkv", self._norm(f"{block}/norm_1", x))
-        query, key, value = (
-            part.reshape(size, tokens, self.heads, -1).transpose(0, 2, 1, 3) for part in np.split(qkv, 3, axis=-1)
-        )
+    def _attention(
+        self, block: str, x: NDArray[np.float32], seen: NDArray[np.float32], attends: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """What the tokens x [B, U, D] take from the tokens they see [B, T, D]; attends [B, 1, U, T]."""
+        width = x.shape[-1]
+        weight, bias = self.weights[f"{block}/qkv/weight"], self.weights[f"{block}/qkv/bias"]
+
+        def heads(y: NDArray[np.float32], low: int, high: int) -> list[NDArray[np.float32]]:
+            """Projections low … high of (query, key, value), [B, H, tokens, D/H] each."""
+            part = slice(low * width, high * width)
+            out = self._norm(f"{block}/norm_1", y) @ weight[:, part] + bias[part]
+            split = np.split(out, high - low, axis=-1)
+            return [p.reshape(*y.shape[:2], self.heads, -1).transpose(0, 2, 1, 3) for p in split]
+
+        query, key, value = heads(x, 0, 3) if x is seen else heads(x, 0, 1) + heads(seen, 1, 3)
         scores = query @ key.swapaxes(-1, -2) / np.float32(np.sqrt(width / self.heads))
         scores = np.where(attends, scores, np.float32(-1e9))
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (weights / weights.sum(-1, keepdims=True)) @ value
-        return self._affine(f"{block}/out", mixed.transpose(0, 2, 1, 3).reshape(size, tokens, width))
+        return self._affine(f"{block}/out", mixed.transpose(0, 2, 1, 3).reshape(x.shape))
 
     def _hidden(self, block: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """GELU by its usual approximation with tanh."""
         x = self._affine(f"{block}/up", self._norm(f"{block}/norm_2", x))
-        inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)
+        cube = x * x * x  # x**3 would call pow(), which took three quarters of the whole policy's time
+        inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * cube)
         return np.asarray(0.5 * x * (1 + np.tanh(inner)), np.float32)
 
     def _affine(self, name: str, x: NDArray[np.float32]) -> NDArray[np.float32]:

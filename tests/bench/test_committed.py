@@ -1,4 +1,4 @@
-"""The results that are committed: whole, as their suite says, and told alike by README, tables and each agent's page."""
+"""The committed results: whole, as their suite says, and told alike by README, tables and the agents' pages."""
 
 import shutil
 from collections import Counter
