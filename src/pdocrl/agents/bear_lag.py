@@ -24,7 +24,7 @@ from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, poly
 from pdocrl.policies import MLPPolicy
 
 LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
-LOG_ALPHA_RANGE = (-5.0, 5.0)
+LOG_ALPHA_MIN = -5.0
 
 
 class BEARLagConfig(AgentConfig):
@@ -34,6 +34,7 @@ class BEARLagConfig(AgentConfig):
     critic_rate: float = 1e-3  # of Q_r and Q_c
     vae_rate: float = 1e-3  # of the VAE
     alpha_rate: float = 1e-3  # of log α, the price of the discrepancy
+    log_alpha_max: float = 5.0  # α is cut at e⁵; where that is too low for λ's pull, π leaves the data
     target_rate: float = 0.005  # of the target networks
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     vae_weight: float = 0.5  # of the KL term in the VAE's loss
@@ -159,7 +160,8 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             polyak(state.actor_target, actor, config.target_rate),
             polyak(state.target, critic, config.target_rate),
             polyak(state.cost_target, cost_critic, config.target_rate),
-            jnp.clip(log_alpha, *LOG_ALPHA_RANGE), multiplier, vae_opt, actor_opt, critic_opt, cost_opt, alpha_opt,
+            jnp.clip(log_alpha, LOG_ALPHA_MIN, config.log_alpha_max), multiplier,
+            vae_opt, actor_opt, critic_opt, cost_opt, alpha_opt,
         )  # fmt: skip
         return state, metrics | per_constraint("lambda", lam)
 
