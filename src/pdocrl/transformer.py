@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from pdocrl.networks import normals
+from pdocrl.networks import LOG_STD_RANGE, normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
-LOG_STD_RANGE = (-5.0, 2.0)
 INIT_STD = 0.02  # of all weights, as in GPT-2
 
 

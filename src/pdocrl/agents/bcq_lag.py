@@ -18,12 +18,10 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, per_constraint
+from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, per_constraint
 from pdocrl.multipliers import PIDMultiplier
 from pdocrl.networks import MLP, VAE, CostCritic, Critic, normals, polyak
 from pdocrl.policies import CandidatePolicy
-
-LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
 
 
 class BCQLagConfig(AgentConfig):

@@ -18,12 +18,11 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, best_candidate, mix_twins, mode_policy, per_constraint
+from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, mode_policy, per_constraint
 from pdocrl.multipliers import PIDMultiplier
 from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
 from pdocrl.policies import MLPPolicy
 
-LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
 LOG_ALPHA_MIN = -5.0
 
 

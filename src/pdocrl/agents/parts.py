@@ -20,6 +20,7 @@ from pdocrl.policies import MLPPolicy
 
 M = TypeVar("M", bound=eqx.Module)
 T = TypeVar("T")
+LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
 
 
 def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
