@@ -21,7 +21,7 @@ import numpy as np
 from pdocrl.console import print_table
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.files import write_csv
-from pdocrl.scoring import evaluate
+from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.train import read_lines, train
 
 ROOT = Path(__file__).resolve().parents[1]

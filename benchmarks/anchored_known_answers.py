@@ -24,10 +24,10 @@ from pdocrl.bench.theory.lucky import methods
 from pdocrl.console import log, print_table
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.files import write_csv
-from pdocrl.policies import Policy
+from pdocrl.policies.policy import Policy
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
+from pdocrl.theory.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
 from pdocrl.training.loop import Run, Trainer
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,7 +21,7 @@ from pdocrl.data import load
 from pdocrl.data.tasks import find_task
 from pdocrl.envs import split_run_costs
 from pdocrl.files import write_csv
-from pdocrl.scoring import evaluate
+from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.train import train
 
 LIMITS, SEEDS, STEPS, EPISODES = ((2.0, 20.0), (5.0, 5.0), (10.0, 40.0)), (0, 5, 10), 100_000, 20

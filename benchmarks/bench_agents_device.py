@@ -19,8 +19,8 @@ from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
 from pdocrl.bench.rates import timed
 from pdocrl.console import print_table
 from pdocrl.data.dataset import Dataset
-from pdocrl.evaluation import find_protocol
 from pdocrl.files import write_csv
+from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.loop import Run, Trainer
 
 PROTOCOL = find_protocol("dsrl")

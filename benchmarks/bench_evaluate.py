@@ -24,7 +24,7 @@ from bench_rollout import Uniform, busy, rates, ticks, wait_for_quiet
 from pdocrl.data import find_task
 from pdocrl.envs import Rollouts
 from pdocrl.files import write_csv
-from pdocrl.scoring import evaluate
+from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.train import load_trained
 
 

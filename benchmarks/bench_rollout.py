@@ -26,7 +26,7 @@ import numpy as np
 
 from pdocrl.data import find_task
 from pdocrl.envs import Rollouts
-from pdocrl.policies import MLPPolicy
+from pdocrl.policies.policy import MLPPolicy
 
 BARE = """
 import sys, time

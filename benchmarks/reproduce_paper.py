@@ -15,9 +15,9 @@ from pathlib import Path
 from pdocrl.bench.published import PUBLISHED
 from pdocrl.console import print_table
 from pdocrl.data.tasks import find_task
-from pdocrl.evaluation import find_protocol
 from pdocrl.files import write_csv
-from pdocrl.scoring import evaluate
+from pdocrl.scores.evaluate import evaluate
+from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.train import load_trained, train
 
 

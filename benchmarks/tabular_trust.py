@@ -25,9 +25,9 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.limits import Limit, as_limits
-from pdocrl.tabular.lucky import lucky2
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.theory.lucky import lucky2
 
 HERE = Path(__file__).parent
 Make = Callable[[int], tuple[CMDP, Counts, tuple[Limit, ...]]]

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 import pdocrl.report as report_package
-from pdocrl import policies, scoring
 from pdocrl.data import Task, register, save
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import MLPPolicy
+from pdocrl.policies import policy as policies
+from pdocrl.policies.policy import MLPPolicy
 from pdocrl.report import figures, read_record, report
 from pdocrl.report.chart import COLOURS
 from pdocrl.report.findings import findings, lead, table
 from pdocrl.report.provenance import commands
+from pdocrl.scores import evaluate as scoring
 from pdocrl.training import train as training
 
 LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pdocrl.data import Dataset as Dataset
     from pdocrl.data import load as load
     from pdocrl.data import save as save
-    from pdocrl.export import export as export
+    from pdocrl.policies.export import export as export
     from pdocrl.report import report as report
-    from pdocrl.scoring import evaluate as evaluate
+    from pdocrl.scores.evaluate import evaluate as evaluate
     from pdocrl.tabular.saddle import solve as solve
     from pdocrl.training.train import load_trained as load_trained
     from pdocrl.training.train import resume as resume
@@ -31,7 +31,7 @@ _HOMES = {
     "train": "pdocrl.training.train",
     "resume": "pdocrl.training.train",
     "load_trained": "pdocrl.training.train",
-    "evaluate": "pdocrl.scoring",
+    "evaluate": "pdocrl.scores.evaluate",
     "solve": "pdocrl.tabular.saddle",
 }
 __all__ = sorted(_HOMES)

@@ -1,6 +1,6 @@
 """The command line: finds the command, parses its options, runs it, and turns errors into one line.
 
-Commands live in `pdocrl.commands`, one file per family. They are imported only when called, so `pdocrl --help` and
+Commands live in `pdocrl.commands`, one file per command. They are imported only when called, so `pdocrl --help` and
 misspellings answer at once. Exit status: 0 done, 2 bad input, 130 interrupted.
 """
 
@@ -27,11 +27,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data convert": ("data", "convert", "from one format to another"),
     "data filter": ("data", "filter_", "keep a part: safe, frontier, density, noise, outliers, fraction"),
     "data fetch": ("fetch", "fetch", "download a public DSRL file, with resume and check"),
-    "agents": ("train", "agents", "list the agents, or one agent's settings"),
+    "agents": ("agents", "agents", "list the agents, or one agent's settings"),
     "train": ("train", "train", "from a dataset to policies, many runs side by side"),
-    "evaluate": ("train", "evaluate", "play trained policies in the simulator and score them"),
+    "evaluate": ("evaluate", "evaluate", "play trained policies in the simulator and score them"),
     "ope": ("ope", "ope", "estimate trained policies from the data alone, without a simulator"),
-    "export": ("train", "export", "one policy as ONNX and plain NumPy"),
+    "export": ("export", "export", "one policy as ONNX and plain NumPy"),
     "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
     "report": ("report", "report", "a training or a benchmark as one HTML page with its pictures"),
     "bench": (

@@ -16,7 +16,7 @@ from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import save
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.report import figures, read_record, report
-from pdocrl.scoring import Evaluation, evaluate
+from pdocrl.scores.evaluate import Evaluation, evaluate
 from pdocrl.training.train import Plan, Trained, resume, train
 
 TASK = "BallRun"

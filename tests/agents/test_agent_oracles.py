@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
-from pdocrl.networks import normals
-from pdocrl.transformer import Windows
+from pdocrl.nn.mlp import normals
+from pdocrl.nn.transformer import Windows
 
 S, A, K, B, N, GAMMA = 3, 2, 2, 16, 4, 0.9
 PROBLEM = Problem(S, A, K, frontier=((1.0, 0.0, 0.0), (2.0, 3.0, 1.0)))

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pdocrl.policies import CandidatePolicy, Layers
+from pdocrl.policies.policy import CandidatePolicy, Layers
 
 
 def linear(*weights: float, members: int = 0) -> Layers:

@@ -13,9 +13,9 @@ from pdocrl.agents.agent import Problem, Table, find_agent, make_config
 from pdocrl.agents.cdt import augment, best_return
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import TransformerPolicy
+from pdocrl.nn.transformer import Windows
+from pdocrl.policies.policy import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
-from pdocrl.transformer import Windows
 from probes import HORIZON, bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}

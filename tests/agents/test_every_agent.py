@@ -14,11 +14,11 @@ import pytest
 from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
 from pdocrl.agents.parts import mix_twins
 from pdocrl.errors import PdocrlError
-from pdocrl.onnx_graph import to_onnx
-from pdocrl.policies import CandidatePolicy, TransformerPolicy, load_all, save
+from pdocrl.nn.transformer import Windows
+from pdocrl.policies.onnx import to_onnx
+from pdocrl.policies.policy import CandidatePolicy, TransformerPolicy, load_all, save
 from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import resume, train
-from pdocrl.transformer import Windows
 from probes import HORIZON, Probe, bandit
 
 SMALL = {"hidden": (32, 32), "batch_size": 64}

@@ -16,7 +16,8 @@ from pdocrl.agents.agent import Transitions, find_agent, make_config
 from pdocrl.agents.imagination import Imagination, Model, Standards
 from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
 from pdocrl.data.dataset import make_dataset
-from pdocrl.networks import MLP, TanhGaussian
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP
 
 S, A, K, B = 3, 2, 2, 16
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdocrl import policies
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import METHODS, estimate
-from pdocrl.policies import CandidatePolicy, MLPPolicy
+from pdocrl.policies import policy as policies
+from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
 from pdocrl.training.train import Plan, Trained
 
 HORIZON = 10

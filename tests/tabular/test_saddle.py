@@ -11,8 +11,8 @@ from pdocrl.tabular.choice import Choice, sensitivity
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.lucky import lucky2
 from pdocrl.tabular.saddle import solve
+from pdocrl.theory.lucky import lucky2
 
 
 def sampled(

@@ -13,7 +13,7 @@ import pytest
 
 from pdocrl.agents.agent import Agent, AgentConfig, Table, find_agent, make_config
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import MLPPolicy
+from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.loop import Run, Trainer, trainings
 from probes import bandit
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl import policies
 from pdocrl.cli import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
+from pdocrl.policies import policy as policies
 from pdocrl.training.train import load_trained, resume, train
 from probes import bandit
 

@@ -17,7 +17,7 @@ from pdocrl.cli import main
 from pdocrl.data import load, save
 from pdocrl.data.dataset import make_dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import MLPPolicy
+from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import Plan, resume, train
 from pdocrl.training.window import Window, open_windows

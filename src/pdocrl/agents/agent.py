@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.policies import Policy
+from pdocrl.policies.policy import Policy
 
 Metrics = dict[str, Array]  # scalars, the same names at every step; a non-finite one stops the run
 Columns = dict[str, NDArray[Any]]  # arrays that go to the device once; those of equal length are gathered together

@@ -23,8 +23,8 @@ from pdocrl.agents.parts import adam_step, network_policy, rows_of_episodes
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
-from pdocrl.networks import MLP
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.mlp import MLP
+from pdocrl.policies.policy import MLPPolicy
 
 
 class BCConfig(AgentConfig):

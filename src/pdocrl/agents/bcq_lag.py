@@ -19,9 +19,10 @@ from jaxtyping import Array, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, per_constraint
-from pdocrl.multipliers import PIDMultiplier
-from pdocrl.networks import MLP, VAE, CostCritic, Critic, normals, polyak
-from pdocrl.policies import CandidatePolicy
+from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
+from pdocrl.nn.multipliers import PIDMultiplier
+from pdocrl.nn.vae import VAE
+from pdocrl.policies.policy import CandidatePolicy
 
 
 class BCQLagConfig(AgentConfig):

@@ -19,9 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, mode_policy, per_constraint
-from pdocrl.multipliers import PIDMultiplier
-from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
+from pdocrl.nn.multipliers import PIDMultiplier
+from pdocrl.nn.vae import VAE
+from pdocrl.policies.policy import MLPPolicy
 
 LOG_ALPHA_MIN = -5.0
 

@@ -27,8 +27,8 @@ from pdocrl.agents.parts import rows_of_episodes, sum_over
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import TransformerPolicy
-from pdocrl.transformer import CausalTransformer, Windows
+from pdocrl.nn.transformer import CausalTransformer, Windows
+from pdocrl.policies.policy import TransformerPolicy
 
 PARTS = 16  # of a mini-batch; each has random numbers of its own, so that it may be gone through by itself
 

@@ -22,9 +22,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
 from pdocrl.data.dataset import Dataset
-from pdocrl.multipliers import softplus_inverse
-from pdocrl.networks import MLP, TanhGaussian
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP
+from pdocrl.nn.multipliers import softplus_inverse
+from pdocrl.policies.policy import MLPPolicy
 
 
 class COptiDICEConfig(AgentConfig):

@@ -21,9 +21,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import adam_step, mix_costs, mode_policy, per_constraint
-from pdocrl.multipliers import ProjectedMultiplier
-from pdocrl.networks import VAE, CostCritic, Critic, TanhGaussian, normals, polyak
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
+from pdocrl.nn.multipliers import ProjectedMultiplier
+from pdocrl.nn.vae import VAE
+from pdocrl.policies.policy import MLPPolicy
 
 
 class CPQConfig(AgentConfig):

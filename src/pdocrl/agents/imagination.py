@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.agent import Transitions
 from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
-from pdocrl.networks import MLP, TanhGaussian, polyak
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP, polyak
 
 FORGETTING = 0.003  # of the moving averages of cost and endings, per step
 

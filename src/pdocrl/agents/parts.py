@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Metrics
 from pdocrl.data.dataset import Dataset
-from pdocrl.networks import MLP, CostCritic, Critic, TanhGaussian
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP, CostCritic, Critic
+from pdocrl.policies.policy import MLPPolicy
 
 M = TypeVar("M", bound=eqx.Module)
 T = TypeVar("T")

@@ -19,9 +19,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
-from pdocrl.multipliers import SoftplusMultiplier
-from pdocrl.networks import MLP, Critic, TanhGaussian, polyak
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP, Critic, polyak
+from pdocrl.nn.multipliers import SoftplusMultiplier
+from pdocrl.policies.policy import MLPPolicy
 
 
 class PDOCRLConfig(AgentConfig):

@@ -29,9 +29,10 @@ from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, T
 from pdocrl.agents.imagination import FORGETTING, Imagination, Standards
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint, rows_of_episodes
 from pdocrl.data.dataset import Dataset
-from pdocrl.multipliers import ProjectedMultiplier
-from pdocrl.networks import CostCritic, TanhGaussian, polyak
-from pdocrl.policies import Policy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import CostCritic, polyak
+from pdocrl.nn.multipliers import ProjectedMultiplier
+from pdocrl.policies.policy import Policy
 
 SMALLEST_LIMIT = 0.5  # a limit of zero is held as half a unit of cost, so that ratios to it stay finite
 RESOLUTION = 32  # an episode's weight is a whole number of copies, this many for the heaviest

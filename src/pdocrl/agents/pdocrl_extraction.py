@@ -17,9 +17,10 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
 from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
 from pdocrl.agents.pdocrl import PDOCRLConfig, dual_bound
-from pdocrl.multipliers import SoftplusMultiplier
-from pdocrl.networks import MLP, TanhGaussian, polyak
-from pdocrl.policies import MLPPolicy
+from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.mlp import MLP, polyak
+from pdocrl.nn.multipliers import SoftplusMultiplier
+from pdocrl.policies.policy import MLPPolicy
 
 
 class PDOCRLExtractionState(eqx.Module):

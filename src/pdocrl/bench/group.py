@@ -21,7 +21,7 @@ from pdocrl.data.load import load
 from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
-from pdocrl.scoring import listed
+from pdocrl.scores.evaluate import listed
 from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train, train_seconds
 
 

@@ -55,7 +55,7 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
 
 
 def _evaluate(group: Group, folder: Path, where: str, work: Work, rates: Rates) -> GroupStatus:
-    from pdocrl.scoring import evaluate
+    from pdocrl.scores.evaluate import evaluate
 
     log(f"{where}: playing {group.runs} × {group.suite.episodes} episodes")
     with timed() as clock:

@@ -38,7 +38,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.files import atomic_path
-from pdocrl.scoring import score_played
+from pdocrl.scores.evaluate import score_played
 from pdocrl.training.train import POLICIES, Trained, load_trained
 
 EPISODES_PER_UNIT = 20  # of one policy: seconds of play, far above what a task costs, fine enough to share out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pdocrl.data.tasks import BUILT_IN, Task, register
 from pdocrl.envs.rollout import Episodes, Rollouts
-from pdocrl.policies import Policy
+from pdocrl.policies.policy import Policy
 
 EVALUATION_SEED = 0  # decides the starts of all episodes, the same for every policy of every group
 

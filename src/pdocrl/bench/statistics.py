@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from pdocrl.bench.results import Row
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation import Interval, interval_of, normalised_cost, resampled_means
+from pdocrl.scores.intervals import Interval, interval_of, resampled_means
+from pdocrl.scores.normalise import normalised_cost
 
 Floats = NDArray[np.float64]
 _UNSAFE = 1e6  # puts every unsafe result below every safe one; |normalised reward| and cost are far smaller

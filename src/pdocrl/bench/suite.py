@@ -15,7 +15,7 @@ from pdocrl.bench.results import method_name
 from pdocrl.data.load import EMBEDDED, FORMATS, data_folders, search
 from pdocrl.data.tasks import BUILT_IN, Task, find_task
 from pdocrl.errors import DataError, PdocrlError, UnknownNameError, did_you_mean
-from pdocrl.evaluation import PROTOCOLS, find_protocol
+from pdocrl.scores.protocols import PROTOCOLS, find_protocol
 
 Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
 

@@ -33,8 +33,8 @@ from typing import Any
 from pdocrl.bench.suite import Entry, Limit, Method, Suite
 from pdocrl.data.tasks import BUILT_IN, Task, find_task, register
 from pdocrl.errors import PdocrlError, did_you_mean
-from pdocrl.evaluation import find_protocol
 from pdocrl.files import read_toml
+from pdocrl.scores.protocols import find_protocol
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
 METHOD_KEYS = ("name", "variant", "settings", "steps")

@@ -20,8 +20,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.experts.actor import GaussianActor
-from pdocrl.multipliers import PIDMultiplier
-from pdocrl.networks import MLP
+from pdocrl.nn.mlp import MLP
+from pdocrl.nn.multipliers import PIDMultiplier
 
 _Carry = tuple[Array, Array, Array, "Expert", optax.OptState]  # epoch, key, (KL, value loss), networks, Adam
 

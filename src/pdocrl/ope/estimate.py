@@ -25,7 +25,7 @@ from pdocrl.ope.linear import Act, Followed, System
 from pdocrl.ope.log import Array, Log
 from pdocrl.ope.result import FILE, LEVEL, VERDICTS, Estimate, OffPolicy, normalised
 from pdocrl.ope.support import doubts
-from pdocrl.policies import CandidatePolicy, Policy
+from pdocrl.policies.policy import CandidatePolicy, Policy
 from pdocrl.training.train import Trained, load_trained, versions
 
 METHODS = ("model", "fqe", "ratio")

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.tasks import Task
-from pdocrl.evaluation import normalised_cost, normalised_reward
+from pdocrl.scores.normalise import normalised_cost, normalised_reward
 
 FILE = "ope.json"
 LEVEL = 0.95

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pdocrl.data.plot import INK, MUTED, POINT_COLOURS, STYLE, scatter
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Group, Record
-from pdocrl.scoring import listed
+from pdocrl.scores.evaluate import listed
 from pdocrl.training.train import Plan
 
 if TYPE_CHECKING:

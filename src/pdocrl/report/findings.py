@@ -16,7 +16,7 @@ class Row:
     """One line of the headline table: a limit's policies over all their episodes."""
 
     group: Group
-    score: dict[str, Any]  # of `pdocrl.evaluation.Score`: normalised reward and cost with 95 % intervals, safe
+    score: dict[str, Any]  # of `pdocrl.scores.score.Score`: normalised reward and cost with 95 % intervals, safe
     reward: float  # mean return of an episode
     cost: tuple[float, ...]  # mean costs of an episode
     over: int  # episodes that cost more than the limit

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from pdocrl.data.tasks import Task
-from pdocrl.evaluation import normalised_cost, normalised_reward
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
 from pdocrl.report.html import attributes
 from pdocrl.report.suite_record import Curve, Floats, SuiteRecord
+from pdocrl.scores.normalise import normalised_cost, normalised_reward
 
 HEIGHT = 190.0
 Curves = Mapping[tuple[str, int], Curve]  # by limit and seed

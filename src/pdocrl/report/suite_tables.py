@@ -7,10 +7,10 @@ from html import escape
 
 from pdocrl.bench.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.bench.statistics import AtLimit, Cell, Comparison, Standing, best_safe, compare, standings
-from pdocrl.evaluation import interval_of
 from pdocrl.report import chart
 from pdocrl.report.html import attributes, data_table, decimal, interval
 from pdocrl.report.suite_record import SuiteRecord, limit_name
+from pdocrl.scores.intervals import interval_of
 
 SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
 

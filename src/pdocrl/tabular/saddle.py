@@ -12,7 +12,6 @@ from typing import get_args
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.certificate import Certificate, Point, certify
 from pdocrl.tabular.choice import Choice, sensitivity
@@ -22,6 +21,7 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_mode
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, outcome, solve_saddle
+from pdocrl.theory.algorithms import Mixture
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.algorithms import Algorithm, Mixture, make_players, run
 from pdocrl.tabular.certificate import Point
 from pdocrl.tabular.cmdp import CMDP, evaluate
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model, policy_of
 from pdocrl.tabular.lp import choose_B, margin, saddle_lp
+from pdocrl.theory.algorithms import Algorithm, Mixture, make_players, run
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
 Status = Literal["optimal", "infeasible", "infeasible_covered"]

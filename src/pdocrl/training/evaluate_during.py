@@ -9,7 +9,7 @@ from typing import Any
 
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import Policy
+from pdocrl.policies.policy import Policy
 
 
 class DuringTraining:

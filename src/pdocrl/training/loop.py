@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pdocrl.agents.agent import Agent, AgentConfig, Problem, Table
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import Policy
+from pdocrl.policies.policy import Policy
 from pdocrl.training.window import Window
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C

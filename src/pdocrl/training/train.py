@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from pdocrl import policies
 from pdocrl.agents.agent import Agent, find_agent, make_config
 from pdocrl.console import log, progress
 from pdocrl.data import load
@@ -32,7 +31,8 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.files import atomic_path, write_json
-from pdocrl.policies import Policy
+from pdocrl.policies import policy as policies
+from pdocrl.policies.policy import Policy
 from pdocrl.training import checkpoint
 from pdocrl.training.evaluate_during import DuringTraining
 from pdocrl.training.loop import BLOCK, Progress, Run, Trainer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pdocrl.bench.theory.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.bench.typeset import Table, Text
-from pdocrl.tabular.counterexamples import weighted_cloning_fails
+from pdocrl.theory.counterexamples import weighted_cloning_fails
 
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from pdocrl.bench.theory.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.bench.typeset import Table, Text
 from pdocrl.console import progress
-from pdocrl.tabular.baselines import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lucky import LIMIT, Lucky, lucky2
 from pdocrl.tabular.saddle import solve
+from pdocrl.theory.baselines import behaviour_cloning, coptidice, fqi, mbcl, plug_in
+from pdocrl.theory.lucky import LIMIT, Lucky, lucky2
 
 SIZES = (1000, 3000, 10_000, 30_000, 100_000)
 ALPHAS = (1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0)

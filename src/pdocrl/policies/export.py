@@ -6,10 +6,10 @@ import inspect
 import os
 from pathlib import Path
 
-from pdocrl import policies
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, write_text
-from pdocrl.onnx_graph import to_onnx
+from pdocrl.policies import policy as policies
+from pdocrl.policies.onnx import to_onnx
 from pdocrl.training.train import load_trained
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdocrl.networks import MLP, VAE, CostCritic, Critic
+from pdocrl.nn.mlp import MLP, CostCritic, Critic
+from pdocrl.nn.vae import VAE
 
 FEW = st.integers(1, 5)
 

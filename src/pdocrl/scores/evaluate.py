@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pdocrl.console import progress
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation import PROTOCOLS, Limit, normalised_cost, normalised_reward, score, score_limits
 from pdocrl.files import write_json
+from pdocrl.scores.normalise import Limit, normalised_cost, normalised_reward
+from pdocrl.scores.protocols import PROTOCOLS
+from pdocrl.scores.score import score, score_limits
 from pdocrl.training.train import Trained, load_trained
 
 if TYPE_CHECKING:

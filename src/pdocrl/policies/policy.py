@@ -152,7 +152,7 @@ class TransformerPolicy:
     """A decision transformer: acts on the episode's last steps and on the return and costs it shall still reach."""
 
     kind: ClassVar[str] = "transformer"
-    weights: dict[str, NDArray[np.float32]]  # by the names of pdocrl.transformer
+    weights: dict[str, NDArray[np.float32]]  # by the names of pdocrl.nn.transformer
     layers: int
     heads: int
     context: int  # L steps it sees

@@ -5,12 +5,12 @@ import pytest
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, random_cmdp, values
-from pdocrl.tabular.counterexamples import spurious_v_saddle
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import slater_margin, solve_lp
-from pdocrl.tabular.known import lagrangian, lower_value, solve_known, upper_value
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
 from pdocrl.tabular.limits import as_limits
+from pdocrl.theory.counterexamples import spurious_v_saddle
+from pdocrl.theory.known import lagrangian, lower_value, solve_known, upper_value
 
 
 def problem(seed=0, n_constraints=1, n_states=8):

@@ -1,7 +1,6 @@
 """Scores as the field reports them: normalised reward, cost over limit, safe or not, with intervals.
 
-DSRL's normalisation: reward (R − R_min)/(R_max − R_min) with the task's reference scores, cost C/limit, or
-(C + 1)/(limit + 1) only where the limit is 0. A policy is safe when its mean normalised cost is at most 1.
+A policy is safe when its mean normalised cost is at most 1.
 
     normalised reward and cost of each episode ─▶ Score (one limit) ─▶ Scores (mean over the limits)
 """
@@ -15,55 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.data.tasks import Task, find_task
-from pdocrl.errors import PdocrlError, UnknownNameError
-
-Limit = float | tuple[float, ...]  # allowed cost per episode, one number or one per constraint
-Interval = tuple[float, float]  # 95 %, by a bootstrap with a fixed generator: the same episodes, the same interval
-_RESAMPLES = 2000
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """How a number in a table came about. Numbers of different protocols do not compare."""
-
-    name: str
-    limits: tuple[float, ...]  # cost limits, each trained and evaluated for itself
-    episodes: int  # per policy
-    seeds: tuple[int, ...]  # of the training runs
-    about: str
-
-
-PROTOCOLS = {
-    p.name: p
-    for p in (
-        Protocol("dsrl", (10.0, 20.0, 40.0), 20, (0, 5, 10), "the benchmark's tables for the Bullet tasks"),
-        Protocol("paper", (20.0, 40.0, 80.0), 20, (0, 5, 10), "what the paper's appendix states"),
-        Protocol("tight", (5.0,), 20, (0, 5, 10), "the strict setting of newer work"),
-    )
-}
-
-
-def find_protocol(name: str) -> Protocol:
-    """The protocol of that name."""
-    if name not in PROTOCOLS:
-        raise UnknownNameError("protocol", name, PROTOCOLS, f"Known: {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[name]
-
-
-def normalised_reward(task: str | Task, reward: ArrayLike) -> NDArray[np.float64]:
-    """Episode rewards on the task's scale: 0 and 1 are the lowest and highest of its reference data."""
-    task = find_task(task) if isinstance(task, str) else task
-    return (np.asarray(reward, dtype=np.float64) - task.reward_min) / (task.reward_max - task.reward_min)
-
-
-def normalised_cost(cost: ArrayLike, limit: ArrayLike) -> NDArray[np.float64]:
-    """Episode costs over their limits, [..., K] and [K] or plain numbers; at the limit it is 1, also at limit 0."""
-    allowed = np.asarray(limit, dtype=np.float64)
-    if not (allowed >= 0).all():
-        raise PdocrlError(f"cost limit {allowed} must be a number of at least 0.")
-    shift = np.where(allowed == 0, 1.0, 0.0)
-    return (np.asarray(cost, dtype=np.float64) + shift) / (allowed + shift)
+from pdocrl.data.tasks import Task
+from pdocrl.errors import PdocrlError
+from pdocrl.scores.intervals import Interval, interval_of, resampled_means
+from pdocrl.scores.normalise import Limit, normalised_cost, normalised_reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,28 +130,3 @@ def _score(
         runs=reward.shape[0],
         episodes=reward.shape[1],
     )
-
-
-def resampled_means(
-    reward: NDArray[np.float64], cost: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """[B, 2] means (reward, cost of the worst constraint) of resampled runs and, within each, resampled episodes.
-
-    Both levels count: a table's uncertainty comes from training seeds as much as from episodes.
-    """
-    runs, episodes = reward.shape
-    means = np.empty((_RESAMPLES, 2))
-    chunk = max(1, 2_000_000 // reward.size)  # a piece at a time, so that memory stays bounded
-    for start in range(0, _RESAMPLES, chunk):
-        size = min(chunk, _RESAMPLES - start)
-        run = rng.integers(runs, size=(size, runs, 1))
-        episode = rng.integers(episodes, size=(size, runs, episodes))
-        means[start : start + size, 0] = reward[run, episode].mean(axis=(1, 2))
-        means[start : start + size, 1] = cost[run, episode].mean(axis=(1, 2)).max(axis=1, initial=0.0)
-    return means
-
-
-def interval_of(means: NDArray[np.float64]) -> Interval:
-    """The 95 % interval of resampled means [B]."""
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

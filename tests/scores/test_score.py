@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 from pdocrl.data import Task, find_task
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.evaluation import (
-    PROTOCOLS,
-    find_protocol,
-    normalised_cost,
-    normalised_reward,
-    score,
-    score_limits,
-)
+from pdocrl.scores.normalise import normalised_cost, normalised_reward
+from pdocrl.scores.protocols import PROTOCOLS, find_protocol
+from pdocrl.scores.score import score, score_limits
 
 UNIT = Task("Unit", horizon=10, reward_min=0.0, reward_max=1.0)
 

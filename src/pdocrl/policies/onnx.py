@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import MissingExtraError, PdocrlError
-from pdocrl.policies import CandidatePolicy, Layers, MLPPolicy, Policy, TransformerPolicy
+from pdocrl.policies.policy import CandidatePolicy, Layers, MLPPolicy, Policy, TransformerPolicy
 
 
 def to_onnx(policy: Policy) -> Any:

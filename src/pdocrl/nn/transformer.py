@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from pdocrl.networks import LOG_STD_RANGE, normals
+from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.mlp import normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
 INIT_STD = 0.02  # of all weights, as in GPT-2

@@ -1,4 +1,4 @@
-"""The function classes W, Π and Q as networks: plain pytrees of weights, batched over any leading axes.
+"""The function classes W and Q as networks: plain pytrees of weights, batched over any leading axes.
 
 Ensembles carry a leading member axis in their weights, so twin critics are one batched product, not two calls.
 """
@@ -15,11 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the same for every agent
-LATENT_LOG_STD_RANGE = (-4.0, 15.0)  # of a VAE's encoder
 M = TypeVar("M", bound=eqx.Module)
 HALF_MAX = 65504.0  # the largest float16
-ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
 
 
 def split_up(flat: Float[Array, " N"], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
@@ -119,91 +116,6 @@ class CostCritic(eqx.Module):
 
     def __call__(self, obs: Float[Array, "B S"], action: Float[Array, "*n B A"]) -> Float[Array, "M *n B K"]:
         return self.mlp.joined(obs, action)
-
-
-class VAE(eqx.Module):
-    """The behaviour policy as a conditional VAE: encoder q(z|s,a), decoder a = tanh(network(s, z)), prior N(0, I).
-
-    Actions and codes may be many for each state: s [B, S] with a [n, B, A] or z [n, B, Z].
-    """
-
-    encoder: MLP
-    decoder: MLP
-
-    @staticmethod
-    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int], latent: int) -> VAE:
-        encoder_key, decoder_key = jax.random.split(key)
-        return VAE(
-            MLP.create(encoder_key, (obs_dim + action_dim, *hidden, 2 * latent)),
-            MLP.create(decoder_key, (obs_dim + latent, *hidden, action_dim)),
-        )
-
-    def encode(self, obs: Array, action: Array) -> tuple[Array, Array]:
-        """Mean and log standard deviation of z, [..., Z] each."""
-        mean, log_std = jnp.split(self.encoder.joined(obs, action), 2, axis=-1)
-        return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
-
-    def decode_raw(self, obs: Array, latent: Array) -> Array:
-        """The action before the squash, [..., A]."""
-        return self.decoder.joined(obs, latent)
-
-    def decode(self, obs: Array, latent: Array) -> Array:
-        return jnp.tanh(self.decode_raw(obs, latent))
-
-    def divergence(self, obs: Array, action: Array) -> Array:
-        """KL(q(z|s,a) ‖ N(0, I)), mean over the latent's coordinates, [...]: large where (s, a) is unlike the data."""
-        mean, log_std = self.encode(obs, action)
-        return -0.5 * (1 + 2 * log_std - mean**2 - jnp.exp(2 * log_std)).mean(-1)
-
-    def loss(self, obs: Array, action: Array, noise: Array, weight: float | Array) -> Array:
-        """mean ‖a − decode(s, z)‖² + weight · mean KL, the negative evidence bound, z = μ + σ · noise [B, Z]."""
-        mean, log_std = self.encode(obs, action)
-        rebuilt = self.decode(obs, mean + jnp.exp(log_std) * noise)
-        return jnp.mean((rebuilt - action) ** 2) + weight * self.divergence(obs, action).mean()
-
-
-class TanhGaussian(eqx.Module):
-    """π(·|s): a Gaussian squashed by tanh into (−1, 1)^A."""
-
-    mlp: MLP
-
-    @staticmethod
-    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> TanhGaussian:
-        return TanhGaussian(MLP.create(key, (obs_dim, *hidden, 2 * action_dim)))
-
-    def parameters(self, obs: Array) -> tuple[Array, Array]:
-        """Mean and log standard deviation before the squash, [..., A] each."""
-        mean, log_std = jnp.split(self.mlp(obs), 2, axis=-1)
-        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
-
-    def mode(self, obs: Array) -> Array:
-        """The action taken when evaluated: tanh of the mean."""
-        return jnp.tanh(self.parameters(obs)[0])
-
-    def act(self, obs: Array, noise: Array) -> Array:
-        """The action [..., A] that given standard normal noise [..., A] leads to."""
-        mean, log_std = self.parameters(obs)
-        return jnp.tanh(mean + jnp.exp(log_std) * noise)
-
-    def sample(self, obs: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
-        """A reparameterised action [..., A] and its log-density [...]."""
-        mean, log_std = self.parameters(obs)
-        noise = jax.random.normal(key, mean.shape)
-        raw = mean + jnp.exp(log_std) * noise
-        return jnp.tanh(raw), _squashed_log_density(raw, noise, log_std)
-
-    def log_prob(self, obs: Array, action: Array) -> Array:
-        """log π(a|s) of logged actions, [...]."""
-        mean, log_std = self.parameters(obs)
-        raw = jnp.arctanh(jnp.clip(action, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN))
-        return _squashed_log_density(raw, (raw - mean) * jnp.exp(-log_std), log_std)
-
-
-def _squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
-    """Σ_A log N(z) − log σ − log(1 − tanh² raw), the last term written so that it cannot lose its digits."""
-    normal = -0.5 * (standardised**2 + jnp.log(2 * jnp.pi)) - log_std
-    squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
-    return (normal - squash).sum(-1)
 
 
 def polyak(target: M, online: M, rate: float | Array) -> M:

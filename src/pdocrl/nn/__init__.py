@@ -1,0 +1,1 @@
+"""Networks: the function classes W, Π and Q, and the multipliers λ."""

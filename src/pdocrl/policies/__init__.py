@@ -1,0 +1,1 @@
+"""Trained policies as plain NumPy, ONNX and files that travel."""

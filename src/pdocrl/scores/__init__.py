@@ -1,0 +1,1 @@
+"""Episodes → scores: normalisation, protocols, intervals, `evaluate`."""

@@ -1,0 +1,1 @@
+"""The paper's counterexamples, algorithms, rivals and experiments, on top of `tabular`."""
