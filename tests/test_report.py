@@ -323,3 +323,15 @@ def test_a_folder_without_a_whole_training_is_one_line_and_status_2(make_run, ru
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert complaint in err
     assert not (folder / "index.html").is_file()
+
+
+def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
+    """`pdocrl_anchored` reports `w_max` and `w_share`, which are no density ratio."""
+    folder = make_run()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["metrics"] = {"w_max": 3.0, "w_share": 0.7, "q": 1.0}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = report(folder, film=False).read_text()
+    assert "The density ratio, w" not in text
+    assert "The price of cost" not in text

@@ -207,14 +207,16 @@ def _density_ratio(record: Record) -> str:
 
 
 def _metric_picture(record: Record, metric: str, title: str, draw: Callable[[Record], Figure], caption: str) -> str:
-    if not any(name == metric or name.startswith(f"{metric}_") for name in record.metric_names()):
+    try:
+        figure = draw(record)
+    except PdocrlError:  # the agent reports none, whatever else its metrics are called
         return ""
     last = {line["run"]: line["metrics"] for line in record.trained.metrics}
     ends = "; ".join(
         f"run {run}: " + ", ".join(f"{n} {v:.3g}" for n, v in metrics.items() if n.split("_")[0] == metric)
         for run, metrics in last.items()
     )
-    return _picture(title, draw(record), metric, f"{title}, against the training step. At the end: {ends}.", caption)
+    return _picture(title, figure, metric, f"{title}, against the training step. At the end: {ends}.", caption)
 
 
 def _others(record: Record) -> str:
