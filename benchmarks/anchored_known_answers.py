@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, find_agent, make_config
-from pdocrl.bench.theory.lucky import methods
 from pdocrl.console import log, print_table
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.files import write_csv
 from pdocrl.policies.policy import Policy
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
+from pdocrl.theory.experiments.lucky import methods
 from pdocrl.theory.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
 from pdocrl.training.loop import Run, Trainer
 

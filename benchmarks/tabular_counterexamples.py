@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pdocrl.bench.theory import EXPERIMENTS
 from pdocrl.files import write_csv
+from pdocrl.theory.experiments import EXPERIMENTS
 
 
 def main() -> None:

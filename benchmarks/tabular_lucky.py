@@ -2,7 +2,7 @@
 
     python benchmarks/tabular_lucky.py [--seeds 30]
 
-What is measured is explained in `pdocrl.bench.theory.lucky`; `pdocrl bench tabular` makes it with fewer logs.
+What is measured is explained in `pdocrl.theory.experiments.lucky`; `pdocrl bench tabular` makes it with fewer logs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pdocrl.bench.theory import EXPERIMENTS
 from pdocrl.files import write_csv
+from pdocrl.theory.experiments import EXPERIMENTS
 
 HERE = Path(__file__).parent
 

@@ -2,7 +2,7 @@
 
     python benchmarks/tabular_rate.py [--seeds 40]
 
-What is measured is explained in `pdocrl.bench.theory.rate`; `pdocrl bench tabular` makes it with fewer problems.
+What is measured is explained in `pdocrl.theory.experiments.rate`; `pdocrl bench tabular` makes it with fewer problems.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pdocrl.bench.theory import EXPERIMENTS
 from pdocrl.files import write_csv
+from pdocrl.theory.experiments import EXPERIMENTS
 
 
 def main() -> None:

@@ -16,13 +16,13 @@ import pytest
 from pdocrl.bench.published import AVERAGE, published
 from pdocrl.bench.results import GroupStatus, read_rows, write_rows, write_status
 from pdocrl.bench.statistics import best_safe, make_cells
-from pdocrl.bench.theory import EXPERIMENTS
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv, write_json
 from pdocrl.report.suite import write_suite_page
 from pdocrl.report.suite_curves import over_seeds
 from pdocrl.report.suite_findings import findings, lead
 from pdocrl.report.suite_record import read_suite_record
+from pdocrl.theory.experiments import EXPERIMENTS
 
 ALL_TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
 ALL_METHODS = (

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from pdocrl.bench import theory
-from pdocrl.bench.theory import EXPERIMENTS, read_csv, run_theory
-from pdocrl.bench.theory.cloning import measure as measure_cloning
-from pdocrl.bench.theory.rate import MULTIPLES, SIZES, slope
+from pdocrl.bench.theory import read_csv, run_theory
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
+from pdocrl.theory.experiments import EXPERIMENTS
+from pdocrl.theory.experiments.cloning import measure as measure_cloning
+from pdocrl.theory.experiments.rate import MULTIPLES, SIZES, slope
 
 
 def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

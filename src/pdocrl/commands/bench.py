@@ -111,7 +111,8 @@ def _show_plan(plan: Plan) -> None:
 
 def _tabular(out: Path, plan: bool, json: bool) -> None:
     from pdocrl.bench.tables import show_tables
-    from pdocrl.bench.theory import EXPERIMENTS, run_theory
+    from pdocrl.bench.theory import run_theory
+    from pdocrl.theory.experiments import EXPERIMENTS
 
     if plan:
         rows = [[name, experiment.about] for name, experiment in EXPERIMENTS.items()]

@@ -14,7 +14,8 @@ from pdocrl.report.html import attributes, card, data_table, document
 
 def render_theory(folder: Path, suite: dict[str, Any]) -> str:
     """The whole page as text, from the CSV files; what is not measured yet is named."""
-    from pdocrl.bench.theory import EXPERIMENTS, PICTURES, read_csv
+    from pdocrl.bench.theory import PICTURES, read_csv
+    from pdocrl.theory.experiments import EXPERIMENTS
 
     sections, waiting = [], []
     for name, experiment in EXPERIMENTS.items():

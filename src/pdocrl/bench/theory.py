@@ -12,16 +12,13 @@ from typing import Any
 
 from pdocrl.bench.results import SUITE, read_suite
 from pdocrl.bench.tables import write_tables
-from pdocrl.bench.theory.cloning import CLONING
-from pdocrl.bench.theory.experiment import Experiment, Rows
-from pdocrl.bench.theory.lucky import LUCKY
-from pdocrl.bench.theory.rate import RATE
 from pdocrl.bench.typeset import Table
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv, write_json
+from pdocrl.theory.experiments import EXPERIMENTS
+from pdocrl.theory.experiments.experiment import Rows
 
-EXPERIMENTS = {"cloning": CLONING, "rate": RATE, "lucky": LUCKY}
 PICTURES = "pictures"
 
 
@@ -84,6 +81,3 @@ def read_csv(path: Path) -> Rows:
 def _refuse_another(folder: Path) -> None:
     if (folder / SUITE).exists() and read_suite(folder).get("name") != "tabular":
         raise PdocrlError(f"{folder}: holds another suite. Choose another --out.")
-
-
-__all__ = ["EXPERIMENTS", "Experiment", "Theory", "run_theory"]

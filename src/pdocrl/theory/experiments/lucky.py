@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.bench.theory.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.bench.typeset import Table, Text
 from pdocrl.console import progress
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve
 from pdocrl.theory.baselines import behaviour_cloning, coptidice, fqi, mbcl, plug_in
+from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.theory.lucky import LIMIT, Lucky, lucky2
 
 SIZES = (1000, 3000, 10_000, 30_000, 100_000)

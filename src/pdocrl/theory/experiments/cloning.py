@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pdocrl.bench.theory.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.bench.typeset import Table, Text
 from pdocrl.theory.counterexamples import weighted_cloning_fails
+from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
 
