@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
 from pdocrl.nn.mlp import normals
@@ -30,7 +31,7 @@ def random_batch(seed: int = 0) -> Transitions:
     rng = np.random.default_rng(seed)
     return Transitions(
         *(jnp.asarray(x, jnp.float32) for x in (
-            rng.normal(size=(B, S)), rng.uniform(-0.9, 0.9, (B, A)), rng.normal(size=B), rng.random((B, K)),
+            rng.normal(size=(B, S)), rng.uniform(-1.3, 1.3, (B, A)).clip(-1, 1), rng.normal(size=B), rng.random((B, K)),
             rng.normal(size=(B, S)), rng.random(B) < 0.7, rng.normal(size=(B, S)),
         ))
     )  # fmt: skip
@@ -56,9 +57,11 @@ def gaussian(actor: Any, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_density(actor: Any, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
-    mean, std = gaussian(actor, obs)
-    normal = -0.5 * ((np.arctanh(action) - mean) / std) ** 2 - np.log(std * np.sqrt(2 * np.pi))
-    return (normal - np.log(1 - action**2)).sum(-1)
+    """Of clip(N(tanh m, σ²), −1, 1): a density inside, a mass at ±1."""
+    mean, raw = np.split(mlp(actor.mlp, obs), 2, -1)
+    latent = norm(np.tanh(mean), np.exp(-3 + 3.5 / (1 + np.exp(-raw))))
+    inside = np.abs(action) < 1
+    return np.where(inside, latent.logpdf(action), np.where(action > 0, latent.logsf(1), latent.logcdf(-1))).sum(-1)
 
 
 def latent_kl(vae: Any, obs: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

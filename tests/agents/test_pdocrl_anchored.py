@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from pdocrl.agents.agent import Transitions, find_agent, make_config
 from pdocrl.agents.imagination import Imagination, Model, Standards
 from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
 from pdocrl.data.dataset import make_dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 
 S, A, K, B = 3, 2, 2, 16
@@ -68,7 +69,7 @@ def imagined_cost(outcome: MLP, horizon: float) -> float:
     model = Model(linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2), outcome)
     created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(horizon))
     imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
-    actor = TanhGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
+    actor = ClippedGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
     play = jax.jit(lambda i: i.play(actor, jnp.zeros((4, 1)), horizon))
     for _ in range(3000):
         imagination = play(imagination)
@@ -100,7 +101,7 @@ def random_problem() -> tuple[Any, Any, Any, AnchoredBatch]:
     state = agent.init(config, agent.problem(dataset), jax.random.key(1))
     f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
     data = Transitions(
-        f(2 * B, S), jnp.tanh(f(2 * B, A)), f(2 * B), jnp.abs(f(2 * B, K)), f(2 * B, S),
+        f(2 * B, S), jnp.clip(f(2 * B, A), -1, 1), f(2 * B), jnp.abs(f(2 * B, K)), f(2 * B, S),
         jnp.asarray(rng.random(2 * B) < 0.7, jnp.float32), f(B, S),
     )  # fmt: skip
     return agent, config, state, AnchoredBatch(data, jnp.abs(f(B, K)))
@@ -145,9 +146,9 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
         size_of_q = np.abs(reward).mean() + 1e-6 if size_of_q is None else size_of_q
         gain = (reward / size_of_q - cost @ (lam * cost_scale * 20 / limit)) / (1 + lam.sum())
         mean, log_std = np.split(mlp(actor.mlp, obs), 2, -1)
-        log_std = log_std.clip(-5, 2)
-        z = (np.arctanh(action) - mean) / np.exp(log_std)
-        fit = (-0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - action**2)).sum(-1)
+        log_std = -3 + 3.5 / (1 + np.exp(-log_std))
+        z = (action - np.tanh(mean)) / np.exp(log_std)
+        fit = np.where(abs(action) == 1, norm.logcdf(-abs(z)), -0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(-1)
         return float(-(w * (gain + fit)).mean())
 
     def model_loss(model: Any) -> float:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
 from pdocrl.policies.policy import MLPPolicy
@@ -45,7 +45,7 @@ class COptiDICEConfig(AgentConfig):
 class COptiDICEState(eqx.Module):
     """ν, χ, the parameters of λ and τ, and the extracted policy."""
 
-    actor: TanhGaussian
+    actor: ClippedGaussian
     nu: MLP
     chi: MLP
     scalars: Float[Array, "2 K"]  # before softplus: λ, τ
@@ -81,7 +81,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     def init(self, config: COptiDICEConfig, problem: Problem, key: PRNGKeyArray) -> COptiDICEState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = TanhGaussian.create(keys[0], s, a, config.hidden)
+        actor = ClippedGaussian.create(keys[0], s, a, config.hidden)
         nu, chi = MLP.create(keys[1], (s, *config.hidden, 1)), MLP.create(keys[2], (s, *config.hidden, k))
         scalars = jnp.broadcast_to(softplus_inverse(config.multiplier_init), (2, k))
         adam = optax.scale_by_adam()
@@ -121,7 +121,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
             objective: Array = lam @ (limit - bound) + tau @ (config.cost_epsilon - divergence)
             return objective
 
-        def actor_loss(actor: TanhGaussian) -> Array:
+        def actor_loss(actor: ClippedGaussian) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         scalars_gradient = jax.grad(scalars_loss)(state.scalars)

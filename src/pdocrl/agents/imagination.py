@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.agent import Transitions
 from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
 
 FORGETTING = 0.003  # of the moving averages of cost and endings, per step
@@ -116,7 +116,7 @@ class Imagination(eqx.Module):
         learned = eqx.tree_at(lambda i: (i.model, i.average, i.opt), self, (model, average, opt))
         return learned, loss
 
-    def play(self, actor: TanhGaussian, first: Float[Array, "B S"], horizon: Array | float) -> Imagination:
+    def play(self, actor: ClippedGaussian, first: Float[Array, "B S"], horizon: Array | float) -> Imagination:
         """Every copy takes one step; those whose turn it is start at a row of `first`."""
         fresh = jnp.resize(first, self.obs.shape)
         obs = jnp.where((self.age <= 0)[:, None], fresh, self.obs)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Metrics
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP, CostCritic, Critic
 from pdocrl.policies.policy import MLPPolicy
 
@@ -109,7 +109,7 @@ def network_policy(network: MLP) -> MLPPolicy:
     return MLPPolicy(tuple(map(np.asarray, network.weights)), tuple(map(np.asarray, network.biases)))
 
 
-def mode_policy(actor: TanhGaussian) -> MLPPolicy:
+def mode_policy(actor: TanhGaussian | ClippedGaussian) -> MLPPolicy:
     """The network of the mean, without the half that gives the scale."""
     whole = network_policy(actor.mlp)
     half = whole.weights[-1].shape[-1] // 2

@@ -29,7 +29,7 @@ from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, T
 from pdocrl.agents.imagination import FORGETTING, Imagination, Standards
 from pdocrl.agents.parts import adam_step, mode_policy, per_constraint, rows_of_episodes
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
 from pdocrl.policies.policy import Policy
@@ -66,8 +66,8 @@ class AnchoredBatch(eqx.Module):
 class AnchoredState(eqx.Module):
     """All players and what they remember."""
 
-    actor: TanhGaussian
-    average: TanhGaussian  # the policy that is returned, imagined and looked ahead with
+    actor: ClippedGaussian
+    average: ClippedGaussian  # the policy that is returned, imagined and looked ahead with
     critic: CostCritic  # twins: (s, a) → Q_r, Q_1 … Q_K, all times (1 − γ)
     critic_target: CostCritic
     multiplier: ProjectedMultiplier
@@ -151,7 +151,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         assert isinstance(problem, AnchoredProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = TanhGaussian.create(keys[0], s, a, config.hidden)
+        actor = ClippedGaussian.create(keys[0], s, a, config.hidden)
         critic = CostCritic.create(keys[1], s, a, 1 + k, config.hidden, members=2)
         standards, horizon = Standards.of(problem.standards), jnp.asarray(config.horizon, jnp.float32)
         imagination = Imagination.create(keys[2], standards, a, k, config.hidden, horizon)
@@ -187,7 +187,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         loss_q, grad_q = jax.value_and_grad(critic_loss)(state.critic)
 
         # π: likelihood of the anchor's actions plus η Q_λ, Q_r in units of its mean size and Q_c in units of the limit
-        def actor_loss(actor: TanhGaussian) -> tuple[Array, tuple[Array, Array]]:
+        def actor_loss(actor: ClippedGaussian) -> tuple[Array, tuple[Array, Array]]:
             values = state.critic(anchor.obs, actor.mode(anchor.obs))
             reward, cost = values[..., 0].min(0), values[..., 1:].max(0)
             size_of_q = jax.lax.stop_gradient(jnp.abs(reward).mean()) + 1e-6

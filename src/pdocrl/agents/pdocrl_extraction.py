@@ -17,7 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
 from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
 from pdocrl.agents.pdocrl import PDOCRLConfig, dual_bound
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
 from pdocrl.nn.multipliers import SoftplusMultiplier
 from pdocrl.policies.policy import MLPPolicy
@@ -27,11 +27,11 @@ class PDOCRLExtractionState(eqx.Module):
     """w, V with its target, λ, and the extracted policy."""
 
     weight: MLP
-    actor: TanhGaussian
+    actor: ClippedGaussian
     critic: MLP
     target: MLP
     multiplier: SoftplusMultiplier
-    average: TanhGaussian
+    average: ClippedGaussian
     steps: Array
     v_bound: Array  # largest |V| of the class, used by the linear critic only
     weight_opt: optax.OptState
@@ -55,7 +55,7 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
     def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
         keys = jax.random.split(key, 3)
         weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
-        actor = TanhGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        actor = ClippedGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
         critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
         multiplier = SoftplusMultiplier.create(config.multiplier_init, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
@@ -94,7 +94,7 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
         def weight_loss(weight: MLP) -> Array:
             return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
 
-        def actor_loss(actor: TanhGaussian) -> Array:
+        def actor_loss(actor: ClippedGaussian) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:

@@ -1,4 +1,8 @@
-"""The class Π: policies as densities over actions in [−1, 1]^A."""
+"""The class Π: policies as densities over actions in [−1, 1]^A.
+
+Two of them, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` copies logged
+actions by likelihood. Of both the mode acts, tanh of the network's first half.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,16 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.nn.mlp import MLP
 
 LOG_STD_RANGE = (-5.0, 2.0)  # keeps exp() and its gradient finite; the same for every agent
-ACTION_MARGIN = 1e-6  # logged actions of exactly ±1 have no finite pre-image under tanh
+LOG_SCALE_RANGE = (-3.0, 0.5)  # of a clipped Gaussian: the narrowest is a fortieth of the actions' range
+AT_BOUND = 1 - 1e-6  # a logged action this far out was clipped
 
 
 class TanhGaussian(eqx.Module):
-    """π(·|s): a Gaussian squashed by tanh into (−1, 1)^A."""
+    """π(·|s): a Gaussian squashed by tanh into (−1, 1)^A, for policies that climb a critic.
+
+    It has no density for logged actions: ±1 has no pre-image under tanh, and moved inside by a margin m it would be
+    taken for one at ±½ log(2/m), far out, where it drags the mode after it. `ClippedGaussian` is for those.
+    """
 
     mlp: MLP
 
@@ -45,11 +54,43 @@ class TanhGaussian(eqx.Module):
         raw = mean + jnp.exp(log_std) * noise
         return jnp.tanh(raw), _squashed_log_density(raw, noise, log_std)
 
-    def log_prob(self, obs: Array, action: Array) -> Array:
-        """log π(a|s) of logged actions, [...]."""
+
+class ClippedGaussian(eqx.Module):
+    """π(·|s): clip(N(μ, σ²), −1, 1) with μ = tanh(network), the density to copy logged actions with.
+
+    Controllers are logged after a clip, so 9 to 44 % of the benchmark's actions are exactly ±1. Those have no pre-image
+    under tanh; here they have the probability that the Gaussian lies beyond (a Tobit model), and all others a density.
+    The likelihood is then bounded by σ's range, and its maximum has μ where the actions were before the clip.
+    """
+
+    mlp: MLP
+
+    @staticmethod
+    def create(key: PRNGKeyArray, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> ClippedGaussian:
+        return ClippedGaussian(MLP.create(key, (obs_dim, *hidden, 2 * action_dim)))
+
+    def parameters(self, obs: Array) -> tuple[Array, Array]:
+        """μ in (−1, 1) and log σ within its range, [..., A] each; neither's gradient is ever cut off."""
+        mean, raw = jnp.split(self.mlp(obs), 2, axis=-1)
+        low, high = LOG_SCALE_RANGE
+        return jnp.tanh(mean), low + (high - low) * jax.nn.sigmoid(raw)
+
+    def mode(self, obs: Array) -> Array:
+        """The action taken when evaluated: μ."""
+        return self.parameters(obs)[0]
+
+    def act(self, obs: Array, noise: Array) -> Array:
+        """The action [..., A] that given standard normal noise [..., A] leads to."""
         mean, log_std = self.parameters(obs)
-        raw = jnp.arctanh(jnp.clip(action, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN))
-        return _squashed_log_density(raw, (raw - mean) * jnp.exp(-log_std), log_std)
+        return jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1)
+
+    def log_prob(self, obs: Array, action: Array) -> Array:
+        """Σ_A log N(a; μ, σ²), or of the Gaussian's mass beyond where a = ±1, [...]."""
+        mean, log_std = self.parameters(obs)
+        z = (action - mean) * jnp.exp(-log_std)
+        inside = -0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std
+        beyond = jax.scipy.special.log_ndtr(jnp.where(action > 0, -z, z))
+        return jnp.where(jnp.abs(action) >= AT_BOUND, beyond, inside).sum(-1)
 
 
 def _squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
