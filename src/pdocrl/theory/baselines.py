@@ -54,27 +54,58 @@ def fqi(counts: Counts, gamma: float, iterations: int = 1000) -> Floats:
     return as_matrix(Q.argmax(axis=1), counts.n_actions)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Game(Mixture):
+    """MBCL's answer: the mixture of all plans, the average multipliers, and how far from the end the game was."""
+
+    lam: Floats  # [I]
+    gap: float  # max_π L(π, λ̄) − min_{λ ∈ BΔ} L(π̄, λ) ≥ 0, in the empirical model
+
+
 def mbcl(
-    counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 200, rate: float = 1.0
-) -> Mixture:
+    counts: Counts,
+    gamma: float,
+    limits: Limits = (),
+    B: float = 10.0,
+    iterations: int = 200,
+    rate: float = 1.0,
+    tolerance: float = 0.0,
+) -> Game:
     """Constrained batch learning as a game: the policy player plans for r_λ (FQI), the multipliers follow by
     exponentiated gradient on what the plan misses (FQE), and the mixture of all plans is returned.
 
     λ lives in BΔ, with one more coordinate for the unused part. Both fits are at their fixed points, which for tables
-    are the plan and the value in the empirical model.
+    are the plan and the value in the empirical model. The game ends when its own gap, what the best answer to λ̄ earns
+    above what the worst λ leaves the mixture, is at most `tolerance`; it costs one more plan, so it is looked at every
+    tenth time.
     """
     model = _empirical_model(counts, gamma, limits)
-    weights = np.full(model.n_constraints + 1, 1 / (model.n_constraints + 1))
+    I = model.n_constraints
+    weights = np.full(I + 1, 1 / (I + 1))
     policies = np.zeros((iterations, *counts.shape))
-    V = np.zeros(counts.n_states)
-    for t in range(iterations):
+    V, lam, earned = np.zeros(counts.n_states), np.zeros(I), np.zeros(1 + I)
+    gap = np.inf
+    for t in range(1, iterations + 1):
         found = plan(model, model.r + np.tensordot(B * weights[1:], model.g, axes=1), start=V)
         V = found.V
-        policies[t] = as_matrix(found.actions, counts.n_actions)
-        missed = np.r_[0.0, model.tau - evaluate(model, found.actions).constraints]
-        weights = weights * np.exp(rate / np.sqrt(t + 1) * B * missed)
+        policies[t - 1] = as_matrix(found.actions, counts.n_actions)
+        value, constraints = evaluate(model, found.actions)
+        lam, earned = lam + B * weights[1:], earned + np.r_[value, constraints]
+        if t == iterations or t % 10 == 0:
+            gap = _game_gap(model, lam / t, earned / t, B, V)
+            if gap <= tolerance:
+                break
+        weights = weights * np.exp(rate / np.sqrt(t) * B * np.r_[0.0, model.tau - constraints])
         weights /= weights.sum()
-    return Mixture(policies)
+    return Game(policies[:t], lam / t, gap)
+
+
+def _game_gap(model: CMDP, lam: Floats, earned: Floats, B: float, start: Floats) -> float:
+    """max_π L(π, λ) − min_λ L(π̄, λ) for a mixture that earns `earned` [1+I] in the model."""
+    answer = plan(model, model.r + np.tensordot(lam, model.g, axes=1), start=start)
+    upper = (1 - model.gamma) * float(model.d0 @ answer.V) + answer.excess - float(lam @ model.tau)
+    lower = float(earned[0]) - B * max(0.0, float((model.tau - earned[1:]).max(initial=0.0)))
+    return max(upper - lower, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,0 +1,35 @@
+"""DPDL: a pessimistic plug-in that aims inside its limits (Chen, Zhang and Wen, NeurIPS 2022).
+
+    max ⟨μ, r̂ − b⟩   s.t.  μ an occupancy of P̂,  0 ≤ μ ≤ Cμ̂_D,  ⟨μ, ĝ_i − b⟩ ≥ τ_i + κ
+    b(s, a) = bonus · V_max √(log(2SA/δ) / (2n(s, a)))
+
+The paper controls how far estimates deviate inside a primal-dual method, and tightens the limits so that none is
+broken. Here is the program such a method solves, with Hoeffding's deviation as the control: its stochastic iterations
+and its constants are not reproduced.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.limits import Limits
+from pdocrl.theory.rivals.problem import Problem, best_occupancy
+
+DELTA = 0.1  # the probability with which the bounds may fail
+
+
+def dpdl(
+    counts: Counts, gamma: float, limits: Limits = (), C: float = np.inf, bonus: float = 0.1, kappa: float = 0.0
+) -> Floats:
+    """The policy [S, A], one linear program; bonus 1 is Hoeffding's deviation."""
+    problem = Problem.of(counts, gamma, limits)
+    b = deviation(problem, bonus)
+    return problem.policy(best_occupancy(problem, C, b, problem.L.tau + kappa))
+
+
+def deviation(problem: Problem, bonus: float) -> Floats:
+    """b [S, A], in the units of a reward: (1−γ)J units times the 1/(1−γ) steps an error lasts."""
+    n = np.maximum(problem.n, 1)
+    return np.asarray(bonus * problem.span * np.sqrt(np.log(2 * n.size / DELTA) / (2 * n)))

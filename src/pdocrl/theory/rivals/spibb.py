@@ -1,0 +1,75 @@
+"""SPIBB, Soft-SPIBB and MO-SPIBB: improve on the log's own policy π_b, and stay with it where the log tried little.
+
+    SPIBB        π(a|s) = π_b(a|s) wherever n(s, a) < N                    (Laroche, Trichelair and Tachet, ICML 2019)
+    Soft-SPIBB   Σ_a e(s, a)|π(a|s) − π_b(a|s)| ≤ ε in every state,  e = √(2 log(2SA/δ)/n(s, a))
+                                                                           (Nadjahi, Laroche and Tachet, ECML 2019)
+    MO-SPIBB     either, with limits                              (Satija, Thomas, Pineau and Laroche, NeurIPS 2021)
+
+The best such policy of the empirical model is a linear program over occupancies, because both sets are given state by
+state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a). MO-SPIBB's own limits are the
+baseline's returns; here they are the given ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.limits import Limits
+from pdocrl.theory.rivals.problem import Problem, best_occupancy
+
+DELTA = 0.1  # the probability with which the bounds may fail
+
+
+def spibb(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 10) -> Floats:
+    """Π_b-SPIBB's policy [S, A], for problems without limits."""
+    problem = Problem.free(counts, gamma, limits, "spibb", "mo_spibb")
+    return problem.policy(best_occupancy(problem, extra=_hard(problem, min_count)))
+
+
+def soft_spibb(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 1.0) -> Floats:
+    """Soft-SPIBB's policy [S, A], for problems without limits."""
+    problem = Problem.free(counts, gamma, limits, "soft_spibb", "mo_spibb")
+    return problem.policy(best_occupancy(problem, extra=_soft(problem, epsilon)))
+
+
+def mo_spibb(
+    counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 1.0, min_count: int | None = None
+) -> Floats:
+    """The same with limits: Soft-SPIBB's set, or with `min_count` SPIBB's."""
+    problem = Problem.of(counts, gamma, limits)
+    extra = _soft(problem, epsilon) if min_count is None else _hard(problem, min_count)
+    return problem.policy(best_occupancy(problem, extra=extra))
+
+
+def errors(problem: Problem) -> Floats:
+    """e(s, a) [S, A] of Soft-SPIBB."""
+    n = np.maximum(problem.n, 1)
+    return np.asarray(np.sqrt(2 * np.log(2 * n.size / DELTA) / n))
+
+
+def _departure(problem: Problem) -> sp.csr_array:
+    """[m, m] μ(s, a) − π_b(a|s) Σ_a μ(s, a) of each pair tried."""
+    state = problem.pairs // problem.L.r.shape[1]
+    m, S = len(state), len(problem.L.d0)
+    at = sp.csr_array((np.ones(m), (np.arange(m), state)), shape=(m, S))
+    baseline = problem.L.behaviour.ravel()[problem.pairs]
+    return sp.csr_array(sp.eye_array(m) - sp.diags_array(baseline) @ at @ at.T)
+
+
+def _hard(problem: Problem, min_count: int) -> tuple[sp.csr_array, Floats, Floats] | None:
+    few = np.flatnonzero(problem.n.ravel()[problem.pairs] < min_count)
+    return (_departure(problem)[few], np.zeros(len(few)), np.zeros(len(few))) if len(few) else None
+
+
+def _soft(problem: Problem, epsilon: float) -> tuple[sp.csr_array, Floats, Floats]:
+    """Rows: u ≥ ±departure [m each], and Σ_a e u ≤ ε Σ_a μ [S]; columns μ and u."""
+    departure, m, S = _departure(problem), len(problem.pairs), len(problem.L.d0)
+    state = problem.pairs // problem.L.r.shape[1]
+    sums = sp.csr_array((np.ones(m), (state, np.arange(m))), shape=(S, m))
+    weighted = sums @ sp.diags_array(errors(problem).ravel()[problem.pairs])
+    identity = sp.eye_array(m)
+    matrix = sp.block_array([[-departure, identity], [departure, identity], [epsilon * sums, -weighted]], format="csr")
+    return matrix, np.zeros(2 * m + S), np.full(2 * m + S, np.inf)
