@@ -3,7 +3,7 @@
     ratio_without_validity()   the bandit CORAL answers: a density ratio that leaves a context out
     ratio_without_penalty()    the MDP PRO-RL answers: a ratio that moves mass where no action leads
     LuckyBandit                full-coverage methods believe an arm tried once; w ≤ C does not
-    costly_reference()         WSAC keeps a limit only if its reference policy does
+    costly_reference()         WSAC knows a limit only through its reference policy: no λ finds the best that keeps it
     phantom_mass()             a flow held to ζ lets POCC keep a limit with mass that comes from nowhere
 
 The first two are after the examples of Rashidinejad et al. (2022) and Zhan et al. (2022), rebuilt here. Numbers are
@@ -138,19 +138,23 @@ class LuckyBandit:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CostlyReference:
-    """A machine that may run fast (pays 1, costs 1) or slow (pays 1/2, costs nothing), under a limit on its cost."""
+    """A machine that may run fast (pays 1, costs 1) or slow (pays 1/2, costs nothing), under a limit on its cost.
+
+    The log runs fast 4 times in 5. Against that reference, WSAC charges λ(1 − 4/5) for a fast step, which earns 1/2
+    more: below λ = 5/2 it always runs fast and misses the limit by 4/5, above it always runs slow and loses 1/10.
+    """
 
     cmdp: CMDP
-    mu_D: Floats  # [1, 2] the log runs fast 4 times in 5
+    mu_D: Floats  # [1, 2]
     limit: float
     optimum: float  # fast one step in five: 1/5 + 4/5 · 1/2
-    reference_cost: float  # of the policy that made the log, which WSAC promises not to exceed
+    threshold: float  # of λ
 
 
 def costly_reference() -> CostlyReference:
-    """Limit 1/5, reference cost 4/5: a method that only promises to cost no more than the log misses the limit by 3/5."""
+    """The limit is 1/5; the log costs 4/5."""
     cmdp = CMDP.from_costs(np.ones((2, 1)), [[1.0, 0.5]], [[[1.0, 0.0]]], [0.2], [1.0], 0.5)
-    return CostlyReference(cmdp, np.array([[0.8, 0.2]]), 0.2, 0.6, 0.8)
+    return CostlyReference(cmdp, np.array([[0.8, 0.2]]), 0.2, 0.6, 2.5)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -171,9 +175,9 @@ class PhantomMass:
 
 
 def phantom_mass() -> PhantomMass:
-    """served ≥ 0.4; the signal as a cost is 1 − served ≤ 0.6."""
+    """Serving in the workshop counts half; the limit is served ≥ 1/5, which takes two steps in five."""
     P = np.zeros((2, 2, 2))
     P[0, :, 0] = P[1, :, 1] = 1
-    cost = np.array([[1.0, 0.0], [0.0, 0.0]])
-    cmdp = CMDP.from_costs(P, np.array([[1.0, 0.0], [0.0, 0.0]]), [cost], [0.6], np.array([1.0, 0.0]), 0.9)
-    return PhantomMass(cmdp, np.full((2, 2), 1 / 4), 0.4)
+    served = np.array([[0.0, 0.5], [1.0, 1.0]])
+    cmdp = CMDP(P, np.array([[1.0, 0.0], [0.0, 0.0]]), served[None], np.array([0.2]), np.array([1.0, 0.0]), 0.9)
+    return PhantomMass(cmdp, np.full((2, 2), 1 / 4), 0.2)

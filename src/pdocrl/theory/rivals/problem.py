@@ -94,7 +94,7 @@ class Problem:
     @cached_property
     def leak(self) -> Floats:
         """[1+I] what a unit of mass that leaves the data is worth: the worst reward and constraint rewards for ever."""
-        return np.r_[self.L.r_range[0], self.L.g_range[:, 0]] / (1 - self.L.gamma)
+        return np.asarray(np.r_[self.L.r_range[0], self.L.g_range[:, 0]] / (1 - self.L.gamma))
 
     def room(self, anywhere: bool) -> Floats:
         """[S] how much mass may leave in each state: any where the log never acted, none elsewhere unless `anywhere`.
