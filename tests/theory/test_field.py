@@ -112,7 +112,7 @@ class TestCostlyReference:
 
     @pytest.mark.parametrize(("lam", "cost", "error"), [(2.4, 1.0, 0.8), (2.6, 0.0, 0.1)])
     def test_wsac_is_always_fast_or_always_slow(self, lam, cost, error):
-        last = wsac(self.counts, 0.5, self.limits, C=5.0, lam=lam, iterations=50, step=1e4).policies[-1]
+        last = wsac(self.counts, 0.5, self.limits, C=100.0, lam=lam, iterations=50, step=1e4).policies[-1]
         earned = evaluate(self.example.cmdp, last)
         assert earned.constraints[0] == pytest.approx(-cost, abs=1e-6)
         assert earned.error(self.example.cmdp, self.example.optimum) == pytest.approx(error, abs=1e-6)
