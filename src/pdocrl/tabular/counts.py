@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.groups import Groups, group_of
 
 if TYPE_CHECKING:
     from pdocrl.tabular.cmdp import CMDP
@@ -44,6 +45,7 @@ class Counts:
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
     cost_names: tuple[str, ...]
+    groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
 
     def __post_init__(self) -> None:
         if not len(self.count):
@@ -136,6 +138,7 @@ class Counts:
         n_states: int | None = None,
         n_actions: int | None = None,
         d0: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
     ) -> Counts:
         """Count n transitions held in memory.
 
@@ -151,6 +154,7 @@ class Counts:
             n_states: states are then the codes 0 … n_states−1; otherwise the labels that occur, sorted.
             n_actions: likewise for actions.
             d0: [S] a start distribution known beforehand.
+            episode: [n] the name of each row's episode, so that episodes, not rows, are taken as independent.
         """
         names, signals = _named_signals(reward, costs)
         size = signals.shape[1]
@@ -174,8 +178,18 @@ class Counts:
         else:
             flags = np.ones(size, bool) if initial is None else np.asarray(initial, bool)
             starts = np.bincount(pair[flags] // len(actions), minlength=len(states)).astype(np.float64)
+        groups = None
+        if episode is not None:
+            named = np.asarray(episode)
+            if named.shape != (size,):
+                raise DataError(f"`episode` has shape {named.shape}, `reward` has {size} rows.")
+            group = group_of(named)
+            begun = np.zeros((int(group.max()) + 1, len(states)))
+            if d0 is None:
+                np.add.at(begun, (group[flags], pair[flags] // len(actions)), 1)
+            groups = Groups.of_rows(group, cell, signals, begun)
         pair, to = np.divmod(key, len(states) + 1)
-        return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names)
+        return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names, groups)
 
     @classmethod
     def from_log(cls, path: str | Path | Sequence[str | Path], **options: Any) -> Counts:

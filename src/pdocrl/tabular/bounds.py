@@ -1,0 +1,199 @@
+"""Between what and what do a given policy's value and costs lie? Intervals from counts, one short function a method.
+
+    counts, γ, π ─▶ `PolicyEstimate` (occupancy, V, Q, what every transition adds) ─▶ a bound [1+K, 2]
+
+All are in (1−γ)J units, reward first, then each cost of the log. All hold for a policy that does not depend on the log
+it is judged by: one chosen elsewhere, or on the other half (see `split`). To a policy learned from the same rows they
+are too kind, by what `bootstrap.Redrawn.optimism` measures.
+
+What the log never saw, no bound can know. A pair that was never tried is taken to be no worse than the worst step the
+log has followed by the worst state it knows (`beyond`); a disaster that never happened in n rows is bounded by its
+share 3/n (`jump`), at the size of the largest surprise that did happen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import norm, t
+
+from pdocrl.tabular.cmdp import CMDP, occupancy, solve_linear, transition_matrix
+from pdocrl.tabular.counts import Counts, Floats
+
+PRIOR_ROWS = 1.0  # rows' worth of the log's typical variance that a pair's own is mixed with: one row has none
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PolicyEstimate:
+    """A policy in the log's own model; what lies beyond the log is taken at its least and at its most."""
+
+    counts: Counts
+    gamma: float
+    pi: Floats  # [S, A]
+
+    @cached_property
+    def model(self) -> CMDP:
+        """P̂ and r̂, without constraints."""
+        c = self.counts
+        return CMDP(c.P, c.r, np.zeros((0, *c.shape)), np.zeros(0), c.d0, self.gamma)
+
+    @cached_property
+    def mu(self) -> Floats:
+        """[S, A] μ^π of tried pairs: the (1−γ)-share of time there, before the log is left."""
+        return np.where(self.counts.n > 0, occupancy(self.model, self.pi), 0.0)
+
+    @cached_property
+    def span(self) -> Floats:
+        """[1+K, 2] the least and the largest a step can pay, 0 included (an ended episode pays it); costs are ≥ 0.
+
+        Of a transition's signals only mean and variance are known: for costs, variance/mean + mean is the size of what
+        happens rarely (1 for a cost of 0 or 1), for rewards two standard deviations have to do.
+        """
+        mean, variance = self.counts.mean, self.counts.variance
+        rare = mean + np.divide(variance, mean, out=np.zeros_like(mean), where=(mean > 0) & (variance > 0))
+        spread = 2 * np.sqrt(variance)
+        low, high = (mean - spread).min(axis=1), np.where(np.arange(len(mean))[:, None] > 0, rare, mean + spread)
+        low[1:] = mean[1:].min(axis=1)
+        return np.stack([np.minimum(low, 0), np.maximum(high.max(axis=1), 0)], axis=1)
+
+    @cached_property
+    def _inside(self) -> tuple[Floats, Floats]:
+        """[1+K, S] V of what is earned before the log is left, and [S] E γ^t of the time t when it is."""
+        known, going = self.pi * (self.counts.n > 0), transition_matrix(self.model, self.pi)
+        signals = (self.counts.r, *self.counts.costs)
+        earned = [solve_linear(going, (known * x).sum(axis=1), self.gamma) for x in signals]
+        return np.array(earned), solve_linear(going, np.maximum(1 - known.sum(axis=1), 0), self.gamma)
+
+    @cached_property
+    def beyond(self) -> Floats:
+        """[1+K, 2] what a pair the log lacks leads to: the worst step the log has, then the worst state it knows.
+
+        u = x + γ max_s [V(s) + left(s) u], over states all of whose actions under π were tried; likewise the best.
+        """
+        earned, left = self._inside
+        sure = (self.pi * (self.counts.n > 0)).sum(axis=1) > 1 - 1e-9
+        ends = (self.span[:, :, None] + self.gamma * earned[:, None, sure]) / (1 - self.gamma * left[sure])
+        if not sure.any():
+            return self.span / (1 - self.gamma)
+        return np.stack([ends[:, 0].min(axis=1), ends[:, 1].max(axis=1)], axis=1)
+
+    @cached_property
+    def values(self) -> tuple[Floats, Floats]:
+        """V [1+K, S], with the least and with the most beyond the log."""
+        earned, left = self._inside
+        low, high = (earned + self.beyond[:, end, None] * left for end in (0, 1))
+        return low, high
+
+    @property
+    def estimate(self) -> Floats:
+        """[1+K, 2] (1−γ)J with the least and with the most beyond the log; equal where the policy stays inside."""
+        return np.stack([(1 - self.gamma) * V @ self.counts.d0 for V in self.values], axis=1)
+
+    def possible(self, bound: Floats) -> Floats:
+        """A bound [1+K, 2] cut to what is possible: no more than the largest signal in every step."""
+        return np.clip(bound, self.span[:, :1], self.span[:, 1:])
+
+    def surprise(self, high: bool) -> tuple[Floats, Floats]:
+        """[1+K, M] x + γV(s′) − Q(s, a) of each transition, and [1+K, S·A] its variance at each pair.
+
+        A pair's variance is mixed with the typical one where the policy goes: few rows that agree are no proof that all
+        would.
+        """
+        c, V = self.counts, self.values[int(high)]
+        n = np.maximum(c.n.ravel(), 1)
+        after = c.mean + self.gamma * np.pad(V, ((0, 0), (0, 1)))[:, c.to]
+        Q = np.array([np.bincount(c.pair, weights=c.count * row, minlength=len(n)) / n for row in after])
+        off = after - Q[:, c.pair]
+        squares = np.array([
+            np.bincount(c.pair, weights=c.count * row, minlength=len(n)) for row in off**2 + c.variance
+        ])  # fmt: skip
+        mu = self.mu.ravel()
+        typical = (squares / n * mu).sum(axis=1, keepdims=True) / max(mu.sum(), 1e-300)
+        return off, (squares + PRIOR_ROWS * typical) / np.maximum(n - 1 + PRIOR_ROWS, 1)
+
+    def jump(self, off: Floats, high: bool) -> Floats:
+        """[1+K] by how much one more occurrence of the log's largest surprise would move the estimate."""
+        goes = self.mu.ravel()[self.counts.pair] > 0
+        signed = np.where(goes, off + np.where(high, 1, -1) * np.sqrt(self.counts.variance), 0.0)
+        largest = signed.max(axis=1, initial=0) if high else -signed.min(axis=1, initial=0)
+        return np.asarray(largest * self.weight_of_a_row)
+
+    @cached_property
+    def weight_of_a_row(self) -> float:
+        """Σ μ²/n / Σ μ: what a row of the log weighs on average where the policy goes; 1/n for the log's own policy."""
+        mu, n = self.mu.ravel(), np.maximum(self.counts.n.ravel(), 1)
+        return float((mu**2 / n).sum() / max(mu.sum(), 1e-300))
+
+
+def delta(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
+    """Ĵ ± z √Var, Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)] + (1−γ)² Var[V(s₀)]/episodes, as a score interval (`_score`).
+
+    (In J units the first term has the factor (1−γ)⁻².) Rows are independent given their pair.
+    """
+    ends = []
+    for high in (False, True):
+        off, variance = estimate.surprise(high)
+        n = np.maximum(estimate.counts.n.ravel(), 1)
+        total = (estimate.mu.ravel() ** 2 / n * variance).sum(axis=1) + _start_variance(estimate, high)
+        z = norm.ppf((1 + level) / 2)
+        ends.append(_score(estimate.estimate[:, int(high)], total, estimate.jump(off, high), z, high))
+    return estimate.possible(np.stack(ends, axis=1))
+
+
+def clustered(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
+    """The same with whole episodes as the independent parts: Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)².
+
+    The wider of this and `delta`, at each end: under a true Markov state both estimate the same. With G groups the
+    quantile is Student's. Without groups of episodes in the counts it is `delta`.
+    """
+    bound, groups = delta(estimate, level), estimate.counts.groups
+    if groups is None or len(groups) < 2:
+        return bound
+    for high in (False, True):
+        part = group_influence(estimate, high)
+        total = (part**2).sum(axis=1) * len(groups) / (len(groups) - 1)
+        skew = (part**3).sum(axis=1) / np.maximum((part**2).sum(axis=1), 1e-300)
+        off, _ = estimate.surprise(high)
+        jump = np.maximum(estimate.jump(off, high), skew if high else -skew)
+        quantile = t.ppf((1 + level) / 2, len(groups) - 1)
+        end = _score(estimate.estimate[:, int(high)], total, jump, quantile, high)
+        bound[:, int(high)] = np.maximum(bound[:, 1], end) if high else np.minimum(bound[:, 0], end)
+    return estimate.possible(bound)
+
+
+def group_influence(estimate: PolicyEstimate, high: bool) -> Floats:
+    """[1+K, G] what each group of episodes adds to Ĵ − J, to first order; sums to 0."""
+    c, V = estimate.counts, estimate.values[int(high)]
+    groups = c.groups
+    assert groups is not None
+    off, _ = estimate.surprise(high)
+    weight = (estimate.mu.ravel() / np.maximum(c.n.ravel(), 1))[c.pair]
+    each = weight[groups.cell] * groups.count * (off[:, groups.cell] + groups.mean - c.mean[:, groups.cell])
+    part = np.array([np.bincount(groups.group, weights=row, minlength=len(groups)) for row in each])
+    begun = groups.starts.sum()
+    if begun > 0:
+        centred = V - (V @ c.d0)[:, None]
+        part += (1 - estimate.gamma) * (centred @ groups.starts.T) / begun
+    return part
+
+
+def _start_variance(estimate: PolicyEstimate, high: bool) -> Floats:
+    """[1+K] from where episodes begin; 0 where that is known beforehand."""
+    c, V = estimate.counts, estimate.values[int(high)]
+    begun = c.starts.sum()
+    if begun < 2:
+        return np.zeros(len(V))
+    spread = (V - (V @ c.d0)[:, None]) ** 2 @ c.d0
+    return np.asarray((1 - estimate.gamma) ** 2 * spread / (begun - 1))
+
+
+def _score(centre: Floats, variance: Floats, jump: Floats, z: float, high: bool) -> Floats:
+    """The end of {J: (J − Ĵ)² ≤ z² (Var + jump·|J − Ĵ|)}: a variance that grows with J, as that of rare events does.
+
+    For k events in n rows, jump = 1/n, it is Wilson's interval, z²/n when k = 0; the correction vanishes as 1/n.
+    """
+    half = z**2 * jump / 2
+    width = half + np.sqrt(z**2 * variance + half**2)
+    return np.asarray(centre + width if high else centre - width)

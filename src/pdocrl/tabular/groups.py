@@ -1,0 +1,64 @@
+"""A log's transitions told apart by groups of whole episodes, for all that treats episodes, not rows, as independent.
+
+Rows of one episode share what the state does not say: a frail patient stays frail. Redrawing rows would take 50 of its
+visits for 50 patients. An episode is a group of its own, up to `MOST` of them; beyond, episodes share a group at
+random, which keeps what a log takes in memory in bounds and the spread between groups an honest one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST = 512
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups:
+    """Z entries: how often each group of episodes made each of the log's M distinct transitions."""
+
+    group: Ints  # [Z] 0 … G−1
+    cell: Ints  # [Z] 0 … M−1, a position in the arrays of `Counts`
+    count: Ints  # [Z]
+    mean: Floats  # [1+K, Z] mean reward and costs of these occurrences
+    starts: Floats  # [G, S] episodes begun in each state; all 0 where the log's d₀ is known beforehand
+
+    @classmethod
+    def of_rows(cls, group: Ints, cell: Ints, signals: Floats, starts: Floats) -> Groups:
+        """From the group [n] and cell [n] of every row and its signals [1+K, n]."""
+        cells = int(cell.max()) + 1
+        key, entry, count = np.unique(group * cells + cell, return_inverse=True, return_counts=True)
+        sums = np.array([np.bincount(entry, weights=row, minlength=len(key)) for row in signals])
+        return cls(key // cells, key % cells, count.astype(np.int64), sums / count, starts)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def weighted(self, weight: Floats, cells: int) -> tuple[Floats, Floats, Floats]:
+        """Counts [M], means [1+K, M] and starts [S] of the log in which group g occurs weight[g] times."""
+        each = weight[self.group] * self.count
+        count = np.bincount(self.cell, weights=each, minlength=cells)
+        sums = np.array([np.bincount(self.cell, weights=each * row, minlength=cells) for row in self.mean])
+        return count, sums / np.maximum(count, 1e-300), weight @ self.starts
+
+    def subset(self, cells: Ints) -> Groups:
+        """The same groups, of a log that has only these of the transitions (positions, increasing)."""
+        place = np.searchsorted(cells, self.cell)
+        kept = (place < len(cells)) & (np.append(cells, -1)[place] == self.cell)
+        return dataclasses.replace(
+            self, group=self.group[kept], cell=place[kept], count=self.count[kept], mean=self.mean[:, kept]
+        )
+
+
+def group_of(episode: NDArray[np.generic]) -> Ints:
+    """[n] the group of each row, from the name of its episode [n]."""
+    _, code = np.unique(episode, return_inverse=True)
+    episodes = int(code.max()) + 1
+    if episodes <= MOST:
+        return code.astype(np.int64)
+    return np.asarray(np.random.default_rng(0).permutation(episodes)[code] % MOST, np.int64)
