@@ -42,7 +42,7 @@ class Groups:
     def weighted(self, weight: Floats, cells: int) -> tuple[Floats, Floats, Floats]:
         """Counts [M], means [1+K, M] and starts [S] of the log in which group g occurs weight[g] times."""
         each = weight[self.group] * self.count
-        count = np.bincount(self.cell, weights=each, minlength=cells)
+        count = np.asarray(np.bincount(self.cell, weights=each, minlength=cells), np.float64)
         sums = np.array([np.bincount(self.cell, weights=each * row, minlength=cells) for row in self.mean])
         return count, sums / np.maximum(count, 1e-300), weight @ self.starts
 
@@ -60,5 +60,5 @@ def group_of(episode: NDArray[np.generic]) -> Ints:
     _, code = np.unique(episode, return_inverse=True)
     episodes = int(code.max()) + 1
     if episodes <= MOST:
-        return code.astype(np.int64)
+        return np.asarray(code, np.int64)
     return np.asarray(np.random.default_rng(0).permutation(episodes)[code] % MOST, np.int64)
