@@ -1,0 +1,78 @@
+"""Episodes alike: groups that stand for the policies that made them, where a dataset does not name its policies.
+
+    episode ─▶ means and spreads of its actions and observations, return, costs ─▶ k-means ─▶ group of each episode
+
+Held out as a whole, a group is to a model what a new policy is: behaviour that it has to predict and never saw.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.dataset import Dataset
+
+Groups = NDArray[np.int64]  # [E] the group of each episode
+
+MOST = 48  # groups: 95 % of fewer than 20 could not be told from all of them
+FEWEST_EPISODES = 4  # of a group, on average
+ROUNDS = 30
+
+
+def summaries(data: Dataset) -> NDArray[np.float64]:
+    """[E, d] what an episode looks like; every column standardised, and each kind of column of the same weight."""
+    start, length = data.episode_start, data.episode_length[:, None]
+
+    def of(x: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        mean = np.add.reduceat(x, start, axis=0, dtype=np.float64) / length
+        square = np.add.reduceat(np.square(x, dtype=np.float64), start, axis=0) / length
+        return mean, np.sqrt(np.maximum(square - mean**2, 0))
+
+    kinds = [*of(data.action), *of(data.obs), np.column_stack([data.reward_return, data.cost_return])]
+    weighted = []
+    for kind in kinds:
+        spread = kind.std(axis=0)
+        varying = kind[:, spread > 1e-9]
+        weighted.append((varying - varying.mean(axis=0)) / varying.std(axis=0) / max(1, varying.shape[1]) ** 0.5)
+    return np.concatenate(weighted, axis=1)
+
+
+def group_episodes(data: Dataset, rng: np.random.Generator, most: int = MOST) -> Groups:
+    """k-means of the summaries, started from centres far apart (k-means++)."""
+    x = summaries(data)
+    count = int(np.clip(len(x) // FEWEST_EPISODES, 1, most))
+    centres = x[rng.integers(len(x))][None]
+    for _ in range(count - 1):
+        distance = _squared(x, centres).min(axis=1)
+        total = distance.sum()
+        chance = distance / total if total > 0 else np.full(len(x), 1 / len(x))
+        centres = np.concatenate([centres, x[rng.choice(len(x), p=chance)][None]])
+    for _ in range(ROUNDS):
+        group = _squared(x, centres).argmin(axis=1)
+        used = [x[group == g].mean(axis=0) for g in range(len(centres)) if (group == g).any()]
+        moved = np.stack(used)
+        if moved.shape == centres.shape and np.allclose(moved, centres):
+            break
+        centres = moved
+    return np.unique(_squared(x, centres).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
+
+
+def deal(groups: Groups, members: int, held_out: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Bags [M, E]: every group is left out of `held_out` members, and members miss about equally many groups."""
+    count = int(groups.max()) + 1
+    # Slots 0 … M − 1 over and over, so that members are equally often left out; neighbours in the list differ.
+    slots = np.concatenate([rng.permutation(members) for _ in range(-(-count * held_out // members) + 1)])
+    left_out = np.zeros((members, count), bool)
+    at = 0
+    for g in range(count):
+        while left_out[:, g].sum() < min(held_out, members - 1):
+            left_out[slots[at % len(slots)], g] = True
+            at += 1
+    known: NDArray[np.bool_] = ~left_out[:, groups]
+    return known
+
+
+def _squared(x: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[E, G] squared distances."""
+    found = (x**2).sum(axis=1)[:, None] - 2 * x @ centres.T + (centres**2).sum(axis=1)
+    return np.asarray(np.maximum(found, 0))

@@ -1,0 +1,84 @@
+"""Episodes of a policy in the learned models: H steps from recorded starts, one model for the whole of an episode.
+
+A member that is wrong is wrong all episode long, as the world would be. So what the members disagree on after H steps
+is what the data left open, and not the average of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import NDArray
+
+from pdocrl.ope.actors import StepMany
+from pdocrl.ope.ensemble import Ensemble
+
+Floats = NDArray[np.float64]
+KEPT = 1000  # pairs (s, a) kept of each policy, to be compared with recorded ones
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imagined:
+    """What n episodes in each of M models came to, and some of the pairs the policy went through."""
+
+    sums: Floats  # [M, n, 1 + K] undiscounted reward and costs
+    length: Floats  # [M, n]
+    pairs: NDArray[np.float32]  # [≤ KEPT, S + A]
+
+
+def play(
+    ensemble: Ensemble,
+    begin: Sequence[Callable[[int], StepMany]],
+    starts: NDArray[np.floating],
+    horizon: int,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Imagined]:
+    """Play P policies, each begun for M·n episodes from starts [n, S] in every member, side by side.
+
+    All policies meet the same starts and the same luck: company changes nothing.
+    """
+    members, policies, (episodes, size) = ensemble.change.weights[0].shape[0], len(begin), starts.shape
+    steps = [one(members * episodes) for one in begin]
+    obs = np.tile(np.asarray(starts, np.float32), (policies, members, 1, 1))
+    costs = ensemble.scales.cost_mean.shape[0]
+    signal = np.zeros((policies, members, episodes, 1 + costs), np.float32)
+    alive = np.ones((policies, members, episodes), bool)
+    sums, length = np.zeros(signal.shape), np.zeros(alive.shape)
+    keep = _kept(horizon, members * episodes, np.random.default_rng([seed, 5]))
+    pairs: list[list[NDArray[np.float32]]] = [[] for _ in begin]
+    key = jax.random.key(seed)
+    for t in range(horizon):
+        flat = obs.reshape(policies, -1, size)
+        told = signal.reshape(policies, members * episodes, -1)
+        action = np.stack([step(o, y[:, 0], y[:, 1:]) for step, o, y in zip(steps, flat, told, strict=True)])
+        for own, o, a in zip(pairs, flat, action, strict=True):
+            own.append(np.concatenate([o[keep[t]], a[keep[t]]], axis=1))
+        drawn = _step(ensemble, jax.random.fold_in(key, t), obs, action.reshape(*alive.shape, -1))
+        obs, signal, end = (np.asarray(x) for x in drawn)
+        sums += alive[..., None] * signal
+        length += alive
+        alive = alive & ~end
+        advance()
+        if not alive.any():
+            break
+    return [Imagined(sums[p], length[p], np.concatenate(pairs[p])) for p in range(policies)]
+
+
+def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Which rows are kept at each step."""
+    each = max(1, min(rows, KEPT // horizon))
+    return [rng.choice(rows, each, replace=False) for _ in range(horizon)]
+
+
+@eqx.filter_jit
+def _step(ensemble: Ensemble, key: PRNGKeyArray, obs: Array, action: Array) -> tuple[Array, Array, Array]:
+    """The same luck for every policy, [P, M, n, …]."""
+    step: Callable[..., tuple[Array, Array, Array]] = jax.vmap(lambda o, a: ensemble.step(key, o, a))
+    return step(jnp.asarray(obs), jnp.asarray(action))
