@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "from a dataset to policies, many runs side by side"),
     "evaluate": ("evaluate", "evaluate", "play trained policies in the simulator and score them"),
     "ope": ("ope", "ope", "estimate trained policies from the data alone, without a simulator"),
+    "certify": ("certify", "certify", "whether policies keep their limits, how sure that is, and what it rests on"),
     "export": ("export", "export", "one policy as ONNX and plain NumPy"),
     "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
     "report": ("report", "report", "a training or a benchmark as one HTML page with its pictures"),

@@ -135,7 +135,8 @@ def _clone(data: Dataset, groups: Groups, scales: Scales, seed: int) -> MLP:
         (learned, _), _ = jax.lax.scan(step, carry, jax.random.split(key, CLONE_STEPS))
         return learned
 
-    return learn(network, *arrays, jax.random.key(seed + 1))
+    learned: MLP = learn(network, *arrays, jax.random.key(seed + 1))
+    return learned
 
 
 def react(network: MLP, scales: Scales, count: int, obs: Array, group: Array) -> Array:

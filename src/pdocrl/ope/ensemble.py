@@ -139,7 +139,7 @@ class Ensemble(eqx.Module):
         return out[..., 0], out[..., 1 : 1 + k], out[..., 1 + k : 1 + 2 * k], out[..., -1]
 
     def loss(self, rows: Rows) -> Array:
-        """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome; sum over members."""
+        """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome, all members'."""
         c = self.scales
         mean, log_std = self.changes(rows.obs, rows.action)
         target = (rows.next_obs - rows.obs - c.change_mean) / c.change_scale
@@ -153,10 +153,11 @@ class Ensemble(eqx.Module):
             (paid * jnp.square(size - (rows.cost - c.cost_mean) / c.cost_scale)).sum(-1),
             optax.sigmoid_binary_cross_entropy(end, rows.terminal),
         ]
-        return sum(error.mean(-1).sum() for error in errors)
+        total: Array = jnp.stack([error.mean(-1).sum() for error in errors]).sum()
+        return total
 
     def step(self, key: PRNGKeyArray, obs: Array, action: Array) -> tuple[Array, Array, Array]:
-        """Draw what follows: next state [M, B, S], signals [M, B, 1 + K] (reward, costs), and whether it ends [M, B]."""
+        """Draw what follows: next state [M, B, S], reward and costs [M, B, 1 + K], whether it ends [M, B]."""
         c, keys = self.scales, jax.random.split(key, 3)
         mean, log_std = self.changes(obs, action)
         noise = jax.random.normal(keys[0], mean.shape)
@@ -186,9 +187,10 @@ def fit(
     for own, found in zip(rows, known, strict=True):
         own[: len(found)] = found
     arrays = Rows(
-        *(jnp.asarray(x) for x in (data.obs, data.action, data.reward, data.cost, data.next_obs)),
-        jnp.asarray(data.terminal, jnp.float32),
-    )
+        obs=jnp.asarray(data.obs), action=jnp.asarray(data.action), reward=jnp.asarray(data.reward),
+        cost=jnp.asarray(data.cost), next_obs=jnp.asarray(data.next_obs),
+        terminal=jnp.asarray(data.terminal, jnp.float32),
+    )  # fmt: skip
     weights = (model.change, model.outcome)
     state = (weights, optax.scale_by_adam().init(weights))
     for start in range(0, config.steps, BLOCK):
@@ -196,7 +198,7 @@ def fit(
         block = functools.partial(_block, size=size, batch=config.batch_size, total=config.steps)
         own = jax.random.fold_in(key, start)
         state = block(state, scales, arrays, jnp.asarray(rows), jnp.asarray(count), own, start, config.learning_rate)
-        jax.block_until_ready(state)
+        jax.block_until_ready(state)  # type: ignore[no-untyped-call]
         advance(size)
     (change, outcome), _ = state
     return Ensemble(change, outcome, scales)
@@ -224,7 +226,7 @@ def _block(
         drawn = (jax.random.uniform(own, (len(rows), batch)) * count[:, None]).astype(jnp.int32)
         drawn = jnp.take_along_axis(rows, jnp.minimum(drawn, count[:, None] - 1), 1)
         some = jax.tree.map(lambda x: x[drawn], arrays)
-        gradient = jax.grad(lambda w: Ensemble(*w, scales).loss(some))(weights)
+        gradient = jax.grad(lambda w: Ensemble(change=w[0], outcome=w[1], scales=scales).loss(some))(weights)
         done = (start + i) / total
         faded = rate * (0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * done)))
         return adam_step(gradient, opt, weights, faded), None

@@ -60,7 +60,8 @@ def play(
         action = np.stack([step(o, y[:, 0], y[:, 1:]) for step, o, y in zip(steps, flat, told, strict=True)])
         for own, o, a in zip(pairs, flat, action, strict=True):
             own.append(np.concatenate([o[keep[t]], a[keep[t]]], axis=1))
-        drawn = _step(ensemble, jax.random.fold_in(key, t), obs, action.reshape(*alive.shape, -1))
+        chosen = jnp.asarray(action.reshape(*alive.shape, -1))
+        drawn = _step(ensemble, jax.random.fold_in(key, t), jnp.asarray(obs), chosen)
         obs, signal, end = (np.asarray(x) for x in drawn)
         sums += alive[..., None] * signal
         length += alive
@@ -81,4 +82,4 @@ def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.
 def _step(ensemble: Ensemble, key: PRNGKeyArray, obs: Array, action: Array) -> tuple[Array, Array, Array]:
     """The same luck for every policy, [P, M, n, …]."""
     step: Callable[..., tuple[Array, Array, Array]] = jax.vmap(lambda o, a: ensemble.step(key, o, a))
-    return step(jnp.asarray(obs), jnp.asarray(action))
+    return step(obs, action)

@@ -1,0 +1,116 @@
+"""Statements from episodes that were played: a file of them, or a simulator that stops as soon as the answer is there.
+
+See `pdocrl.scores.audit` for the bounds. Here they get words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.errors import PdocrlError
+from pdocrl.ope.certificate import Statement, Verdict, percent
+from pdocrl.scores.audit import Audit, audit
+
+Floats = NDArray[np.float64]
+ASSUMED = 10.0  # times the limit an episode may cost where nobody says
+FIRST, GROWTH = 10, 1.25  # episodes before the first look, and how the number grows from look to look
+
+
+def assumed_largest(costs: Floats, limit: float) -> float:
+    """Where nobody says what an episode can cost at most: ten times the limit, or twice the most that was seen."""
+    return float(max(ASSUMED * limit, 2 * costs.max(initial=0.0), 1e-9))
+
+
+def audit_statement(
+    costs: Floats,
+    limit: float,
+    confidence: float,
+    largest: float | None,
+    *,
+    policy: str,
+    cost: str = "cost",
+    basis: Literal["audit", "simulator"] = "audit",
+    stopped: bool = False,
+    estimate_beside: float | None = None,
+) -> Statement:
+    """What the costs [n] show. `stopped`: the number of episodes was not fixed beforehand."""
+    most = assumed_largest(costs, limit) if largest is None else largest
+    found = audit(costs, limit, confidence, most)
+    share = found.share_over_upper_anytime if stopped else found.share_over_upper
+    verdict: Verdict = "cannot be shown" if found.verdict == "not shown" else found.verdict
+    bound = (
+        f"no episode can cost more than {most:g}"
+        if largest is not None
+        else f"no episode can cost more than {most:g}, which nobody stated: it is {ASSUMED:g} times the limit or twice "
+        "the most seen (--largest-cost states it)"
+    )
+    return Statement(
+        policy=policy,
+        cost=cost,
+        cost_limit=limit,
+        verdict=verdict,
+        confidence=confidence,
+        basis=basis,
+        sentence=_sentence(found, share, confidence),
+        assumption=f"The episodes are independent and of the kind the policy will meet; {bound}.",
+        mean_cost=found.mean_cost,
+        mean_cost_lower=found.mean_cost_lower,
+        mean_cost_upper=found.mean_cost_upper,
+        share_over=found.over / found.episodes,
+        share_over_upper=share,
+        episodes=found.episodes,
+        episodes_needed=found.episodes_needed,
+        largest_cost=most,
+        estimate_beside=estimate_beside,
+    )
+
+
+def _sentence(found: Audit, share: float, confidence: float) -> str:
+    sure, limit = f"we are {percent(confidence)} sure that an episode costs", f"{found.limit:g}"
+    seen = f"{found.episodes} episodes cost {found.mean_cost:.3g} on average, {found.over} of them more than {limit}"
+    if found.verdict == "within":
+        told = f"Keeps its limit: {sure} at most {found.mean_cost_upper:.3g} on average"
+    elif found.verdict == "over":
+        told = f"Breaks its limit: {sure} at least {found.mean_cost_lower:.3g} on average"
+    else:
+        needed = found.episodes_needed
+        more = (
+            f"about {needed} episodes like these would show it within"
+            if needed is not None
+            else "no number of episodes like these would show it within"
+        )
+        told = f"Cannot be shown to keep its limit: the average may be as high as {found.mean_cost_upper:.3g}; {more}"
+    tail = f" At most {100 * share:.3g} % of episodes cost more than {limit}, again at {percent(confidence)}."
+    return f"{told} ({seen}).{tail}"
+
+
+def play_until_shown(
+    play: Callable[[int, int], Floats],
+    episodes: int,
+    limits: Sequence[float],
+    confidence: float,
+    largest: Sequence[float | None],
+    fixed: bool = False,
+) -> Floats:
+    """Costs [n, K] of at most `episodes` episodes; `play(first, count)` gives the next [count, K].
+
+    The bound of the mean holds at every look, so looking and stopping cost no confidence.
+    """
+    if episodes < 1:
+        raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
+    costs = np.zeros((0, len(limits)))
+    target = episodes if fixed else min(FIRST, episodes)
+    while True:
+        costs = np.concatenate([costs, play(len(costs), target - len(costs))])
+        verdicts = [_verdict(costs[:, k], limits[k], confidence, largest[k]) for k in range(len(limits))]
+        if len(costs) >= episodes or "over" in verdicts or set(verdicts) == {"within"}:
+            return costs
+        target = min(episodes, max(len(costs) + 1, int(np.ceil(len(costs) * GROWTH))))
+
+
+def _verdict(costs: Floats, limit: float, confidence: float, largest: float | None) -> Any:
+    return audit(costs, limit, confidence, assumed_largest(costs, limit) if largest is None else largest).verdict

@@ -1,0 +1,79 @@
+"""A certificate in one picture: how episode costs are distributed, the limit, and what is said of their mean."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.plot import FAINT, INK, MUTED, STYLE
+from pdocrl.ope.certificate import Statement
+
+COLOUR = {"within": "#0b6e6e", "over": "#d1495b", "cannot be shown": "#8a6d1d"}
+IMAGINED = "#30638e"
+MOST = 12  # panels
+BINS = 30
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shown:
+    """A statement and the costs of the episodes behind it: played ones, imagined ones, or both."""
+
+    statement: Statement
+    played: NDArray[np.float64] | None = None
+    imagined: NDArray[np.float64] | None = None
+
+
+def draw(panels: list[Shown], path: Path) -> None:
+    """One panel per statement."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    shown = panels[:MOST]
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(max(6.0, 4.6 * columns), 3.4 * rows), layout="constrained", facecolor="white")
+        for i, one in enumerate(shown):
+            _panel(figure.add_subplot(rows, columns, i + 1), one)
+        if len(panels) > MOST:
+            figure.suptitle(f"the first {MOST} of {len(panels)} statements", color=MUTED, fontsize=9)
+        figure.savefig(path, dpi=130, format="png")
+
+
+def _panel(axes: Any, one: Shown) -> None:
+    told = one.statement
+    colour, limit = COLOUR[told.verdict], told.cost_limit
+    samples = [x for x in (one.played, one.imagined) if x is not None]
+    bounds = [x for x in (told.mean_cost_lower, told.mean_cost_upper, told.mean_cost) if x is not None]
+    right = 1.08 * max([limit, *bounds, *(float(x.max(initial=0.0)) for x in samples), 1e-9])
+    edges = np.linspace(0, right, BINS + 1)
+    top = 0.0
+    if one.played is not None:
+        share = np.histogram(one.played, edges)[0] / len(one.played)
+        axes.bar(
+            edges[:-1], share, np.diff(edges), align="edge", color=colour, alpha=0.45, lw=0, label="episodes played"
+        )
+        top = max(top, float(share.max()))
+    if one.imagined is not None:
+        share = np.histogram(one.imagined, edges)[0] / len(one.imagined)
+        axes.stairs(share, edges, color=IMAGINED, lw=1.3, label="episodes imagined")
+        top = max(top, float(share.max()))
+    top = top or 1.0
+    axes.axvline(limit, color=COLOUR["over"], lw=1.6)
+    axes.axvspan(limit, right, color=COLOUR["over"], alpha=0.06, lw=0)
+    axes.text(limit, 1.22 * top, " limit", color=COLOUR["over"], fontsize=8, va="top")
+    if told.mean_cost is not None:
+        low = told.mean_cost_lower if told.mean_cost_lower is not None else told.mean_cost
+        high = told.mean_cost_upper if told.mean_cost_upper is not None else told.mean_cost
+        axes.plot([low, high], [1.1 * top] * 2, color=colour, lw=3, solid_capstyle="butt")
+        axes.plot(told.mean_cost, 1.1 * top, "o", color=colour, ms=6, label="mean, with its bounds")
+    if told.estimate_beside is not None:
+        axes.plot(told.estimate_beside, 1.1 * top, "D", color=IMAGINED, ms=5, label="the log's estimate")
+    axes.set(xlim=(0, right), ylim=(0, 1.25 * top), xlabel=f"{told.cost} of an episode", ylabel="share of episodes")
+    axes.set_title(f"{told.policy}: {told.verdict}", color=INK, fontsize=9, loc="left")
+    axes.legend(fontsize=7, frameon=False, loc="center right", labelcolor=MUTED)
+    axes.grid(color=FAINT, lw=0.5)
