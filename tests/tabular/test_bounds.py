@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from pdocrl.tabular import exact
+from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
 from pdocrl.tabular.bounds import PolicyEstimate, _score, clustered, delta, group_influence
 from pdocrl.tabular.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.groups import MOST, group_of
+from pdocrl.tabular.split import split
 
-BOUNDS = (delta, clustered, chi2_ball, pessimistic)
+BOUNDS = (delta, clustered, chi2_ball, pessimistic, lambda e: model_bootstrap(e, resamples=100))
 
 
 def problem(seed: int, size: int):
@@ -172,3 +174,36 @@ def test_an_untried_pair_counts_between_the_best_and_the_worst_the_log_knows():
     # Before the untried action: Σ (.45)ᵗ · .5 · (1−γ) = .0909; beyond it the least is 0, the most 1 (or .5) for ever.
     np.testing.assert_allclose(low, [0.0909, 0.04545], atol=1e-4)
     np.testing.assert_allclose(high, [1.0, 0.5], atol=1e-9)
+
+
+def test_redrawn_outcomes_keep_every_pairs_tries_and_redrawn_episodes_keep_their_number():
+    counts = patients(2)
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(resample_outcomes(counts, rng).n, counts.n)
+    again = resample(counts, rng)
+    assert again.size == counts.size  # 100 episodes of 50 rows
+    assert again.starts.sum() == 100
+    assert not np.array_equal(again.n, counts.n)
+
+
+def test_redrawn_episodes_spread_as_the_clustered_formula_says():
+    estimate = PolicyEstimate(patients(3), 0.9, np.array([[0.1, 0.9], [0.1, 0.9]]))
+    redrawn = np.ptp(episode_bootstrap(estimate, resamples=300)[1])
+    assert redrawn == pytest.approx(np.ptp(clustered(estimate)[1]), rel=0.25)
+    assert redrawn > 1.5 * np.ptp(model_bootstrap(estimate)[1])
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_two_halves_are_the_log_and_share_no_episode(grouped):
+    counts = patients(4)
+    counts = counts if grouped else dataclasses.replace(counts, groups=None)
+    first, second = split(counts, np.random.default_rng(0))
+    np.testing.assert_array_equal(first.n + second.n, counts.n)
+    np.testing.assert_allclose(first.n * first.costs[0] + second.n * second.costs[0], counts.n * counts.costs[0])
+    np.testing.assert_allclose(first.starts + second.starts, counts.starts)
+    if grouped:
+        assert (len(first.groups), len(second.groups)) == (50, 50)
+        count, mean, _ = first.groups.weighted(np.ones(50), len(first.count))
+        np.testing.assert_array_equal(count, first.count)
+        np.testing.assert_allclose(mean, first.mean)
+        assert first.size == 50 * 50

@@ -270,3 +270,32 @@ def test_bad_arrays_are_refused() -> None:
     ):
         with pytest.raises(DataError, match=message):
             _ = Counts.from_arrays(**{**good, **change}).d0
+
+
+def test_a_log_that_names_episodes_is_also_counted_by_groups_of_them(tmp_path: Path) -> None:
+    """Group by group the log adds up to the whole, and its groups are the same transitions as in memory."""
+    rng = np.random.default_rng(0)
+    n, episode = 3000, np.repeat(np.arange(60), 50)
+    columns = {
+        "episode": episode,
+        "step": np.tile(np.arange(50), 60),
+        "state": rng.integers(4, size=n),
+        "action": rng.integers(2, size=n),
+        "next_state": rng.integers(4, size=n),
+        "reward": rng.normal(size=n),
+        "cost": rng.random(n) + episode,
+        "terminal": rng.random(n) < 0.1,
+    }
+    file = tmp_path / "log.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    read = Counts.from_log(file)
+    assert read.groups is not None
+    assert 32 <= len(read.groups) <= 60  # two episodes may share a group
+    count, mean, starts = read.groups.weighted(np.ones(len(read.groups)), len(read.count))
+    np.testing.assert_array_equal(count, read.count)
+    np.testing.assert_allclose(mean, read.mean, rtol=1e-12)
+    np.testing.assert_array_equal(starts, read.starts)
+    # The mean cost tells which episodes a group holds; each has 50 rows.
+    sizes = np.bincount(read.groups.group, weights=read.groups.count)
+    assert np.all(sizes % 50 == 0)
+    assert Counts.from_log(file, start=0).groups is not None

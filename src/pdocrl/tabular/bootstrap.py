@@ -1,4 +1,4 @@
-"""How much of a policy's estimated value is luck: the log is drawn again, as a multinomial of its own transitions.
+"""How much of a policy's estimated value is luck: the log is drawn again, from its own episodes or rows.
 
 Two kinds of luck, two uses of a redrawn log:
 
@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.bounds import PolicyEstimate
+from pdocrl.tabular.counts import Counts, Ints
+from pdocrl.tabular.groups import Groups
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Setup, Solution, outcome, solve_saddle
@@ -49,8 +51,26 @@ class Redrawn(NamedTuple):
 
 
 def resample(counts: Counts, rng: np.random.Generator) -> Counts:
-    """A log of the same size drawn from this one, with replacement; starts too, unless d₀ was known beforehand."""
-    drawn = rng.multinomial(counts.size, counts.count / counts.size)
+    """A log of the same size drawn from this one, with replacement: groups of episodes where it has them, else rows.
+
+    Starts are redrawn too, unless d₀ was known beforehand.
+    """
+    if counts.groups is not None:
+        return _resample_groups(counts, counts.groups, rng)
+    return _with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
+
+
+def resample_outcomes(counts: Counts, rng: np.random.Generator) -> Counts:
+    """What might have followed the same n(s, a) tries of each pair: a multinomial of its own outcomes."""
+    drawn = np.empty_like(counts.count)
+    ends = np.flatnonzero(np.diff(counts.pair, append=-1)) + 1
+    for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
+        own = counts.count[first:last]
+        drawn[first:last] = rng.multinomial(own.sum(), own / own.sum())
+    return _with_counts(counts, drawn, rng)
+
+
+def _with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
     hit = np.flatnonzero(drawn)
     count = drawn[hit].astype(np.int64)
     # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
@@ -66,7 +86,50 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
         mean=counts.mean[:, hit] + noise,
         variance=counts.variance[:, hit],
         starts=starts,
+        groups=None,
     )
+
+
+def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -> Counts:
+    weight = rng.multinomial(len(groups), np.full(len(groups), 1 / len(groups))).astype(np.float64)
+    count, mean, starts = groups.weighted(weight, len(counts.count))
+    hit = np.flatnonzero(count)
+    return dataclasses.replace(
+        counts,
+        pair=counts.pair[hit],
+        to=counts.to[hit],
+        count=count[hit].astype(np.int64),
+        mean=mean[:, hit],
+        variance=counts.variance[:, hit],
+        starts=starts if starts.sum() > 0 else counts.starts,
+        groups=None,
+    )
+
+
+def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
+    """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
+    return _quantiles(estimate, resample_outcomes, level, resamples, seed)
+
+
+def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
+    """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
+    return _quantiles(estimate, resample, level, resamples, seed)
+
+
+def _quantiles(
+    estimate: PolicyEstimate,
+    redrawn: Callable[[Counts, np.random.Generator], Counts],
+    level: float,
+    resamples: int,
+    seed: int,
+) -> Floats:
+    ends = np.empty((resamples, len(estimate.counts.mean), 2))
+    for k in range(resamples):
+        log = redrawn(estimate.counts, np.random.default_rng([seed, k]))
+        ends[k] = dataclasses.replace(estimate, counts=log).estimate
+    low = np.quantile(ends[:, :, 0], (1 - level) / 2, axis=0)
+    high = np.quantile(ends[:, :, 1], (1 + level) / 2, axis=0)
+    return estimate.possible(np.stack([low, high], axis=1))
 
 
 def redraw(

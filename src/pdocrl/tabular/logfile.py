@@ -111,6 +111,30 @@ class LogFile:
         over_flags = np.asarray(table["over"], bool)
         return Tally(table["s"], table["a"], table["z"], over_flags, table["n"].astype(np.int64), halved[0], halved[1])
 
+    def by_group(self, groups: int) -> dict[str, NDArray[Any]]:
+        """Arrays s, a, z, over, g, n and x0 … xK (means): the groups of `tally` once more, by groups of episodes."""
+        state, over = self.label("state"), self._flag("terminal")
+        means = ", ".join(f"avg({self._number(x)}) AS x{i}" for i, x in enumerate(self.signals))
+        asked = (
+            f"SELECT {state} AS s, {self.label('action')} AS a, {over} AS over, "
+            f"CASE WHEN {over} THEN {state} ELSE {self.label('next_state')} END AS z, "
+            f"{self._group(groups)} AS g, count(*) AS n, {means} FROM {self.rows} GROUP BY s, a, over, z, g"
+        )
+        with self._errors():
+            return dict(self.connection.execute(asked).fetchnumpy())
+
+    def starts_by_group(self, groups: int) -> list[tuple[Any, int, int]]:
+        """(state, group, episodes of that group begun there)."""
+        if "initial" in self.column:
+            first = f"SELECT {self.label('state')} AS s, {self._group(groups)} AS g FROM {self.rows}"
+            first += f" WHERE {self._flag('initial')}"
+        else:
+            first = f"SELECT s, CAST(hash(episode) % {groups} AS BIGINT) AS g FROM ({self._first_rows()})"
+        return self.fetch(f"SELECT s, g, count(*) FROM ({first}) GROUP BY s, g")
+
+    def _group(self, groups: int) -> str:
+        return f"CAST(hash(CAST({_quote(self.column['episode'])} AS VARCHAR)) % {groups} AS BIGINT)"
+
     def starts(self) -> dict[Any, int] | None:
         """{state: episodes begun there}, or None if the log does not say."""
         if "initial" in self.column:

@@ -12,6 +12,7 @@ magnitude, the second groups. Sums are integers, so files, threads and machines 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,11 @@ from numpy.typing import NDArray
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.counts import LIMB, Counts, Floats, Ints, Label, encode, moments, sorted_labels
 from pdocrl.tabular.examples import EXAMPLES
+from pdocrl.tabular.groups import MOST, Groups
 from pdocrl.tabular.logfile import LogFile, Paths, Tally, find_files, open_log
+
+FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
+ENTRIES = 20_000_000  # group × transition that may be held in memory
 
 
 def find_log(name: str) -> str:
@@ -56,7 +61,8 @@ def count(
     """
     with open_log(find_files(path), costs, columns, memory, threads) as log:
         exponent = _exponents(log.survey())
-        return _counts([log.tally(exponent)], log.starts(), start, exponent, log)
+        counts = _counts([log.tally(exponent)], log.starts(), start, exponent, log)
+        return dataclasses.replace(counts, groups=_groups(log, counts, d0_known=start is not None))
 
 
 def counts_with_ray(
@@ -68,7 +74,8 @@ def counts_with_ray(
 ) -> Counts:
     """`count` with one Ray task per file, on as many machines as Ray has; every bit of the result is the same.
 
-    Files must be readable under their path on every machine. `memory` is per task.
+    Files must be readable under their path on every machine. `memory` is per task. Groups of episodes, which `count`
+    keeps besides, are left out.
     """
     try:
         import ray
@@ -157,6 +164,29 @@ def _counts(
         np.add.at(starts, s, rows)
     pair, to = np.divmod(key, len(states) + 1)
     return Counts(pair, to, count, mean, variance, starts, states, actions, log.costs)
+
+
+def _groups(log: LogFile, counts: Counts, d0_known: bool) -> Groups | None:
+    """The transitions by groups of episodes, where the log names episodes and there is room for at least `FEWEST`."""
+    size = min(MOST, ENTRIES // len(counts.count))
+    if "episode" not in log.column or size < FEWEST:
+        return None
+    table = log.by_group(size)
+    over, group, n = np.asarray(table["over"], bool), table["g"].astype(np.int64), table["n"].astype(np.int64)
+    states = _reader(np.concatenate([table["s"], table["z"]]))
+    to = np.full(len(over), counts.n_states, np.int64)
+    to[~over] = encode("next_state", states(table["z"][~over]), counts.states)
+    action = encode("action", _reader(table["a"])(table["a"]), counts.actions)
+    pair = encode("state", states(table["s"]), counts.states) * counts.n_actions + action
+    key = counts.pair * (counts.n_states + 1) + counts.to
+    cell = np.searchsorted(key, pair * (counts.n_states + 1) + to)
+    mean = np.stack([np.asarray(table[f"x{i}"], np.float64) for i in range(len(counts.mean))])
+    used, group = np.unique(group, return_inverse=True)  # a hash leaves some numbers out
+    starts = np.zeros((len(used), counts.n_states))
+    for state, g, episodes in [] if d0_known else log.starts_by_group(size):
+        at = encode("initial", states(np.array([state], table["s"].dtype)), counts.states)
+        starts[np.searchsorted(used, g), at] += episodes
+    return Groups(np.asarray(group, np.int64), cell.astype(np.int64), n, mean, starts)
 
 
 def _check_entered(log: LogFile, states: Sequence[Label], s: Ints, to: Ints, starts: Floats) -> None:
