@@ -123,7 +123,7 @@ def one_step(name: str, batch: Any, **settings: Any) -> tuple[Any, Any, Any]:
     agent = find_agent(name)
     config = make_config(agent, **{**COMMON, **settings})
     state = jax.jit(lambda key: agent.init(config, PROBLEM, key))(jax.random.key(3))
-    if hasattr(state, "multiplier"):
+    if name != "pdocrl" and hasattr(state, "multiplier"):
         state = eqx.tree_at(lambda s: s.multiplier.lam, state, jnp.array([0.7, 0.2]))
     if hasattr(state, "alpha"):
         state = eqx.tree_at(lambda s: s.alpha.lam, state, jnp.array([0.1, 0.05]))
@@ -254,11 +254,11 @@ def test_bcq_lag() -> None:
     np.testing.assert_allclose(new.multiplier.lam, pid(o, next_cost.mean(0) - RATE / (1 - GAMMA)), atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])
-def test_bear_lag(kernel: str) -> None:
+@pytest.mark.parametrize(("kernel", "normalised"), [("gaussian", False), ("laplacian", True)])
+def test_bear_lag(kernel: str, normalised: bool) -> None:
     batch = random_batch()
     settings = {"samples": N, "vae_hidden": (8,), "reward_scale": 0.3, "kernel_width": 2.0, "kernel": kernel}
-    new, old, metrics = one_step("bear_lag", batch, **settings)
+    new, old, metrics = one_step("bear_lag", batch, **settings, normalised=normalised)
     b, o = double(batch), double(old)
     lam = o.multiplier.lam
     noise = double(normals(KEY, (B, 2 * A), (N, B, A), (N, B, A), (N, B, 2 * A)))
@@ -281,7 +281,8 @@ def test_bear_lag(kernel: str) -> None:
         mean, std = gaussian(actor, b.obs)
         raw = mean + std * noise[2]
         q, cost = mixed(o.critic, o.cost_critic, b.obs, np.tanh(raw[0]))
-        return np.exp(o.log_alpha) * (mmd(raw, data) - 0.05) - (q - cost @ lam).mean()
+        gain = (q - cost @ lam).mean() / (1 + lam.sum() if normalised else 1)
+        return np.exp(o.log_alpha) * (mmd(raw, data) - 0.05) - gain
 
     check(new, old, metrics, {
         "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.alive * next_q, b)),
@@ -349,3 +350,66 @@ def test_cdt() -> None:
         return total / steps
 
     check(new, old, metrics, {"model": ("model_opt", "actor_loss", loss)})
+
+
+def published_losses(batch: Transitions, **settings: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """After, before and metrics of one step as published, and each player's loss; those before it have moved."""
+    new, old, metrics = one_step("pdocrl", batch, published=True, reward_scale=0.3, multiplier_init=0.5, **settings)
+    b, o, n, lam = double(batch), double(old), double(new), 0.5
+    keys = jax.random.split(KEY, 4)
+
+    def act(actor: Any, obs: np.ndarray, key: Any) -> np.ndarray:
+        mean, std = gaussian(actor, obs)
+        return np.tanh(mean + std * double(jax.random.normal(key, (B, A))))
+
+    def smaller(critic: Any, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        return mlp(critic.mlp, pair(obs, action))[..., 0].min(0)
+
+    def backup(key: Any) -> np.ndarray:
+        future = smaller(o.target, b.next_obs, act(o.actor, b.next_obs, key))
+        return 0.3 * b.reward - lam * b.cost.sum(1) + GAMMA * b.alive * future
+
+    def ratio(weight: Any) -> np.ndarray:
+        return np.minimum(np.logaddexp(0, mlp(weight, pair(b.obs, b.action))[:, 0]), 10)
+
+    residual, y, w = backup(keys[0]) - smaller(o.critic, b.obs, b.action), backup(keys[1]), ratio(n.weight)
+
+    def critic_loss(critic: Any) -> float:
+        return float((w * (mlp(critic.mlp, pair(b.obs, b.action))[..., 0] - y) ** 2).mean(-1).sum())
+
+    def actor_loss(actor: Any) -> float:
+        here = smaller(n.critic, b.obs, act(actor, b.obs, keys[2]))
+        there = smaller(n.critic, b.next_obs, act(actor, b.next_obs, keys[3]))
+        return -float((1 - GAMMA) * here.mean() + GAMMA * (w * there).mean())
+
+    losses = {
+        "weight": ("weight_opt", None, lambda weight: -float((ratio(weight) * residual).mean())),
+        "critic": ("critic_opt", "critic_loss", critic_loss),
+        "actor": ("actor_opt", "actor_loss", actor_loss),
+    }
+    return new, old, metrics, losses
+
+
+def test_pdocrl_as_published() -> None:
+    new, old, metrics, losses = published_losses(random_batch())
+    check(new, old, metrics, losses)
+    cost = np.asarray(random_batch().cost, np.float64).mean(0)
+    np.testing.assert_allclose(new.multiplier.lam, 0.5 * np.exp(1e-4 * (cost - RATE)), rtol=1e-6)
+
+
+def test_pdocrl_as_published_cuts_each_gradient_at_ten() -> None:
+    """Rewards × 1000: the critics' gradient is far longer, and keeps its direction; both twins are cut together."""
+    batch = random_batch()
+    batch = eqx.tree_at(lambda b: b.reward, batch, 1e3 * batch.reward)
+    new, old, _, losses = published_losses(batch)
+    seen = [np.asarray(m, np.float64) / 0.1 for m in jax.tree.leaves(new.critic_opt.mu)]
+    assert np.sqrt(sum((g**2).sum() for g in seen)) == pytest.approx(10, rel=1e-4)
+    leaves, tree = jax.tree.flatten(double(old.critic))
+    loss = losses["critic"][2]
+    slopes = []
+    for member in range(2):  # the last layer's bias of each twin
+        moved = [[x.copy() for x in leaves] for _ in range(2)]
+        for way, sign in zip(moved, (1, -1), strict=True):
+            way[-1][member] += sign * 1e-5
+        slopes.append((loss(jax.tree.unflatten(tree, moved[0])) - loss(jax.tree.unflatten(tree, moved[1]))) / 2e-5)
+    np.testing.assert_allclose(seen[-1][0] / seen[-1][1], slopes[0] / slopes[1], rtol=1e-3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.agent import Problem, Table, find_agent, make_config
-from pdocrl.agents.cdt import augment, best_return
+from pdocrl.agents.cdt import augment, best_return, draw_rows
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
@@ -42,6 +42,41 @@ def test_windows_hold_what_was_still_to_come_and_never_another_episode(small_dat
                 np.testing.assert_allclose(-windows.costs[row, place], small_dataset.cost[source:end].sum(0), atol=1e-5)
                 assert windows.time[row, place] == source - first
                 assert (costly[row, place] == (small_dataset.cost[source] > 0)).all()
+
+
+def test_the_published_sampling_draws_cheap_episodes_more_often_and_begins_windows_anywhere(
+    make_random_dataset: Callable[..., Dataset],
+) -> None:
+    """p_e ∝ max(ceiling − C_e, 0), then every step of e alike; what lies behind an episode's end is masked."""
+    dataset, cdt = make_random_dataset(episodes=12), find_agent("cdt")
+    cost = dataset.cost_return[:, 0]
+    ceiling = float(np.sort(cost)[-3])  # three episodes are never drawn
+    config = make_config(cdt, augmentation=0.0, sampling="published", sampling_cost=ceiling, **SMALL)
+    columns = cdt.columns(config, dataset)
+    rows = np.asarray(draw_rows(jnp.asarray(columns["lottery"]), jax.random.key(0), 60_000))
+    episode = np.searchsorted(dataset.episode_start, rows, "right") - 1
+    chance = np.maximum(ceiling - cost, 0)
+    expected = np.repeat(chance / chance.sum() / dataset.episode_length, dataset.episode_length)
+    np.testing.assert_allclose(np.bincount(rows, minlength=len(dataset)) / len(rows), expected, atol=0.004)
+    assert set(episode.tolist()) == set(np.flatnonzero(chance).tolist())
+
+    windows, costly = cdt.batch(config, Table.of(columns), jnp.zeros(200, jnp.int32), jax.random.key(1))
+    rows = np.asarray(draw_rows(jnp.asarray(columns["lottery"]), jax.random.key(1), 200))
+    for b, row in enumerate(rows):
+        episode = np.searchsorted(dataset.episode_start, row, "right") - 1
+        end = dataset.episode_start[episode] + dataset.episode_length[episode]
+        for place in range(4):
+            assert windows.mask[b, place] == (row + place < end)
+            if row + place < end:
+                np.testing.assert_array_equal(windows.obs[b, place], dataset.obs[row + place])
+                assert windows.time[b, place] == row + place - dataset.episode_start[episode]
+                assert (costly[b, place] == (dataset.cost[row + place] > 0)).all()
+
+
+def test_a_lottery_without_prizes_is_refused_in_one_line(small_dataset: Dataset) -> None:
+    cdt = find_agent("cdt")
+    with pytest.raises(PdocrlError, match="every episode costs -1 or more, so sampling=published draws none; raise"):
+        cdt.columns(make_config(cdt, sampling="published", sampling_cost=-1.0, **SMALL), small_dataset)
 
 
 @pytest.mark.parametrize("n_costs", [1, 2])

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
-from pdocrl.agents.parts import mix_twins
+from pdocrl.agents.candidates import mix_twins
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
 from pdocrl.policies.onnx import to_onnx

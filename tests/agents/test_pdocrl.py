@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
-from pdocrl.agents.parts import clip_inward, density_ratio
 from pdocrl.agents.pdocrl import PDOCRLState
 from pdocrl.data.dataset import Dataset
+from pdocrl.nn.ratio import clip_inward, density_ratio
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit
 
@@ -58,7 +58,7 @@ def lagrangian(state: PDOCRLState, data: Transitions, config: Any, actions: np.n
             bound * np.tanh(mlp(state.critic.mlp, np.concatenate(pair, 1), member) / bound)
             for pair in ((data.initial_obs, actions[:n]), (after, actions[n:]), (obs, action))
         ]
-        lam = np.asarray(state.multiplier.value(2.0), float)
+        lam = np.asarray(state.multiplier.lam, float)
         reward = config.reward_scale * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam
         future = config.gamma * np.asarray(data.alive, float) * q[1]
         found.append(np.mean((1 - config.gamma) * q[0] + w * (reward + future - q[2])))
@@ -74,7 +74,7 @@ def test_the_linear_critic_descends_the_lagrangian() -> None:
     actions = np.asarray(state.actor.sample(jnp.concatenate([data.initial_obs, data.next_obs]), key)[0], float)
     w = np.asarray(density_ratio(state.weight, jnp.concatenate([data.obs, data.action], -1), 10.0), float)
     _, metrics = jax.jit(agent.update)(config, state, data, key)
-    lam = np.asarray(state.multiplier.value(2.0), float)
+    lam = np.asarray(state.multiplier.lam, float)
     without_q = np.mean(w * (0.1 * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam))
     expected = (lagrangian(state, data, config, actions, w) - without_q).sum()
     assert float(metrics["critic_loss"]) == pytest.approx(expected, abs=1e-5)
@@ -90,7 +90,7 @@ def test_the_price_rises_when_the_cost_is_above_the_limit_and_falls_below(name: 
     after, _metrics = jax.jit(agent.update)(
         config, state, batch(np.random.default_rng(0), cost=cost), jax.random.key(1)
     )
-    moved = float(after.multiplier.value(2.0)[0] - state.multiplier.value(2.0)[0])
+    moved = float(after.multiplier.lam[0] - state.multiplier.lam[0])
     assert (moved > 0) == rises
     assert moved != 0
 
@@ -98,9 +98,26 @@ def test_the_price_rises_when_the_cost_is_above_the_limit_and_falls_below(name: 
 def test_prices_of_several_limits_stay_within_the_dual_bound() -> None:
     found = make("pdocrl", bandit((0.01, 0.01), n=400).dataset, cost_limit=(0.1, 0.1), multiplier_rate=0.1)
     found.advance(200)
-    lam = np.asarray(found.state.multiplier.value(2.0))[0]
+    lam = np.asarray(found.state.multiplier.lam)[0]
     assert (lam >= 0).all()
     assert lam.sum() == pytest.approx(2.0, rel=1e-4), "limits this tight drive ‖λ‖₁ to B"
+
+
+@pytest.mark.parametrize("name", ["pdocrl", "pdocrl_extraction"])
+@pytest.mark.parametrize("costs", [1, 2])
+def test_a_price_at_its_bound_falls_as_soon_as_the_limits_are_kept(name: str, costs: int) -> None:
+    """Cost 1 a step against .1 drives ‖λ‖₁ to B = 2; then nothing costs, and all of λ has to come down."""
+    agent = find_agent(name)
+    config = make_config(agent, cost_limit=(1.0,) * costs, multiplier_rate=0.05, **SMALL)
+    state = jax.jit(lambda key: agent.init(config, Problem(3, 2, costs), key))(jax.random.key(0))
+    update = jax.jit(lambda state, data: agent.update(config, state, data, jax.random.key(1))[0])
+    dear, free = (batch(np.random.default_rng(0), costs=costs, cost=cost) for cost in (1.0, 0.0))
+    for _ in range(100):
+        state = update(state, dear)
+    assert float(state.multiplier.lam.sum()) == pytest.approx(2, rel=1e-5)
+    for _ in range(60):
+        state = update(state, free)
+    assert (np.asarray(state.multiplier.lam) < 1.5 / costs).all()
 
 
 def test_the_average_of_iterates_is_the_average() -> None:

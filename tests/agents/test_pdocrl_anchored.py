@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -196,6 +197,20 @@ def test_the_price_rises_while_the_imagined_cost_is_above_the_limit_and_falls_be
         told = eqx.tree_at(lambda s: s.imagination.cost, state, jnp.full(K, cost))
         new, _ = agent.update(config, told, batch, jax.random.key(0))
         assert (np.sign(np.asarray(new.multiplier.lam - state.multiplier.lam)) == sign).all()
+
+
+def test_without_improvement_and_tilt_it_is_cloning_that_neither_q_nor_the_price_touches() -> None:
+    """The control of its ablation: other critics and another λ, and π moves by the same bits."""
+    agent, config, state, batch = random_problem()
+    moved = []
+    for own in (config, dataclasses.replace(config, improvement=0.0, tilt=0.0)):
+        other = eqx.tree_at(
+            lambda s: (s.multiplier.lam, s.critic), state,
+            (state.multiplier.lam + 1, jax.tree.map(lambda x: 2 * x, state.critic)),
+        )  # fmt: skip
+        moved.append([agent.update(own, s, batch, jax.random.key(0))[0].actor for s in (state, other)])
+    same = [eqx.tree_equal(*pair) for pair in moved]
+    assert [bool(x) for x in same] == [False, True]
 
 
 def test_a_problem_can_be_described_in_numbers() -> None:

@@ -116,6 +116,13 @@ class Transitions(eqx.Module):
     initial_obs: Float[Array, "B S"]  # samples of d₀; costs nothing when unused
 
 
+def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:
+    """{'lambda': …} for one constraint, {'lambda_0': …, 'lambda_1': …} for more."""
+    if len(values) == 1:
+        return {name: values[0]}
+    return {f"{name}_{i}": value for i, value in enumerate(values)}
+
+
 C = TypeVar("C", bound=AgentConfig)
 S = TypeVar("S", bound=eqx.Module)
 

@@ -18,12 +18,13 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
+from pdocrl.agents.acting import network_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, network_policy, rows_of_episodes
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import MLP
+from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -68,7 +69,7 @@ class BC(Agent[BCConfig, BCState]):
             raise PdocrlError(
                 f"{dataset.name}: no episode keeps the cost limit {config.cost_limit}; the lowest cost is {lowest}."
             )
-        return rows_of_episodes(dataset, np.flatnonzero(kept))
+        return dataset.rows_of(np.flatnonzero(kept))
 
     def init(self, config: BCConfig, problem: Problem, key: PRNGKeyArray) -> BCState:
         actor = MLP.create(key, (problem.obs_dim, *config.hidden, problem.action_dim))

@@ -17,10 +17,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, per_constraint
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, mix_twins
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
+from pdocrl.nn.optimise import adam_step
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import CandidatePolicy
 
@@ -33,7 +34,7 @@ class BCQLagConfig(AgentConfig):
     vae_rate: float = 1e-3  # of the VAE
     target_rate: float = 0.005  # of the target networks
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
-    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    beta: float = 0.5  # β, weight of the KL term in the VAE's loss; at .5 the VAE hardly varies its actions
     perturbation: float = 0.05  # Φ: how far an action may move from the VAE's proposal
     pessimism: float = 0.75  # weight of the pessimistic twin
     pid_p: float = 0.1  # gains of the PID controller of λ: proportional,
@@ -123,7 +124,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
             return -jnp.mean(value - cost @ lam)
 
         def vae_loss(vae: VAE) -> Array:
-            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
+            return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)

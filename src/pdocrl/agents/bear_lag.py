@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import LATENT_CLIP, adam_step, best_candidate, mix_twins, mode_policy, per_constraint
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, mix_twins
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
+from pdocrl.nn.optimise import adam_step
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -38,13 +40,14 @@ class BEARLagConfig(AgentConfig):
     log_alpha_max: float = 5.0  # α is cut at e⁵; where that is too low for λ's pull, π leaves the data
     target_rate: float = 0.005  # of the target networks
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
-    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    beta: float = 0.5  # β, weight of the KL term in the VAE's loss; at .5 the VAE hardly varies its actions
     discrepancy: float = 0.05  # ε: the largest allowed MMD
     kernel_width: float = 50.0  # σ of the kernel
     pessimism: float = 0.75  # weight of the pessimistic twin
     pid_p: float = 0.1  # gains of the PID controller of λ: proportional,
     pid_i: float = 0.003  # integral
     pid_d: float = 0.001  # and derivative
+    normalised: bool = static(False)  # π climbs Q_λ / (1 + Σλ), so that α, which is cut, need not outgrow λ
     kernel: Literal["gaussian", "laplacian"] = static("gaussian")  # exp(−|x−y|²/2σ) or exp(−|x−y|₁/2σ)
     samples: int = static(10)  # actions per state, in backups and in the discrepancy
     vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
@@ -127,10 +130,11 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
             )
             gap = discrepancy(raw, data_raw, config.kernel, config.kernel_width).mean()
             penalty = jnp.exp(state.log_alpha) * (gap - config.discrepancy)
-            return penalty - jnp.mean(value - cost @ lam), (gap, cost.mean(0))
+            gain = jnp.mean(value - cost @ lam) / (1 + lam.sum() if config.normalised else 1)
+            return penalty - gain, (gap, cost.mean(0))
 
         def vae_loss(vae: VAE) -> Array:
-            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
+            return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -23,10 +23,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, static
-from pdocrl.agents.parts import rows_of_episodes, sum_over
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
+from pdocrl.nn.optimise import clip_norm, sum_over
 from pdocrl.nn.transformer import CausalTransformer, Windows
 from pdocrl.policies.policy import TransformerPolicy
 
@@ -52,6 +52,8 @@ class CDTConfig(AgentConfig):
     heads: int = static(8)  # of attention
     times: int = static(1000)  # steps with an embedding of their own; later ones share the last
     augmentation: float = static(0.2)  # augmented episodes, as a share of the logged ones
+    sampling: Literal["uniform", "published"] = static("uniform")  # every step alike, or cheap episodes more often
+    sampling_cost: float = static(70.0)  # published: an episode is drawn in proportion to max(this − its cost, 0)
 
 
 class CDTState(eqx.Module):
@@ -88,7 +90,7 @@ class CDT(Agent[CDTConfig, CDTState]):
         logged = np.arange(dataset.n_episodes)
         copied, more_return, more_cost = augment(dataset, config.augmentation)
         episodes = np.concatenate([logged, copied])
-        rows, lengths = rows_of_episodes(dataset, episodes), dataset.episode_length[episodes]
+        rows, lengths = dataset.rows_of(episodes), dataset.episode_length[episodes]
         to_go = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)  # [N, 1 + K]
         ends = dataset.episode_start + dataset.episode_length
         sums = np.concatenate([np.zeros((1, to_go.shape[1])), np.cumsum(to_go, 0)])
@@ -96,7 +98,7 @@ class CDT(Agent[CDTConfig, CDTState]):
         shift = np.zeros((len(episodes), to_go.shape[1]))
         shift[len(logged) :] = np.column_stack([more_return, more_cost])
         wanted = to_go[rows] + np.repeat(shift, lengths, 0)
-        return {
+        columns = {
             "obs": dataset.obs[rows],
             "action": dataset.action[rows],
             "costly": dataset.cost[rows] > 0,
@@ -104,21 +106,32 @@ class CDT(Agent[CDTConfig, CDTState]):
             "costs": wanted[:, 1:],
             "time": np.concatenate([np.arange(length) for length in lengths]),
         }
+        if config.sampling == "published":
+            asked = dataset.cost_return[episodes] + shift[:, 1:]  # of an augmented episode, the wish
+            columns["lottery"] = lottery(asked, lengths, config.sampling_cost)
+        return columns
 
     def batch(
         self, config: CDTConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray
     ) -> tuple[Windows, Float[Array, "B L K"]]:
-        """Windows that end at the given rows, and which of their steps cost."""
-        back = jnp.arange(1 - config.context, 1)
-        found = table.take(jnp.maximum(rows[:, None] + back, 0))
-        time = found["time"][:, -1:] + back  # negative before the episode began
+        """Windows, and which of their steps cost.
+
+        They end at the given rows; with the published sampling, they begin at a step of an episode drawn by its cost.
+        """
+        if config.sampling == "published":
+            rows, steps = draw_rows(table.others["lottery"], key, len(rows)), jnp.arange(config.context)
+        else:
+            steps = jnp.arange(1 - config.context, 1)
+        found = table.take(jnp.clip(rows[:, None] + steps, 0, len(table) - 1))
+        here = found["time"][:, :1] if config.sampling == "published" else found["time"][:, -1:]
+        time = here + steps  # as it would be if the episode had begun by then, and not ended
         windows = Windows(
             returns=config.reward_scale * found["returns"],
             costs=config.cost_shift - found["costs"],
             obs=found["obs"],
             action=found["action"],
             time=jnp.maximum(time, 0).astype(jnp.int32),
-            mask=(time >= 0).astype(jnp.float32),
+            mask=(found["time"] == time).astype(jnp.float32),
         )
         return windows, found["costly"]
 
@@ -161,8 +174,7 @@ class CDT(Agent[CDTConfig, CDTState]):
             (objective, sums), gradient = descend(every)
         log_likelihood, entropy, surprise = sums
         norm = optax.global_norm(gradient)
-        gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.clip / (norm + 1e-6)), gradient)
-        direction, model_opt = optax.scale_by_adam().update(gradient, state.model_opt)
+        direction, model_opt = optax.scale_by_adam().update(clip_norm(gradient, config.clip), state.model_opt)
         rate = config.learning_rate * jnp.minimum(1.0, (state.steps + 1) / config.warmup)
         model = jax.tree.map(lambda p, d: p - rate * (d + config.weight_decay * p), state.model, direction)
         # ζ falls while the entropy (per coordinate, as in the reference) is above minus the number of coordinates
@@ -210,6 +222,32 @@ def augment(dataset: Dataset, share: float) -> tuple[NDArray[np.int64], NDArray[
     answer = np.where(within, returns, -np.inf).argmax(1)
     wish = rng.uniform(returns[answer], returns.max())
     return answer.astype(np.int64), wish - returns[answer], budget - costs[answer]
+
+
+def lottery(
+    costs: NDArray[np.float64], lengths: NDArray[np.int64], ceiling: float
+) -> Float[NDArray[np.float64], "3 E"]:
+    """Chances of episodes up to and including each, p_e ∝ max(ceiling − C_e, 0), their first rows and their lengths.
+
+    The published rule; of several costs the largest counts. It has the shape of no column of rows: [3, E].
+    """
+    chance = np.maximum(ceiling - costs.max(1), 0.0)
+    if not chance.any():
+        raise PdocrlError(
+            f"cdt: every episode costs {ceiling:g} or more, so sampling=published draws none; raise sampling_cost "
+            f"above the cheapest episode's {costs.max(1).min():g}."
+        )
+    return np.stack([np.cumsum(chance) / chance.sum(), np.cumsum(lengths) - lengths, lengths])
+
+
+def draw_rows(lottery: Float[Array, "3 E"], key: PRNGKeyArray, count: int) -> Int[Array, " B"]:
+    """An episode by its chance, then one of its steps, each alike."""
+    chance, first, length = lottery
+    which, when = jax.random.uniform(key, (2, count))
+    episode = jnp.minimum(jnp.searchsorted(chance, which, side="right"), len(chance) - 1)
+    step = jnp.minimum(jnp.floor(when * length[episode]), length[episode] - 1)
+    rows: Int[Array, " B"] = (first[episode] + step).astype(jnp.int32)
+    return rows
 
 
 def best_return(frontier: NDArray[np.float32], limit: NDArray[np.float32]) -> float:

@@ -19,12 +19,23 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
-from pdocrl.agents.parts import adam_step, mode_policy, per_constraint
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import (
+    Agent,
+    AgentConfig,
+    Columns,
+    Metrics,
+    Problem,
+    Table,
+    Transitions,
+    per_constraint,
+    static,
+)
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
+from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 

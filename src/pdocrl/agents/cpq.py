@@ -19,11 +19,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, mix_costs, mode_policy, per_constraint
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.candidates import mix_costs
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
+from pdocrl.nn.optimise import adam_step
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -38,7 +40,7 @@ class CPQConfig(AgentConfig):
     alpha_max: float = 0.2  # α stays in [0, alpha_max]
     target_rate: float = 0.005  # of the target networks
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
-    vae_weight: float = 0.5  # of the KL term in the VAE's loss
+    beta: float = 0.5  # β, weight of the KL term in the VAE's loss; at .5 the VAE hardly varies its actions
     ood_margin: float = 1.5  # Q_c of unknown actions is pushed up to this many times the limit
     pessimism: float = 1.0  # weight of the larger of two estimates of a cost; the rest is the smaller's
     ood_quantile: float = static(0.75)  # an action is unknown when its KL is beyond this quantile …
@@ -132,7 +134,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
             return -jnp.mean(is_safe(state.cost_critic(batch.obs, action)) * value)
 
         def vae_loss(vae: VAE) -> Array:
-            return vae.loss(batch.obs, batch.action, vae_noise, config.vae_weight)
+            return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
         (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         (cost_objective, (cost_q, ood)), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)

@@ -19,10 +19,10 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import Transitions
-from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
+from pdocrl.nn.optimise import adam_step
 
 FORGETTING = 0.003  # of the moving averages of cost and endings, per step
 

@@ -9,23 +9,30 @@ or λ could only grow. Without costs this is PDORL. docs/agents/pdocrl.md says w
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.pdocrl_published import LARGEST_BOUND, published_update
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, polyak
-from pdocrl.nn.multipliers import SoftplusMultiplier
+from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
+from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.ratio import density_ratio
 from pdocrl.policies.policy import MLPPolicy
 
 
-class PDOCRLConfig(AgentConfig):
+class SaddleConfig(AgentConfig):
     """The paper's table of hyper-parameters."""
 
     learning_rate: float = 3e-4  # of w, π and Q
@@ -38,7 +45,14 @@ class PDOCRLConfig(AgentConfig):
     initial_states: Literal["batch", "starts"] = static("batch")  # d₀: the mini-batch's states, or true episode starts
     critic: Literal["squared", "linear"] = static("squared")  # w-weighted squared Bellman error, or L̂ itself in Q
     multiplier_signal: Literal["weighted", "dataset"] = static("weighted")  # E_D[w·c], or the plain mean cost
+    multiplier: Literal["softplus", "published"] = static("softplus")  # projected ascent on L̂, or the published rule
     average: bool = static(False)  # return the average of π's iterates' parameters instead of the last
+
+
+class PDOCRLConfig(SaddleConfig):
+    """The players of `pdocrl`, or those of the published code."""
+
+    published: bool = static(False)  # the published code's update to the letter: pdocrl_published.py
 
 
 class PDOCRLState(eqx.Module):
@@ -48,7 +62,7 @@ class PDOCRLState(eqx.Module):
     actor: TanhGaussian
     critic: Critic
     target: Critic
-    multiplier: SoftplusMultiplier
+    multiplier: SoftplusMultiplier | LogMultiplier
     average: TanhGaussian
     steps: Array
     q_bound: Array  # largest |Q| of the class, used by the linear critic only
@@ -68,13 +82,24 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     fewest_costs = 0
     Config = PDOCRLConfig
 
+    def columns(self, config: PDOCRLConfig, dataset: Dataset) -> Columns:
+        """In the published code an episode that runs out of time is done."""
+        columns = super().columns(config, dataset)
+        if config.published:
+            for name in ("initial_states", "critic", "average"):
+                if getattr(config, name) != getattr(PDOCRLConfig(), name):
+                    raise PdocrlError(f"pdocrl: published=true leaves no choice of `{name}`; drop one of the two.")
+            columns["alive"] = (~(dataset.terminal | dataset.timeout)).astype(np.float32)
+        return columns
+
     def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLState:
         keys = jax.random.split(key, 3)
         sizes = (problem.obs_dim + problem.action_dim, *config.hidden, 1)
         weight = MLP.create(keys[0], sizes)
         actor = TanhGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
         critic = Critic.create(keys[2], problem.obs_dim, problem.action_dim, config.hidden, members=2)
-        multiplier = SoftplusMultiplier.create(config.multiplier_init, problem.n_costs)
+        rule = dataclasses.replace(config, multiplier="published") if config.published else config
+        multiplier = make_multiplier(rule, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLState(
@@ -86,7 +111,9 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     def update(
         self, config: PDOCRLConfig, state: PDOCRLState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[PDOCRLState, Metrics]:
-        lam = state.multiplier.value(dual_bound(config))
+        if config.published:
+            return published_update(config, state, batch, key)
+        lam = state.multiplier.lam
         starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
         reward = config.reward_scale * batch.reward - batch.cost @ lam
         pair = jnp.concatenate([batch.obs, batch.action], -1)
@@ -123,20 +150,13 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             flow, future = jnp.split(value(state.critic, visited, actor.sample(visited, key)[0]).min(0), 2)
             return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.alive * w * future)
 
-        def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
-            cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)
-            return multiplier.value(dual_bound(config)) @ (config.cost_rate - cost)
-
         weight_gradient = jax.grad(weight_loss)(state.weight)
         actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-        multiplier_gradient = jax.grad(multiplier_loss)(state.multiplier)
 
         weight, weight_opt = adam_step(weight_gradient, state.weight_opt, state.weight, config.learning_rate)
         actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.learning_rate)
         critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.learning_rate)
-        multiplier, multiplier_opt = adam_step(
-            multiplier_gradient, state.multiplier_opt, state.multiplier, config.multiplier_rate
-        )
+        multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLState(
             weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
@@ -159,6 +179,31 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         return mode_policy(state.average if config.average else state.actor)
 
 
-def dual_bound(config: PDOCRLConfig) -> Array:
+def dual_bound(config: SaddleConfig) -> Array:
     """B = 1 + 1/φ."""
     return 1 + 1 / jnp.asarray(config.slater_margin)
+
+
+def make_multiplier(config: SaddleConfig, n_costs: int) -> SoftplusMultiplier | LogMultiplier:
+    """λ₀ for each of K costs, in the form the rule that moves it asks for."""
+    if config.multiplier == "published":
+        return LogMultiplier.create(config.multiplier_init, n_costs)
+    return SoftplusMultiplier.create(config.multiplier_init, n_costs, dual_bound(config))
+
+
+def move_multiplier(
+    config: SaddleConfig,
+    multiplier: SoftplusMultiplier | LogMultiplier,
+    opt: optax.OptState,
+    cost: Float[Array, "B K"],
+    w: Float[Array, " B"],
+) -> tuple[SoftplusMultiplier | LogMultiplier, optax.OptState]:
+    """λ one step up the violation E_D[w c] − κ. The published rule looks at the data's mean cost, whatever w is."""
+    bound = dual_bound(config)
+    if isinstance(multiplier, LogMultiplier):
+        bound = jnp.minimum(bound, LARGEST_BOUND)
+        return multiplier.step(cost.mean(0) - config.cost_rate, config.multiplier_rate, bound), opt
+    spent = w @ cost / len(w) if config.multiplier_signal == "weighted" else cost.mean(0)
+    slope = multiplier.slope(spent - config.cost_rate, bound)
+    moved, opt = adam_step(slope, opt, multiplier, config.multiplier_rate)
+    return moved.within(bound), opt

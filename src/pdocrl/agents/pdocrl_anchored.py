@@ -1,16 +1,13 @@
-"""PDOCRL anchored in logged episodes: the paper's saddle point with a w-player that needs no training.
+"""Return-weighted cloning of logged episodes within the limits, a small Q term, and a price on imagined cost.
 
-    max_{w, π} min_{Q, λ≥0}  E_μ[w (r − λ·c)] + λ·κ + E_μ[w (γ Q(s′, π) − Q(s, a))] + (1 − γ) E_{d₀}[Q(s, π)]
+    p_e ∝ exp(R_e / α)  on episodes within the limits,   w = exp(−λ·C_e / limit), normalised
+    maximise over π   E_{e ~ p}[ w ( log π(a|s) + η (Q_r(s,π) / mean|Q_r| − λ·Q_c(s,π) H / limit) / (1 + Σλ) ) ]
+    λ ← clip(λ + rate · clip(Ĉ / (margin · limit) − 1, ±1), 0, λ_max),   Ĉ the cost of π̄ in a learned model
 
-Every logged episode is a sample of some policy's occupancy, and occupancies are convex: a mixture Σ_e p_e d_e of
-episodes makes the flow term vanish whatever Q is. Over such mixtures, with a KL cost α for leaving the uniform one,
-the w-player's best reply has a closed form (`episode_weights`, and the tilt by λ in `update`):
-
-    p_e ∝ exp((R_e − λ·C_e) / α)  on episodes within the limits.
-
-π copies that mixture by likelihood and improves on it by Q_λ = Q_r − λ·Q_c. λ rises while the policy's own cost, played
-out in a model learned from the same data (`Imagination`), is above the limit. docs/agents/pdocrl_anchored.md derives
-each step.
+It was found from the paper's saddle point, by letting the w-player choose among mixtures of episodes, for which the
+flow term vanishes; but it is not that saddle point: Q is fitted and not adversarial, λ has another price in w than in
+π, and rows are drawn evenly in time. With η = 0 and tilt = 0 only the cloning is left, the control of its ablation.
+docs/agents/pdocrl_anchored.md.
 """
 
 from __future__ import annotations
@@ -25,13 +22,24 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import (
+    Agent,
+    AgentConfig,
+    Columns,
+    Metrics,
+    Problem,
+    Table,
+    Transitions,
+    per_constraint,
+    static,
+)
 from pdocrl.agents.imagination import FORGETTING, Imagination, Standards
-from pdocrl.agents.parts import adam_step, mode_policy, per_constraint, rows_of_episodes
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
+from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import Policy
 
 SMALLEST_LIMIT = 0.5  # a limit of zero is held as half a unit of cost, so that ratios to it stay finite
@@ -114,11 +122,11 @@ def episode_weights(
 
 
 class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
-    """A closed-form w over episodes, likelihood plus Q_λ for π, an imagined cost for λ."""
+    """Cloning of the best episodes within the limits, plus Q_λ, with λ from an imagined cost."""
 
     name = "pdocrl_anchored"
-    summary = "Copies the best logged episodes within the limits, improves on them, and prices cost as it is imagined."
-    paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
+    summary = "Clones the best logged episodes within the limits, with a small Q term and a price on imagined cost."
+    paper = "this library; found from the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "whole episodes"
     fewest_costs = 0
     Config = AnchoredConfig
@@ -135,7 +143,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         limits = np.asarray(config.cost_limit, np.float64).reshape(-1)
         p = episode_weights(dataset.reward_return, dataset.cost_return, limits, float(config.episodes))
         copies = np.rint(p / p.max() * RESOLUTION).astype(np.int64)
-        return rows_of_episodes(dataset, np.repeat(np.arange(len(p)), copies))
+        return dataset.rows_of(np.repeat(np.arange(len(p)), copies))
 
     def batch(self, config: AnchoredConfig, table: Table, rows: Array, key: PRNGKeyArray) -> AnchoredBatch:
         """B rows of the anchor, then B rows of the whole data."""

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
-from pdocrl.agents.parts import adam_step, density_ratio, mode_policy, per_constraint
-from pdocrl.agents.pdocrl import PDOCRLConfig, dual_bound
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint
+from pdocrl.agents.pdocrl import SaddleConfig, dual_bound, make_multiplier, move_multiplier
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.multipliers import SoftplusMultiplier
+from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
+from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.ratio import density_ratio
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -30,7 +32,7 @@ class PDOCRLExtractionState(eqx.Module):
     actor: ClippedGaussian
     critic: MLP
     target: MLP
-    multiplier: SoftplusMultiplier
+    multiplier: SoftplusMultiplier | LogMultiplier
     average: ClippedGaussian
     steps: Array
     v_bound: Array  # largest |V| of the class, used by the linear critic only
@@ -40,7 +42,7 @@ class PDOCRLExtractionState(eqx.Module):
     multiplier_opt: optax.OptState
 
 
-class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
+class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
     """V-form saddle point, then weighted maximum likelihood."""
 
     name = "pdocrl_extraction"
@@ -50,14 +52,14 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
     paper = "Offline Constrained RL under Partial Data Coverage, ablation study"
     needs = "any number of costs"
     fewest_costs = 0
-    Config = PDOCRLConfig
+    Config = SaddleConfig
 
-    def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
+    def init(self, config: SaddleConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
         keys = jax.random.split(key, 3)
         weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
         actor = ClippedGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
         critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
-        multiplier = SoftplusMultiplier.create(config.multiplier_init, problem.n_costs)
+        multiplier = make_multiplier(config, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLExtractionState(
@@ -67,9 +69,9 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
         )  # fmt: skip
 
     def update(
-        self, config: PDOCRLConfig, state: PDOCRLExtractionState, batch: Transitions, key: PRNGKeyArray
+        self, config: SaddleConfig, state: PDOCRLExtractionState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[PDOCRLExtractionState, Metrics]:
-        lam = state.multiplier.value(dual_bound(config))
+        lam = state.multiplier.lam
         starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
         reward = config.reward_scale * batch.reward - batch.cost @ lam
         pair = jnp.concatenate([batch.obs, batch.action], -1)
@@ -97,19 +99,13 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
         def actor_loss(actor: ClippedGaussian) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
-        def multiplier_loss(multiplier: SoftplusMultiplier) -> Array:
-            cost = (w @ batch.cost if config.multiplier_signal == "weighted" else batch.cost.sum(0)) / len(batch.obs)
-            return multiplier.value(dual_bound(config)) @ (config.cost_rate - cost)
-
         weight, weight_opt = adam_step(
             jax.grad(weight_loss)(state.weight), state.weight_opt, state.weight, config.learning_rate
         )
         actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
         actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.learning_rate)
         critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.learning_rate)
-        multiplier, multiplier_opt = adam_step(
-            jax.grad(multiplier_loss)(state.multiplier), state.multiplier_opt, state.multiplier, config.multiplier_rate
-        )
+        multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLExtractionState(
             weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
@@ -128,5 +124,5 @@ class PDOCRLExtraction(Agent[PDOCRLConfig, PDOCRLExtractionState]):
             "weighted_cost", (w @ batch.cost) / len(w)
         )
 
-    def policy(self, config: PDOCRLConfig, state: PDOCRLExtractionState) -> MLPPolicy:
+    def policy(self, config: SaddleConfig, state: PDOCRLExtractionState) -> MLPPolicy:
         return mode_policy(state.average if config.average else state.actor)

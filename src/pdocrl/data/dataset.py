@@ -130,16 +130,21 @@ class Dataset:
             sha.update(np.packbits(getattr(self, field)).tobytes())
         return sha.hexdigest()
 
+    def rows_of(self, which: Rows) -> Rows:
+        """The row numbers of the given episodes, one after another; an episode may be named more than once."""
+        starts, lengths = self.episode_start[which], self.episode_length[which]
+        return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+
     def episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
         """The dataset of the given episodes, in the given order."""
         which = np.asarray(which, dtype=np.int64)
         if len(which) == 0:
             raise DataError(f"{self.name}: the selection keeps no episode.")
-        starts, lengths = self.episode_start[which], self.episode_length[which]
-        first = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-        rows = first + np.arange(lengths.sum())
+        rows = self.rows_of(which)
         timeout = self.timeout[rows].copy()
-        timeout[np.cumsum(lengths) - 1] |= ~self.terminal[self._ends[which]]  # a cut episode must not run into the next
+        timeout[np.cumsum(self.episode_length[which]) - 1] |= ~self.terminal[
+            self._ends[which]
+        ]  # a cut episode must not run into the next
         return dataclasses.replace(
             self,
             obs=self.obs[rows], action=self.action[rows], reward=self.reward[rows], cost=self.cost[rows],

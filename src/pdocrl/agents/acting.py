@@ -1,0 +1,22 @@
+"""From a trained network to the policy that acts, in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdocrl.nn.density import ClippedGaussian, TanhGaussian
+from pdocrl.nn.mlp import MLP
+from pdocrl.policies.policy import MLPPolicy
+
+
+def network_policy(network: MLP) -> MLPPolicy:
+    """tanh of a network's output."""
+    return MLPPolicy(tuple(map(np.asarray, network.weights)), tuple(map(np.asarray, network.biases)))
+
+
+def mode_policy(actor: TanhGaussian | ClippedGaussian) -> MLPPolicy:
+    """The network of the mean, without the half that gives the scale."""
+    whole = network_policy(actor.mlp)
+    half = whole.weights[-1].shape[-1] // 2
+    weights = (*whole.weights[:-1], whole.weights[-1][:, :half])
+    return MLPPolicy(weights, (*whole.biases[:-1], whole.biases[-1][:half]))

@@ -1,0 +1,41 @@
+"""Steps of gradient descent: Adam at a traced rate, a cut of the gradient's norm, a gradient summed over pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array
+
+M = TypeVar("M", bound=eqx.Module)
+T = TypeVar("T")
+
+
+def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
+    """One Adam step whose rate is a traced number, so that runs may differ in it."""
+    direction, opt = optax.scale_by_adam().update(gradient, opt)
+    moved: M = jax.tree.map(lambda p, d: p - rate * d, module, direction)
+    return moved, opt
+
+
+def clip_norm(gradient: M, largest: float | Array) -> M:
+    """The gradient, shortened to the largest norm where it is longer; the norm is that of all its arrays together."""
+    scale = jnp.minimum(1.0, largest / (optax.global_norm(gradient) + 1e-6))
+    clipped: M = jax.tree.map(lambda g: g * scale, gradient)
+    return clipped
+
+
+def sum_over(function: Callable[[Any], T], pieces: Any) -> T:
+    """Σ_p function(piece p), one piece after another; every array of `pieces` is [P, …]."""
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], pieces))
+    zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    def add(total: T, piece: Any) -> tuple[T, None]:
+        return jax.tree.map(jnp.add, total, function(piece)), None
+
+    total: T = jax.lax.scan(add, zero, pieces)[0]
+    return total
