@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdocrl.errors import DataError
-from pdocrl.tabular.cmdp import random_cmdp
+from pdocrl.tabular.cmdp import CMDP, random_cmdp
 from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.logs import counts_with_ray
 
@@ -181,6 +181,15 @@ def test_whole_floats_are_labels_as_pandas_writes_integers_with_gaps(tmp_path: P
     assert_same_bits(Counts.from_log(write({**log, "next_state": then}, tmp_path / "log.parquet")), from_columns(log))
     with pytest.raises(DataError, match=r"column `state`, row 6: 1\.5 is not a label"):
         Counts.from_log(write({**log, "state": np.where(np.arange(3000) == 5, 1.5, 1.0)}, tmp_path / "bad.parquet"))
+
+
+def test_sampled_episodes_end_as_often_as_the_model_says() -> None:
+    """A row of P that sums to 0.7 ends the episode 3 times in 10, and one that is empty always."""
+    P = np.array([[0.2, 0.5], [0.0, 0.0]])
+    cmdp = CMDP(P, np.ones((2, 1)), np.zeros((0, 2, 1)), np.zeros(0), np.array([1.0, 0.0]), 0.9)
+    counts = Counts.sample(cmdp, np.array([[0.5], [0.5]]), 10**8, seed=0)
+    assert counts.P.toarray() == pytest.approx(P, abs=1e-3)
+    assert counts.n.sum() == 10**8
 
 
 def test_sampled_counts_have_the_law_of_a_sampled_log() -> None:

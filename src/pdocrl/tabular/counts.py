@@ -211,11 +211,15 @@ class Counts:
         pair, to, count = [], [], []
         for row in tried:  # one multinomial per pair: rows have different supports
             span = slice(P.indptr[row], P.indptr[row + 1])
-            drawn = rng.multinomial(n[row], P.data[span] / P.data[span].sum())
+            chance, then = P.data[span], P.indices[span]
+            if 1 - chance.sum() > 1e-9:  # the rest is the end of the episode, as next state S
+                chance, then = np.append(chance, 1 - chance.sum()), np.append(then, P.shape[1])
+            drawn = rng.multinomial(n[row], chance / chance.sum())
             hit = np.flatnonzero(drawn)
-            order = np.argsort(P.indices[span][hit])
+            then = then[hit]
+            order = np.argsort(then)
             pair.append(np.full(len(hit), row, np.int64))
-            to.append(P.indices[span][hit][order].astype(np.int64))
+            to.append(then[order].astype(np.int64))
             count.append(drawn[hit][order].astype(np.int64))
         pairs = np.concatenate(pair)
         signals = np.concatenate([cmdp.r[None], -cmdp.g]).reshape(1 + len(cmdp.g), -1)[:, pairs]

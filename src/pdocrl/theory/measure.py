@@ -1,0 +1,196 @@
+"""Every method on every family, from logs of growing size: error, violation and time, with intervals.
+
+    python -m pdocrl.theory.measure rivals.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
+
+One job is one log: all methods learn from it, each with its parameters by theory and with those of its grid. Of the
+grid the best on average at each n is kept, a choice nobody could make from the log. Errors are max(loss, violation, 0)
+in the true model, in (1−γ)J units, or per episode where episodes end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pdocrl.errors import PdocrlError
+from pdocrl.files import write_csv
+from pdocrl.tabular.cmdp import evaluate
+from pdocrl.theory.algorithms import Mixture
+from pdocrl.theory.families import Coverage, make_case
+from pdocrl.theory.rivals.registry import RIVALS, Parameters, facts_of
+
+Rows = list[dict[str, Any]]
+SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
+EXAMPLES = ("lucky_bandit", "costly_reference", "phantom_mass")
+ONE_LOG = (*EXAMPLES, "icu_sepsis")  # their logs are what they are: one coverage
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+ICU_SIZES = (10_000, 100_000, 1_000_000)
+# Iterations, few enough that all logs fit in minutes; more help little, see docs/which-method.md.
+ITERATIONS = {"pdca": 300, "wsac": 40, "a_crab": 40, "pspi": 200, "atac": 200, "mbcl": 100}
+ICU_SETTINGS = 4  # of each method
+ICU_ITERATIONS = {"pdca": 60, "wsac": 6, "a_crab": 6, "pspi": 60, "atac": 60, "mbcl": 30}
+
+
+class Job(NamedTuple):
+    """One log."""
+
+    family: str
+    coverage: Coverage
+    limited: bool
+    n: int
+    seed: int
+
+
+class Trial(NamedTuple):
+    """One method with one setting on one log."""
+
+    job: Job
+    method: str
+    setting: int  # 0 is the theory's, then the grid's
+    parameters: str
+    loss: float
+    violation: float
+    seconds: float  # of one core
+
+    @property
+    def error(self) -> float:
+        return max(self.loss, self.violation, 0.0)
+
+
+def jobs_of(families: Iterable[str], logs: int, sizes: Iterable[int] | None = None) -> list[Job]:
+    """All logs, the long ones first."""
+    found = []
+    for family in families:
+        coverages: tuple[Coverage, ...] = ("partial",) if family in ONE_LOG else ("full", "partial")
+        kinds = (False,) if family == "lucky_bandit" else (True,) if family in EXAMPLES else (True, False)
+        every = sizes or (ICU_SIZES if family == "icu_sepsis" else SIZES)
+        for coverage, limited, n, seed in itertools.product(coverages, kinds, every, range(logs)):
+            found.append(Job(family, coverage, limited, n, seed))
+    return sorted(found, key=lambda job: (job.family != "icu_sepsis", job.family not in {"inventory", "lucky2"}))
+
+
+def measure(job: Job) -> list[Trial]:
+    """All methods on one log. A method whose solver gives up is left out for that log."""
+    case = make_case(job.family, job.coverage, job.limited, job.seed)
+    log = case.log(job.n, job.seed)
+    facts = facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best)
+    icu = job.family == "icu_sepsis"
+    found = []
+    for name, rival in RIVALS.items():
+        if not (rival.limits if job.limited else rival.free):
+            continue
+        settings = [rival.theory(facts), *rival.grid(facts)]
+        for index, parameters in enumerate(settings[: ICU_SETTINGS if icu else None]):
+            rounds = (ICU_ITERATIONS if icu else ITERATIONS).get(name)
+            began = time.process_time()
+            try:
+                answer = rival.run(
+                    log, case.cmdp.gamma, case.limits, **parameters, **({"iterations": rounds} if rounds else {})
+                )
+            except PdocrlError as error:
+                print(f"{name} ({words(parameters)}) on {job}: {error}", file=sys.stderr)
+                continue
+            seconds = time.process_time() - began
+            earned = answer.evaluate(case.cmdp) if isinstance(answer, Mixture) else evaluate(case.cmdp, answer)
+            violation = max(float((case.cmdp.tau - earned.constraints).max(initial=0.0)), 0.0)
+            loss, unit = case.optimum - earned.value, case.unit
+            found.append(Trial(job, name, index, words(parameters), loss * unit, violation * unit, seconds))
+    return found
+
+
+def words(parameters: Parameters) -> str:
+    """A setting as text."""
+    parts = []
+    for name, value in parameters.items():
+        if name == "reference":
+            parts.append("reference " + ("log" if value is None else "best"))
+        else:
+            parts.append(f"{name} {value:.3g}")
+    return ", ".join(parts)
+
+
+def summarise(trials: Iterable[Trial]) -> Rows:
+    """Mean over logs of each (family, coverage, limits, method, n): by theory, and the best of the grid."""
+    places: dict[tuple[Any, ...], dict[int, dict[int, list[Trial]]]] = defaultdict(lambda: defaultdict(dict))
+    for trial in trials:
+        job = trial.job
+        place = (job.family, job.coverage, job.limited, trial.method)
+        places[place][job.n].setdefault(trial.setting, []).append(trial)
+    rows = []
+    for (family, coverage, limited, method), by_size in places.items():
+        for n, settings in sorted(by_size.items()):
+            complete = max(len(own) for own in settings.values())
+            usable = {index: own for index, own in settings.items() if len(own) == complete}
+            best = min(usable.values(), key=lambda own: sum(t.error for t in own))
+            shown = ([("theory", usable[0])] if 0 in usable else []) + [("best of grid", best)]
+            for setting, own in shown:
+                rows.append({
+                    "family": family, "coverage": coverage, "limits": "yes" if limited else "no", "method": method,
+                    "setting": setting, "parameters": own[0].parameters, "n": n, "logs": len(own), **_numbers(own),
+                })  # fmt: skip
+    return rows
+
+
+def _numbers(trials: list[Trial]) -> dict[str, float]:
+    errors = [t.error for t in trials]
+    mean, spread = _mean(errors), _spread(errors)
+    numbers = {
+        "error": mean, "low": max(mean - spread, 0.0), "high": mean + spread,
+        "loss": _mean([t.loss for t in trials]), "violation": _mean([t.violation for t in trials]),
+        "broken": _mean([float(t.violation > 1e-6) for t in trials]), "seconds": _mean([t.seconds for t in trials]),
+    }  # fmt: skip
+    return {name: float(f"{number:.4g}") for name, number in numbers.items()}
+
+
+def _mean(numbers: list[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
+
+
+def _spread(numbers: list[float]) -> float:
+    """Half a 95 % interval of the mean (normal)."""
+    if len(numbers) < 2:
+        return 0.0
+    mean = _mean(numbers)
+    return 1.96 * math.sqrt(math.fsum((x - mean) ** 2 for x in numbers) / (len(numbers) - 1) / len(numbers))
+
+
+def measure_all(families: Iterable[str], logs: int, jobs: int = 1, sizes: Iterable[int] | None = None) -> Rows:
+    """The summary of all logs, measured by so many processes."""
+    todo = jobs_of(families, logs, sizes)
+    if jobs <= 1:
+        return summarise(_in_order(map(measure, todo)))
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        return summarise(_in_order(pool.imap_unordered(measure, todo)))
+
+
+def _in_order(results: Iterable[list[Trial]]) -> list[Trial]:
+    """The same order however the work was shared; the order of settings within a log is kept."""
+    every = sorted((trials for trials in results if trials), key=lambda trials: trials[0].job)
+    return [trial for trials in every for trial in trials]
+
+
+def main() -> None:
+    """The command line above."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="the CSV file to write")
+    parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
+    parser.add_argument("--logs", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--sizes", type=int, nargs="+")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    rows = measure_all(given.families, given.logs, given.jobs, given.sizes)
+    write_csv(given.out, rows)
+    print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
