@@ -334,7 +334,7 @@ def test_the_theory_s_suite_has_a_page_with_what_is_measured(tmp_path):
     assert page.headings == ["Cloning", "Do it again"]
     assert len(page.all("tr")) == 1 + len(cloning.table(rows).rows)
     assert [attributes["src"][:22] for attributes, _ in page.all("img")] == ["data:image/png;base64,"]
-    assert "Not measured yet: rate, lucky." in page.source
+    assert "Not measured yet: rate, lucky, rivals" in page.source
 
 
 def test_the_commands_shown_name_the_folder_the_data_lay_in(suite_folder):

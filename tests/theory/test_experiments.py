@@ -16,23 +16,28 @@ from pdocrl.theory.experiments import EXPERIMENTS
 from pdocrl.theory.experiments.cloning import measure as measure_cloning
 from pdocrl.theory.experiments.rate import MULTIPLES, SIZES, slope
 
+QUICK = ("cloning", "rate", "lucky")  # the others are measured in test_measure.py, on less
+
 
 def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run_theory(tmp_path / "out", seeds=1)
-    assert set(first.rows) == set(EXPERIMENTS)
+    first = run_theory(tmp_path / "out", seeds=1, figures=QUICK)
+    assert set(first.rows) == set(QUICK)
     assert all(path.stat().st_size > 10_000 for path in first.pictures)
     made = {path.name for path in (tmp_path / "out" / "tables").iterdir()}
-    assert made == {f"{name}.{suffix}" for name in EXPERIMENTS for suffix in ("md", "tex")}
+    assert made == {f"{name}.{suffix}" for name in QUICK for suffix in ("md", "tex")}
 
-    def refuse(seeds: int) -> theory.Rows:
+    def refuse(seeds: int, jobs: int) -> theory.Rows:
         raise AssertionError("measured again")
 
     again = {name: dataclasses.replace(experiment, measure=refuse) for name, experiment in EXPERIMENTS.items()}
     monkeypatch.setattr(theory, "EXPERIMENTS", again)
-    assert run_theory(tmp_path / "out").rows == first.rows
+    assert run_theory(tmp_path / "out", figures=QUICK).rows == first.rows
     (tmp_path / "out" / "rate.csv").write_text("")
     with pytest.raises(PdocrlError, match=r"rate.csv: holds no rows"):
-        run_theory(tmp_path / "out")
+        run_theory(tmp_path / "out", figures=QUICK)
+    with pytest.raises(PdocrlError, match=r"unknown figure"):
+        run_theory(tmp_path / "other", figures=["luck"])
+    assert not (tmp_path / "other").exists()
 
 
 def test_simulated_failures_agree_with_the_closed_form() -> None:

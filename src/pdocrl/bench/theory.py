@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from pdocrl.bench.results import SUITE, read_suite
 from pdocrl.bench.tables import write_tables
 from pdocrl.bench.typeset import Table
 from pdocrl.console import log
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.files import write_csv, write_json
 from pdocrl.theory.experiments import EXPERIMENTS
 from pdocrl.theory.experiments.experiment import Rows
@@ -38,8 +40,14 @@ class Theory:
         return {"suite": "tabular", "out": str(self.folder), "groups": groups, "table": self.rows, "pictures": pictures}
 
 
-def run_theory(folder: Path, seeds: int | None = None) -> Theory:
-    """Measure what is not measured yet, then write every table and picture from the CSV files."""
+def run_theory(folder: Path, seeds: int | None = None, jobs: int = 1, figures: Sequence[str] = ()) -> Theory:
+    """Measure what is not measured yet, then write every table and picture from the CSV files.
+
+    `figures` are the ones to measure, all by default; what a figure needs and is not installed leaves it out.
+    """
+    for name in figures:
+        if name not in EXPERIMENTS:
+            raise UnknownNameError("figure", name, sorted(EXPERIMENTS))
     _refuse_another(folder)
     write_json(folder / SUITE, {
         "name": "tabular", "kind": "tabular",
@@ -49,13 +57,18 @@ def run_theory(folder: Path, seeds: int | None = None) -> Theory:
     tables, pictures = [], []
     for name, experiment in EXPERIMENTS.items():
         path = folder / f"{name}.csv"
-        if not path.exists():
+        if not path.exists() and (name in figures or not figures):
+            missing = [part for part in experiment.needs if importlib.util.find_spec(part) is None]
+            if missing and name not in figures:
+                log(f"{name}: left out, since {' and '.join(missing)} is not installed.")
+                continue
             log(f"{name}: {experiment.about}")
-            write_csv(path, experiment.measure(seeds or experiment.seeds))
-        found[name] = read_csv(path)
-        tables.append(experiment.table(found[name]))
-        pictures.append(folder / PICTURES / f"{name}.png")
-        experiment.draw(found[name], pictures[-1])
+            write_csv(path, experiment.measure(seeds or experiment.seeds, jobs))
+        if path.exists():
+            found[name] = read_csv(path)
+            tables.append(experiment.table(found[name]))
+            pictures.append(folder / PICTURES / f"{name}.png")
+            experiment.draw(found[name], pictures[-1])
     write_tables(folder, tables)
     return Theory(folder, found, tables, pictures)
 

@@ -27,6 +27,9 @@ def bench(
     no_train: bool = False,
     engine: Literal["local", "ray"] = "local",
     ray_address: str | None = None,
+    figures: tuple[str, ...] = (),
+    logs: int | None = None,
+    jobs: int | None = None,
     json: bool = False,
 ) -> None:
     """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
@@ -54,6 +57,9 @@ def bench(
         no_train: only play what is trained, for machines without the data or a GPU.
         engine: local (this machine) or ray (a cluster).
         ray_address: of an existing Ray cluster; default: one is started on this machine.
+        figures: suite tabular: only these, e.g. rivals lucky.
+        logs: suite tabular: logs per point; default: few, see docs/bench.md.
+        jobs: suite tabular: processes; default: one per core.
         json: print one JSON object.
     """
     if train_only and no_train:
@@ -63,8 +69,10 @@ def bench(
     if data is not None and not data.is_dir():
         raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
     if suite == "tabular":
-        _tabular(out or Path("runs/bench-tabular"), plan, json)
+        _tabular(out or Path("runs/bench-tabular"), plan, json, figures, logs, jobs)
         return
+    if figures or logs is not None or jobs is not None:
+        raise PdocrlError("--figures, --logs and --jobs are for the suite tabular.")
     from pdocrl.bench.rates import Rates
     from pdocrl.bench.run import Choices, make_plan
     from pdocrl.bench.run import bench as run
@@ -109,7 +117,9 @@ def _show_plan(plan: Plan) -> None:
     )  # fmt: skip
 
 
-def _tabular(out: Path, plan: bool, json: bool) -> None:
+def _tabular(out: Path, plan: bool, json: bool, figures: tuple[str, ...], logs: int | None, jobs: int | None) -> None:
+    import os
+
     from pdocrl.bench.tables import show_tables
     from pdocrl.bench.theory import run_theory
     from pdocrl.theory.experiments import EXPERIMENTS
@@ -119,9 +129,15 @@ def _tabular(out: Path, plan: bool, json: bool) -> None:
         if json:
             print_json({"suite": "tabular", "out": str(out), "groups": [{"name": n, "about": a} for n, a in rows]})
         else:
-            print_table(["figure", "what it shows"], rows, title="tabular: the theory's figures; a few minutes")
+            print_table(
+                ["figure", "what it shows"],
+                rows,
+                title="tabular: the theory's figures; some hours of one core",
+            )
         return
-    done = run_theory(out)
+    if logs is not None and logs < 1:
+        raise PdocrlError(f"--logs is {logs}; it must be at least 1.")
+    done = run_theory(out, logs, jobs or os.cpu_count() or 1, figures)
     if json:
         print_json(done.as_dict())
         return

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import MissingExtraError, UnknownNameError
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, bind, garnet, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
@@ -63,7 +63,7 @@ class Case:
 def make_case(family: str, coverage: Coverage, limited: bool, seed: int) -> Case:
     """One problem of a family; random families have one per seed, the others are the same for all."""
     if family not in FAMILIES:
-        raise PdocrlError(f"unknown family {family!r}; there are {', '.join(FAMILIES)}.")
+        raise UnknownNameError("family", family, FAMILIES)
     return _case(family, coverage, limited, seed if family in {"random", "garnet"} else 0)
 
 
@@ -90,7 +90,7 @@ def spread(cmdp: CMDP, best: Floats, coverage: Coverage) -> Floats:
     """μ_D [S, A] of a log with full or partial coverage; `best` is the optimum's occupancy."""
     uniform = occupancy(cmdp, np.full(cmdp.r.shape, 1 / cmdp.n_actions))
     if coverage == "full":
-        return (uniform / uniform.sum() + 1 / cmdp.r.size) / 2
+        return np.asarray((uniform / uniform.sum() + 1 / cmdp.r.size) / 2)
     bad = occupancy(cmdp, as_matrix(plan(cmdp, -cmdp.r).actions, cmdp.n_actions))
     parts = ((0.5, best), (0.5 - STRAY, bad), (STRAY, uniform))
     return np.asarray(sum(share * mu / mu.sum() for share, mu in parts))
@@ -126,7 +126,7 @@ def icu_sepsis(gamma: float = 0.99) -> tuple[CMDP, Floats]:
     """
     spec = importlib.util.find_spec("icu_sepsis")
     if spec is None or spec.origin is None:
-        raise PdocrlError("icu_sepsis is not installed: pip install 'pdocrl[icu]', or leave that family out.")
+        raise MissingExtraError("the family icu_sepsis", "icu")
     with np.load(Path(spec.origin).parent / "envs" / "assets" / "dynamics.npz") as file:
         P, d0, expert = file["tx_mat"][:715, :, :715].copy(), file["d_0"][:715], file["expert_policy"][:715].copy()
     P[713:] = 0

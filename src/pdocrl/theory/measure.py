@@ -65,15 +65,18 @@ class Trial(NamedTuple):
         return max(self.loss, self.violation, 0.0)
 
 
-def jobs_of(families: Iterable[str], logs: int, sizes: Iterable[int] | None = None) -> list[Job]:
-    """All logs, the long ones first."""
+def jobs_of(
+    families: Iterable[str], logs: int, sizes: Iterable[int] | None = None, limited: bool | None = None
+) -> list[Job]:
+    """All logs, the long ones first; of problems with limits, without, or both."""
     found = []
     for family in families:
         coverages: tuple[Coverage, ...] = ("partial",) if family in ONE_LOG else ("full", "partial")
         kinds = (False,) if family == "lucky_bandit" else (True,) if family in EXAMPLES else (True, False)
         every = sizes or (ICU_SIZES if family == "icu_sepsis" else SIZES)
-        for coverage, limited, n, seed in itertools.product(coverages, kinds, every, range(logs)):
-            found.append(Job(family, coverage, limited, n, seed))
+        for coverage, kind, n, seed in itertools.product(coverages, kinds, every, range(logs)):
+            if limited in {None, kind}:
+                found.append(Job(family, coverage, kind, n, seed))
     return sorted(found, key=lambda job: (job.family != "icu_sepsis", job.family not in {"inventory", "lucky2"}))
 
 
@@ -162,9 +165,15 @@ def _spread(numbers: list[float]) -> float:
     return 1.96 * math.sqrt(math.fsum((x - mean) ** 2 for x in numbers) / (len(numbers) - 1) / len(numbers))
 
 
-def measure_all(families: Iterable[str], logs: int, jobs: int = 1, sizes: Iterable[int] | None = None) -> Rows:
+def measure_all(
+    families: Iterable[str],
+    logs: int,
+    jobs: int = 1,
+    sizes: Iterable[int] | None = None,
+    limited: bool | None = None,
+) -> Rows:
     """The summary of all logs, measured by so many processes."""
-    todo = jobs_of(families, logs, sizes)
+    todo = jobs_of(families, logs, sizes, limited)
     if jobs <= 1:
         return summarise(_in_order(map(measure, todo)))
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
@@ -185,9 +194,11 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
+    parser.add_argument("--limits", choices=["yes", "no"], help="only problems with limits, or without")
     given = parser.parse_args()
     began = time.perf_counter()
-    rows = measure_all(given.families, given.logs, given.jobs, given.sizes)
+    limited = None if given.limits is None else given.limits == "yes"
+    rows = measure_all(given.families, given.logs, given.jobs, given.sizes, limited)
     write_csv(given.out, rows)
     print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
 

@@ -11,7 +11,7 @@ from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, s
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
 
 
-def measure(datasets: int) -> Rows:
+def measure(datasets: int, jobs: int = 1) -> Rows:
     """Per n: the closed form, a simulation, the same with all policies to choose from, and the max-min over the two."""
     example = weighted_cloning_fails()
     rows = []

@@ -18,12 +18,13 @@ class Experiment:
 
     about: str
     seeds: int  # repetitions that `bench tabular` takes
-    measure: Callable[[int], Rows]
+    measure: Callable[[int, int], Rows]  # repetitions, processes
     table: Callable[[Rows], Table]
     draw: Callable[[Rows, Path], None]
+    needs: tuple[str, ...] = ()  # packages beyond the plain install
 
 
-def new_figure(columns: int, **options: Any) -> tuple[Any, Any]:
+def new_figure(columns: int, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """A matplotlib figure and its axes, drawn without a screen, in the house's style."""
     import matplotlib
 
@@ -31,7 +32,7 @@ def new_figure(columns: int, **options: Any) -> tuple[Any, Any]:
     import matplotlib.pyplot as plt
 
     with plt.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure, axes = plt.subplots(1, columns, layout="constrained", **options)
+        figure, axes = plt.subplots(rows, columns, layout="constrained", **options)
         return figure, axes
 
 

@@ -60,7 +60,7 @@ def methods(lucky: Lucky) -> dict[str, Method]:
     )
 
 
-def measure(seeds: int) -> Rows:
+def measure(seeds: int, jobs: int = 1) -> Rows:
     """Per method and n: mean, least and worst error over the seeds' logs."""
     errors: dict[str, NDArray[np.float64]] = {}
     with progress() as bar:

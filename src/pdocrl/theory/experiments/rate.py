@@ -24,7 +24,7 @@ SIZES = (1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
 MULTIPLES = (1.0, 1.5, 3.0)  # of C*
 
 
-def measure(seeds: int) -> Rows:
+def measure(seeds: int, jobs: int = 1) -> Rows:
     """Per C and n: mean, median and worst error over the seeds, each a CMDP of its own."""
     errors = np.zeros((len(MULTIPLES), len(SIZES), seeds))
     with progress() as bar:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.theory.rivals.problem import Problem
 
@@ -69,9 +69,7 @@ def _clarabel(
     try:
         import clarabel
     except ImportError:
-        raise PdocrlError(
-            "this method needs Clarabel, a solver for cone programs: pip install 'pdocrl[cone]'."
-        ) from None
+        raise MissingExtraError("a cone program", "cone") from None
     A, b = sp.csc_matrix(sp.vstack(rows)), np.concatenate(limits)
     settings = clarabel.DefaultSettings()
     settings.verbose = False

@@ -1,0 +1,180 @@
+"""The paper's comparison tables, measured: every method on every family, from logs of growing size.
+
+What is measured, and how, is in `pdocrl.theory.measure`; here its rows become tables and pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from pdocrl.bench.typeset import Table, Text
+from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
+from pdocrl.theory.measure import EXAMPLES, SMALL, measure_all
+from pdocrl.theory.rivals.registry import RIVALS, Claim
+
+SETTINGS = ("theory", "best of grid")
+IMITATION = "behaviour_cloning"
+FLOOR = 1e-5  # errors below are drawn and fitted as this
+ALL = "all"
+COLOURS = {
+    "pdocrl": "#0b5cad", "pdca": "#7b3fa0", "mbcl": "#c0392b", "wsac": "#b8860b", "pocc": "#2e8b57",
+    "pro_rl": "#17becf", "pessimistic": "#e377c2", "mo_spibb": "#8c564b", "dpdl": "#bcbd22", "fqi": "#c0392b",
+    "a_crab": "#7b3fa0", "atac": "#b8860b", "pspi": "#2e8b57", "spibb": "#8c564b", "plug_in": "#555555",
+    IMITATION: "#aaaaaa",
+}  # fmt: skip
+
+
+def relative(rows: Rows) -> Rows:
+    """Errors as a share of what imitating the log loses, averaged over families: rows of the family `all`."""
+    imitated = {_place(row): row["error"] for row in rows if row["method"] == IMITATION and row["setting"] == "theory"}
+    found: dict[tuple[str, str, str, int], list[dict[str, float]]] = {}
+    for row in rows:
+        scale = imitated.get(_place(row), 0.0)
+        if scale > 1e-3 and row["family"] not in EXAMPLES:
+            numbers = {key: row[key] / scale for key in ("error", "low", "high", "violation")}
+            key = (row["coverage"], row["method"], row["setting"], row["n"])
+            found.setdefault(key, []).append({**numbers, "broken": row["broken"], "seconds": row["seconds"]})
+    return [
+        {"family": ALL, "coverage": coverage, "method": method, "setting": setting, "n": n,
+         **{key: float(np.mean([one[key] for one in own])) for key in own[0]}}
+        for (coverage, method, setting, n), own in found.items()
+    ]  # fmt: skip
+
+
+def slope(rows: Rows) -> float:
+    """Of log error against log n, over the sizes whose error is above what is drawn; NaN with fewer than two."""
+    points = [(row["n"], row["error"]) for row in rows if row["error"] > FLOOR]
+    if len(points) < 2:
+        return float("nan")
+    n, error = np.log(np.array(points)).T
+    return float(np.polyfit(n, error, 1)[0])
+
+
+def make_table(name: str, title: str, rows: Rows) -> Table:
+    """One line per family, coverage and method, sorted by the best error at the largest n."""
+    every = relative(rows) + rows
+    sizes = sorted({row["n"] for row in rows})
+    body = []
+    for family, coverage in dict.fromkeys((row["family"], row["coverage"]) for row in every):
+        here = [row for row in every if (row["family"], row["coverage"]) == (family, coverage)]
+        lines = {m: [row for row in here if row["method"] == m] for m in dict.fromkeys(row["method"] for row in here)}
+        for method, own in sorted(lines.items(), key=lambda item: _last(item[1])):
+            claim, best = RIVALS[method].claim, _of(own, "best of grid")
+            label = "PDORL" if method == "pdocrl" and "free" in name else RIVALS[method].label
+            cells = [Text(family), Text(coverage), Text(label), *_claims(claim)]
+            for setting in SETTINGS:
+                of = {row["n"]: row for row in _of(own, setting)}
+                cells += [Text(_error(of[n]) if n in of else "–") for n in sizes]
+                cells.append(Text(_slope(slope([*of.values()]))))
+            last = best[-1]
+            cells += [Text(f"{last['violation']:.2g}"), Text(f"{100 * last['broken']:.0f} %")]
+            cells.append(Text(f"{last['seconds']:.2g}"))
+            body.append(tuple(cells))
+    shared = [("claimed", head) for head in ("coverage", "efficient", "needs", "slope")]
+    for setting in SETTINGS:
+        shared += [(setting, f"n = {n:,}") for n in sizes] + [(setting, "slope")]
+    last_heads = (("", "violation"), ("", "logs with a limit broken"), ("", "seconds"))
+    columns = (("", "family"), ("", "coverage"), ("", "method"), *shared, *last_heads)
+    notes = (
+        f"Error: the larger of the loss of reward and the violation of a limit, mean of {rows[0]['logs']} logs ± half "
+        f"its 95 % interval. Family {ALL}: errors as a share of what imitating the log loses, averaged over families.",
+        "Best of grid: in hindsight, for each n. Violation, broken limits and seconds are its, at the largest n.",
+        "A claimed slope −1/k belongs to n = ε^(−k). It is a guarantee for the worst problem and general function "
+        "classes; a measured slope is that of these problems, in tables.",
+    )
+    return Table(name, title, columns, tuple(body), notes)
+
+
+def draw_families(rows: Rows, target: Path) -> None:
+    """Per family a panel for each coverage: error of the best setting against n."""
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    coverages = [c for c in ("full", "partial") if any(row["coverage"] == c for row in rows)]
+    figure, axes = new_figure(len(families), rows=len(coverages), figsize=(2 + 2.9 * len(families), 3 * len(coverages)),
+                              squeeze=False)  # fmt: skip
+    labels = {}
+    for (i, coverage), (j, family) in ((a, b) for a in enumerate(coverages) for b in enumerate(families)):
+        axis = axes[i][j]
+        here = [r for r in rows if (r["family"], r["coverage"], r["setting"]) == (family, coverage, "best of grid")]
+        for method, colour in COLOURS.items():
+            own = sorted((row for row in here if row["method"] == method), key=lambda row: int(row["n"]))
+            if own:
+                ours = method == "pdocrl"
+                line = axis.plot([r["n"] for r in own], np.maximum([r["error"] for r in own], FLOOR), color=colour,
+                                 linewidth=2.6 if ours else 1.3, marker="o" if ours else None, markersize=4,
+                                 zorder=3 if ours else 2)[0]  # fmt: skip
+                labels[RIVALS[method].label] = line
+        axis.set(xscale="log", yscale="log")
+        axis.set_title(f"{family}, {coverage}", loc="left", fontsize=10)
+        axis.grid(axis="y", color="#dddddd", linewidth=0.7)
+    figure.supxlabel("transitions in the log", fontsize=10)
+    figure.supylabel("error, best of grid", fontsize=10)
+    figure.legend(labels.values(), labels.keys(), loc="outside right center", frameon=False, fontsize=9)
+    save_figure(figure, target)
+
+
+def experiment(
+    name: str,
+    about: str,
+    title: str,
+    families: Iterable[str],
+    limited: bool | None,
+    logs: int,
+    *needs: str,
+) -> Experiment:
+    """An experiment over these families: with limits, without, or both as they are."""
+
+    def measure(logs: int, jobs: int = 1) -> Rows:
+        return measure_all(families, logs, jobs, limited=limited)
+
+    def table(rows: Rows) -> Table:
+        return make_table(name, title, rows)
+
+    return Experiment(about, logs, measure, table, draw_families, ("clarabel", *needs))
+
+
+def _place(row: dict[str, object]) -> tuple[object, ...]:
+    return row["family"], row["coverage"], row["limits"], row["n"]
+
+
+def _of(rows: Rows, setting: str) -> Rows:
+    return sorted((row for row in rows if row["setting"] == setting), key=lambda row: int(row["n"]))
+
+
+def _last(rows: Rows) -> float:
+    best = _of(rows, "best of grid")
+    return float(best[-1]["error"])
+
+
+def _claims(claim: Claim) -> list[Text]:
+    rate = f"−1/{claim.rate}" if claim.rate else "–"
+    return [Text(claim.coverage or "–"), Text(claim.efficient or "–"), Text(claim.needs or "–"), Text(rate)]
+
+
+def _error(row: dict[str, float]) -> str:
+    return f"{row['error']:.2g} ± {(row['high'] - row['low']) / 2:.1g}"
+
+
+def _slope(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
+RIVALS_LIMITS = experiment(
+    "rivals", "the paper's first table, measured: methods that keep limits",
+    "Offline learning with limits: error of every method", SMALL, True, 4,
+)  # fmt: skip
+RIVALS_FREE = experiment(
+    "rivals_free", "the paper's second table, measured: methods without limits",
+    "Offline learning without limits: error of every method", SMALL, False, 4,
+)  # fmt: skip
+EXAMPLES_FIGURE = experiment(
+    "examples", "a small problem for each weakness the tables claim",
+    "The field's counterexamples: error of every method", EXAMPLES, None, 10,
+)  # fmt: skip
+ICU = experiment(
+    "icu", "716 states of sepsis, 25 treatments: survival under a limit on vasopressors, from the clinicians' log",
+    "ICU sepsis: survival lost, or vasopressor dose above its limit, per patient", ("icu_sepsis",), None, 2,
+    "icu_sepsis",
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""The problems all methods are measured on, and the measuring."""
+
+import importlib.util
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.cmdp import evaluate, occupancy, plan
+from pdocrl.tabular.exact import solve_lp
+from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, make_table, relative, slope
+from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
+from pdocrl.theory.measure import EXAMPLES, Job, Trial, jobs_of, measure, measure_all, summarise
+from pdocrl.theory.rivals.registry import RIVALS
+
+SMALL = [name for name in FAMILIES if name != "icu_sepsis"]
+
+
+@pytest.mark.parametrize("limited", [True, False])
+@pytest.mark.parametrize("coverage", ["full", "partial"])
+@pytest.mark.parametrize("family", SMALL)
+def test_the_optimum_is_right_and_covered_as_the_case_says(family, coverage, limited):
+    case = make_case(family, coverage, limited, seed=1)
+    assert evaluate(case.cmdp, case.best).error(case.cmdp, case.optimum) <= 1e-8
+    assert case.optimum == pytest.approx(solve_lp(case.cmdp).value, abs=1e-8)
+    assert case.mu_D.sum() == pytest.approx(1)
+    mu = occupancy(case.cmdp, case.best)
+    assert (mu <= case.C_star * case.mu_D + 1e-9).all()
+    if coverage == "full":
+        assert case.mu_D.min() > 0
+    elif family not in EXAMPLES:
+        assert case.C_star <= 2 + 1e-9
+
+
+def test_the_lake_is_gymnasiums():
+    """Its holes and goal end the episode on arrival; ours after one more step, which pays or costs."""
+    known = gymnasium.make("FrozenLake-v1").unwrapped.P
+    ours = frozen_lake().P.toarray().reshape(16, 4, 16)
+    for s in (0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14):
+        for a in range(4):
+            expected = np.zeros(16)
+            for probability, to, reward, over in known[s][a]:
+                expected[to] += probability
+                assert over == (to in {5, 7, 11, 12, 15})
+                assert reward == (to == 15)
+            assert ours[s, a] == pytest.approx(expected)
+
+
+def test_the_sepsis_simulator_has_the_returns_its_authors_give():
+    """Random 0.78, clinicians 0.78, optimal 0.88, undiscounted."""
+    if importlib.util.find_spec("icu_sepsis") is None:
+        pytest.skip("icu_sepsis is not installed")
+    cmdp, mu_D = icu_sepsis(gamma=0.99999)
+    clinicians = mu_D / np.maximum(mu_D.sum(axis=1, keepdims=True), 1e-300)
+    for pi, known in ((np.full(cmdp.r.shape, 1 / 25), 0.78), (clinicians, 0.78), (plan(cmdp, cmdp.r).actions, 0.88)):
+        assert evaluate(cmdp, pi).value / (1 - cmdp.gamma) == pytest.approx(known, abs=0.006)
+
+
+def test_two_processes_measure_what_one_does():
+    def numbers(jobs):
+        rows = measure_all(["costly_reference"], logs=2, jobs=jobs, sizes=[1000])
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+    one = numbers(1)
+    assert one == numbers(2)
+    assert {row["method"] for row in one} == {name for name, rival in RIVALS.items() if rival.limits}
+    assert all(row["setting"] in {"theory", "best of grid"} and row["logs"] == 2 for row in one)
+
+
+def test_every_method_runs_on_a_family_with_and_without_limits():
+    for limited in (True, False):
+        trials = measure(Job("lucky_bandit", "partial", limited, 300, 0))
+        expected = {name for name, rival in RIVALS.items() if (rival.limits if limited else rival.free)}
+        assert {trial.method for trial in trials} == expected
+        assert all(np.isfinite(trial.loss) and trial.violation >= 0 for trial in trials)
+
+
+def test_the_best_setting_is_the_best_on_average_and_the_theorys_stays():
+    job = Job("random", "full", True, 100, 0)
+    losses = {0: (0.5, 0.3), 1: (0.1, 0.6), 2: (0.2, 0.3)}  # by setting, for two logs
+    trials = [Trial(job._replace(seed=i), "coral", k, f"C {k}", losses[k][i], 0.1, 1.0) for k in losses for i in (0, 1)]
+    theory, best = summarise(trials)
+    assert (theory["setting"], theory["error"]) == ("theory", 0.4)
+    assert (best["parameters"], best["error"], best["violation"]) == ("C 2", 0.25, 0.1)
+    assert best["low"] == pytest.approx(0.25 - 1.96 * 0.05)
+
+
+def test_sepsis_is_measured_on_the_clinicians_log_alone():
+    assert {job.coverage for job in jobs_of(["icu_sepsis"], 1)} == {"partial"}
+    assert {job.n for job in jobs_of(["icu_sepsis"], 1)} == {10_000, 100_000, 1_000_000}
+
+
+def fake_rows():
+    return [
+        {"family": family, "coverage": coverage, "limits": "yes", "method": method, "setting": setting, "n": n,
+         "logs": 3, "parameters": "", "error": scale * n**-0.5, "low": 0.0, "high": 0.1, "loss": 0.0, "violation": 0.0,
+         "broken": 0.0, "seconds": 1.0}
+        for family in ("random", "garnet") for coverage in ("full", "partial") for setting in ("theory", "best of grid")
+        for method, scale in (("pdocrl", 1.0), ("behaviour_cloning", 4.0)) for n in (100, 1000)
+    ]  # fmt: skip
+
+
+def test_errors_are_a_share_of_what_imitation_loses():
+    shares = {(row["method"], row["n"]): row["error"] for row in relative(fake_rows())}
+    assert shares[("pdocrl", 100)] == pytest.approx(1 / 4)
+    assert shares[("behaviour_cloning", 1000)] == pytest.approx(1)
+
+
+def test_a_root_has_slope_one_half_and_one_point_none():
+    assert slope(fake_rows()[:2]) == pytest.approx(-0.5)
+    assert np.isnan(slope(fake_rows()[:1]))
+
+
+def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
+    table = make_table("rivals", "title", fake_rows())
+    assert len(table.rows) == (2 + 1) * 2 * 2
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    first = [cell.text for cell in table.rows[0]]
+    assert first[:7] == ["all", "full", "PDOCRL", "any π_c", "yes", "no", "−1/2"]
+    RIVALS_LIMITS.draw(fake_rows(), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_measuring_needs_numpy_scipy_and_highs_alone():
+    """So that it runs on a bare machine: nothing else may be imported."""
+    code = (
+        "import sys, pdocrl.theory.measure; "
+        "print(sorted({'jax', 'rich', 'matplotlib', 'duckdb', 'pyarrow', 'h5py', 'gymnasium'} & {*sys.modules}))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_an_unknown_family_is_named():
+    with pytest.raises(PdocrlError, match="garnett"):
+        make_case("garnett", "full", True, 0)
