@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, Sets, pessimistic_model, policy_of
+from pdocrl.tabular.lagrangian import Lagrangian, Sets, behaviour_mass, pessimistic_model, policy_of
 from pdocrl.tabular.limits import Limit, as_limits, per_step
 
 
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_function(seed: int) -> None:
 
 
 def test_the_empirical_lagrangian_is_the_average_over_samples() -> None:
-    """L̂ of counts is the sum over samples of L497, term by term, also where transitions were terminal."""
+    """L̂ of counts is the sum over samples of L497, term by term; where transitions were terminal, μ̂_D has less mass."""
     rng = np.random.default_rng(0)
     n, S, A, gamma = 500, 5, 3, 0.9
     s, a, then = rng.integers(S, size=n), rng.integers(A, size=n), rng.integers(S, size=n)
@@ -66,7 +66,7 @@ def test_the_empirical_lagrangian_is_the_average_over_samples() -> None:
     Q, lam = rng.normal(size=(S, A)), np.array([0.7, 1.9])
     V = (pi * Q).sum(axis=1)
     r_lam = r - lam[0] * c[:, 0] + lam[1] * c[:, 1]
-    average = np.mean(w[s, a] * (r_lam + gamma * np.where(over, 0, V[then]) - Q[s, a]))
+    average = behaviour_mass(counts, gamma) * np.mean(w[s, a] * (r_lam + gamma * np.where(over, 0, V[then]) - Q[s, a]))
     assert L(w, pi, Q, lam) == pytest.approx((1 - gamma) * V[2] + average - lam @ [-0.3, 0.2], abs=1e-12)
 
 

@@ -87,7 +87,7 @@ def test_infeasible_and_infeasible_among_covered_policies_are_told_apart() -> No
     covered = solve(counts, 0.9, ["cost<=0.2"], C=2, resamples=0)
     assert covered.status == "infeasible_covered"
     assert covered.margin == pytest.approx(-(0.2 * 0.1 + 0.8 * 0.5 - 0.2))
-    assert covered.multipliers[0] == pytest.approx(covered.sets.B)
+    assert covered.multipliers[0] == pytest.approx(covered.sets.B / 0.5)  # B is in units of the largest cost
     assert covered.costs[0] == pytest.approx(0.42)  # it comes as close as it can
     none = solve(counts, 0.9, ["cost<=0.05"], C=10, resamples=0)
     assert none.status == "infeasible"
@@ -133,7 +133,7 @@ def test_without_a_bound_on_w_it_is_the_plug_in_optimum() -> None:
     _, _, counts, limits, _ = sampled(2, 20_000)
     plug_in = CMDP(counts.P, counts.r, -counts.costs, -np.array(list(limits.values())), counts.d0, 0.9)
     result = solve(counts, 0.9, limits, C=np.inf, resamples=0)
-    assert np.isfinite(result.sets.C)
+    assert 0 <= result.certificate.gap <= 1e-8
     assert result.value == pytest.approx(exact.solve(plug_in).value, abs=1e-9)
 
 

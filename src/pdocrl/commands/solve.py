@@ -19,14 +19,16 @@ def solve(
     method: Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"] = "lp",
     C: float | None = None,
     B: float | None = None,
+    min_count: int | None = None,
     iterations: int = 10_000,
     horizon: float | None = None,
     confidence: float | None = None,
     level: float = 0.95,
-    resamples: int = 200,
+    resamples: int | None = None,
     relearned: int | None = None,
     seed: int = 0,
     start: str | None = None,
+    dead_ends: Literal["unknown", "end"] = "unknown",
     columns: tuple[str, ...] = (),
     memory: str = "1GB",
     threads: int | None = None,
@@ -46,15 +48,17 @@ def solve(
         limit: Such as "cost<=0.1" or "served>=0.95", on the discounted average per step (1−γ)J of a column.
         method: lp is exact; pdocrl and pdorl are the paper's algorithms; the others converge faster than they do.
         C: How many times more often than the log the policy may do anything; chosen from the log if not given.
-        B: Bound on the multipliers; from the log if not given.
+        B: Bound on the multipliers, where the largest reward and cost are 1; from the log if not given.
+        min_count: Rows a state and action must have to be believed; chosen from the log if not given.
         iterations: Of all methods but lp.
         horizon: Steps of an episode; limits are then per episode.
         confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
         level: Of the intervals.
-        resamples: Redrawn logs for the intervals and for choosing C; 0 for none.
+        resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
         relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
         seed: Of the redrawn logs.
         start: The state where episodes begin, if the log does not say.
+        dead_ends: What follows states that are entered and never acted in: unknown, or the end of the episode.
         columns: This log's names for columns, such as state=room next_state=then.
         memory: Limit for reading the log; beyond it, a temporary folder is used.
         threads: For reading the log; all cores by default.
@@ -82,6 +86,8 @@ def solve(
             memory=memory,
             threads=threads,
         )
+        if dead_ends == "end":
+            counts = counts.ending_in(counts.dead_ends)
         result = solve_counts(
             counts,
             gamma,
@@ -89,6 +95,7 @@ def solve(
             method=method,
             C=C,
             B=B,
+            min_count=min_count,
             iterations=iterations,
             resamples=resamples,
             relearned=relearned,

@@ -20,7 +20,8 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.solution import TOLERANCE, Setup, Solution, solve_saddle
 
-GRID = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 200.0)
+GRID = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 200.0, np.inf)
+COARSE = (2.0, 5.0, 20.0, np.inf)  # for logs where one linear program takes seconds
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,14 +54,15 @@ def sensitivity(
     for C in sorted(grid):
         progress(f"solving with C = {C:g}")
         solved.append(solve_saddle(L, Setup(C)))
-        if np.all(solved[-1].point.mu <= 0.999 * solved[-1].sets.C * L.mu_D):
+        if np.isfinite(C) and np.all(solved[-1].point.mu <= 0.999 * solved[-1].sets.C * L.mu_D):
             break
     redrawn = redraw(counts, chosen, solved, resamples, relearned, seed, progress)
-    price = float(np.median([s.sets.B for s in solved]))  # one for all, so that scores compare
+    B = float(np.median([s.sets.B for s in solved]))  # one for all, so that scores compare
+    price = B * solved[0].units.multipliers
 
     def penalised(outcomes: Floats) -> Floats:
-        missed = np.maximum(L.tau - outcomes[..., 1:], 0).max(axis=-1, initial=0)
-        return np.asarray(outcomes[..., 0] - price * missed)
+        missed = np.maximum(price * (L.tau - outcomes[..., 1:]), 0).max(axis=-1, initial=0)
+        return np.asarray(outcomes[..., 0] - missed)
 
     overrated = (penalised(redrawn.there) - penalised(redrawn.here)).sum(axis=1) / max(relearned, 1)
     score = penalised(redrawn.outcomes).mean(axis=1) - overrated
@@ -73,7 +75,7 @@ def sensitivity(
             score=float(score[index]),
             optimism=redrawn.optimism[index],
             concentrability=cover(L, s.policy, counts.states).concentrability,
-            limits="kept" if s.margin >= -TOLERANCE else "missed",
+            limits="kept" if s.room >= -TOLERANCE else "missed",
         )
         for index, s in enumerate(solved)
     )

@@ -23,7 +23,8 @@ from pdocrl.errors import PdocrlError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_DENSE_STATES = 400  # below this a dense factorisation beats every sparse method
+_DENSE_STATES = 100  # below this a dense factorisation beats every sparse method, and BLAS starts no threads
+_FACTORISED_STATES = 3000  # up to this a sparse factorisation takes seconds at worst
 _RESIDUAL = 1e-14  # backward error at which a linear system counts as solved
 
 
@@ -183,10 +184,11 @@ def solve_linear(
 ) -> Floats:
     """x = (I − γM)⁻¹ b for a (sub)stochastic M or its transpose.
 
-    Small systems are factorised densely. Large ones use BiCGSTAB, because a sparse factorisation of a random
-    transition matrix fills in almost completely, while Krylov methods need a few dozen products; restarting it on the
-    residual regains the digits that BiCGSTAB alone loses. Should it stall, the factorisation remains. With `reduction`
-    the residual of `start` is only made smaller by that factor.
+    Small systems are factorised densely. Where states mix well, as in random problems, BiCGSTAB needs a few dozen
+    products, and a sparse factorisation would fill in almost completely; where they mix badly, as in grids and queues,
+    it is the other way round. So BiCGSTAB gets a few tries, then problems of moderate size are factorised. Restarting
+    on the residual regains the digits that BiCGSTAB alone loses. With `reduction` the residual of `start` is only made
+    smaller by that factor.
     """
     n = len(b)
     if gamma == 0 or not b.any():
@@ -196,7 +198,8 @@ def solve_linear(
         return x
     A = spla.LinearOperator((n, n), matvec=lambda v: v - gamma * (M @ v), dtype=np.float64)
     x = np.zeros(n) if start is None else start.copy()
-    for _ in range(6):
+    small = n <= _FACTORISED_STATES
+    for _ in range(3 if small else 6):
         residual = b - (x - gamma * (M @ x))
         size = np.linalg.norm(residual)
         # Backward error: what rounding alone leaves behind grows with |x|, not with |b|.
@@ -205,10 +208,13 @@ def solve_linear(
             return x
         # A unit right-hand side, because SciPy's breakdown test compares with an absolute number.
         rtol = reduction or max(target / size / 2, 1e-10)
-        x = x + size * spla.bicgstab(A, residual / size, rtol=rtol, atol=0, maxiter=1000)[0]
-        if reduction:
+        step, unfinished = spla.bicgstab(A, residual / size, rtol=rtol, atol=0, maxiter=40 if small else 1000)
+        x = x + size * step
+        if reduction and not (small and unfinished):
             return x
-    direct: Floats = spla.spsolve((sp.eye_array(n) - gamma * M).tocsc(), b)
+        if small and unfinished:
+            break
+    direct: Floats = spla.splu((sp.eye_array(n) - gamma * M).tocsc()).solve(b)
     return direct
 
 

@@ -9,6 +9,7 @@ the rows, any split over files, threads or machines gives the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -115,6 +116,38 @@ class Counts:
         sums = [self._per_pair(self.count * row) for row in self.mean]
         return np.asarray([(row / seen).reshape(self.shape) for row in sums])
 
+    def only(self, keep: NDArray[np.bool_]) -> Counts:
+        """The counts of the pairs kept [S, A], as if the others had never been tried; starts stay."""
+        rows = keep.ravel()[self.pair]
+        if rows.all():
+            return self
+        changes = {name: getattr(self, name)[..., rows] for name in ("pair", "to", "count", "mean", "variance")}
+        return dataclasses.replace(self, **changes)
+
+    @cached_property
+    def dead_ends(self) -> Ints:
+        """States that are entered and never acted in: ends, or where the log was cut. What follows is unknown."""
+        return np.setdiff1d(self.to[self.to < self.n_states], self.pair // self.n_actions)
+
+    def ending_in(self, states: Ints) -> Counts:
+        """The same log with episodes ending as soon as one of these states is entered."""
+        ends = np.zeros(self.n_states + 1, bool)
+        ends[states] = True
+        return self._merged(np.where(ends[self.to], self.n_states, self.to))
+
+    def _merged(self, to: Ints) -> Counts:
+        """With other next states [M]; transitions that have become the same are added up."""
+        key, cell = np.unique(self.pair * (self.n_states + 1) + to, return_inverse=True)
+        count = np.bincount(cell, weights=self.count)
+        mean = np.array([np.bincount(cell, weights=self.count * row) / count for row in self.mean])
+        squares = self.variance + self.mean**2
+        square = np.array([np.bincount(cell, weights=self.count * row) / count for row in squares])
+        pair, to = np.divmod(key, self.n_states + 1)
+        variance = np.maximum(square - mean**2, 0)
+        variance[variance <= 1e-12 * square] = 0
+        changes = {"pair": pair, "to": to, "count": count.astype(np.int64), "mean": mean, "variance": variance}
+        return dataclasses.replace(self, **changes)
+
     def _matrix(self, data: NDArray[Any]) -> csr_array:
         going_on = self.to < self.n_states
         rows = np.bincount(self.pair[going_on], minlength=self.n.size)
@@ -158,7 +191,7 @@ class Counts:
         """
         names, signals = _named_signals(reward, costs)
         size = signals.shape[1]
-        over = np.zeros(size, bool) if terminal is None else np.asarray(terminal, bool)
+        over = np.zeros(size, bool) if terminal is None else _flags("terminal", terminal)
         froms, acts, tos = np.asarray(state), np.asarray(action), np.asarray(next_state)
         for name, column in {"state": froms, "action": acts, "next_state": tos, "terminal": over}.items():
             if column.shape != (size,):
@@ -176,7 +209,7 @@ class Counts:
         if d0 is not None:
             starts = np.array(d0, np.float64)
         else:
-            flags = np.ones(size, bool) if initial is None else np.asarray(initial, bool)
+            flags = np.ones(size, bool) if initial is None else _flags("initial", initial)
             starts = np.bincount(pair[flags] // len(actions), minlength=len(states)).astype(np.float64)
         groups = None
         if episode is not None:
@@ -311,6 +344,31 @@ def sorted_labels(name: str, values: set[Any]) -> tuple[Label, ...]:
         return tuple(sorted(str(v) for v in values))
     kinds = sorted({type(v).__name__ for v in values})
     raise DataError(f"`{name}` labels must be all integers or all strings, not {' and '.join(kinds)}.")
+
+
+def lookalikes(labels: Sequence[Label]) -> list[tuple[str, str]]:
+    """Labels that may be meant as one: they differ in blanks or case only, or are one number, as "3" and "3.0" are."""
+    found: dict[str | float, str] = {}
+    pairs = []
+    for label in labels:
+        if not isinstance(label, str):
+            return []
+        plain: str | float = " ".join(label.split()).lower()
+        with contextlib.suppress(ValueError):
+            plain = float(label)
+        if plain in found:
+            pairs.append((found[plain], label))
+        found.setdefault(plain, label)
+    return pairs
+
+
+def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    """[n] truth values: booleans, or the numbers 0 and 1. Text is refused: NumPy takes "False" for true."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
+        wrong = given.ravel()[0] if given.dtype.kind not in "biuf" else given[(given != 0) & (given != 1)][0]
+        raise DataError(f"`{name}` holds {wrong!r}; it must be true or false, or the numbers 1 or 0.")
+    return given.astype(bool)
 
 
 def _labels(name: str, size: int | None, *columns: NDArray[Any]) -> tuple[Label, ...]:

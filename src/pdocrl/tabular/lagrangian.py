@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.cmdp import CMDP
+from pdocrl.tabular.cmdp import CMDP, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.limits import Limit
 
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 class Lagrangian:
     """The data of L. Where a row of P sums to less than one, the rest is the end of the episode, which pays nothing."""
 
-    mu_D: Floats  # [S, A] the data distribution; 0 where a pair was never tried
+    mu_D: Floats  # [S, A] the data distribution, with the mass of the behaviour's μ^π; 0 where a pair was never tried
     P: csr_array  # [S·A, S]
     r: Floats  # [S, A]
     g: Floats  # [I, S, A] constraint rewards
@@ -52,10 +52,16 @@ class Lagrangian:
 
     @classmethod
     def empirical(cls, counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> Lagrangian:
-        """L̂ of a log: one constraint per limit, on one of its costs."""
+        """L̂ of a log: one constraint per limit, on one of its costs.
+
+        μ̂_D = n(s,a)/n is scaled to the mass
+        of the behaviour's own occupancy, which is less than one where episodes end, so that w = μ^π/μ̂_D is about one
+        for the policy that made the log, and C means the same for a log with ends and for one without.
+        """
         g = [limit.sign * counts.costs[limit.index(counts.cost_names)] for limit in limits]
         tau = np.array([limit.sign * limit.value for limit in limits])
-        return cls(counts.mu, counts.P, counts.r, np.reshape(g, (-1, *counts.shape)), tau, counts.d0, gamma)
+        mu_D = counts.mu * behaviour_mass(counts, gamma)
+        return cls(mu_D, counts.P, counts.r, np.reshape(g, (-1, *counts.shape)), tau, counts.d0, gamma)
 
     @cached_property
     def seen(self) -> NDArray[np.bool_]:
@@ -120,6 +126,40 @@ class Lagrangian:
     def grad_lam(self, w: Floats) -> Floats:
         """∇_λ L = ⟨μ, g⟩ − τ [I]."""
         return self.slack(w * self.mu_D)
+
+
+def behaviour_mass(counts: Counts, gamma: float) -> float:
+    """Σ μ^b of the policy that made the log, in the log's own model: one without ends, (1−γ)E[length] with them."""
+    n = counts.n.sum(axis=1)
+    if not np.any(n[counts.to[counts.to < counts.n_states]] == 0) and np.all(counts.to < counts.n_states):
+        return 1.0
+    behaviour = np.divide(counts.n, n[:, None], out=np.full(counts.shape, 1 / counts.n_actions), where=n[:, None] > 0)
+    model = CMDP(counts.P, counts.r, np.zeros((0, *counts.shape)), np.zeros(0), counts.d0, gamma)
+    return min(float(occupancy(model, behaviour).sum()), 1.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Units:
+    """The largest magnitude of reward and of each constraint reward: in these units every signal lies within ±1."""
+
+    reward: float
+    constraints: Floats  # [I]
+
+    @classmethod
+    def of(cls, L: Lagrangian) -> Units:
+        """Of the pairs seen; 1 for a signal that is 0 throughout."""
+        sizes = [float(np.abs(x[L.seen]).max(initial=0.0)) or 1.0 for x in (L.r, *L.g)]
+        return cls(sizes[0], np.array(sizes[1:]))
+
+    def scale(self, L: Lagrangian) -> Lagrangian:
+        """L in these units: solvers then see the same numbers whether reward is in cents or in millions."""
+        g = L.g / self.constraints[:, None, None]
+        return dataclasses.replace(L, r=L.r / self.reward, g=g, tau=L.tau / self.constraints)
+
+    @property
+    def multipliers(self) -> Floats:
+        """[I] λ in these units times this is λ in reward per unit of the limit."""
+        return np.asarray(self.reward / self.constraints)
 
 
 def policy_of(L: Lagrangian, nu: Floats) -> Floats:

@@ -65,6 +65,16 @@ def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
     return None if found is None else np.maximum(found.lam, 0)
 
 
+def strict(L: Lagrangian, C: float) -> Floats | None:
+    """μ [S, A] of the best policy covered within C when mass that leaves the data counts against the limits at once.
+
+    In the saddle problem such mass is only priced, at q_low, so that a little of it may be worth its price.
+    """
+    worst = (L.r_range[0] / (1 - L.gamma), L.g_range[:, 0] / (1 - L.gamma))
+    found = _optimise(L, C, L.r, leak=worst[0], leak_g=worst[1])
+    return None if found is None else np.clip(found.mu, 0, C * L.mu_D)
+
+
 def choose_B(L: Lagrangian, C: float) -> float:
     """B = 1 + 2‖λ*‖₁.
 

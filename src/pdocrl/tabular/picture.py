@@ -68,7 +68,8 @@ def _coverage(axes: Any, result: Result) -> None:
     bottom, top = time.min() / 2, time.max() * 2
     line = np.array([left, right])
     axes.plot(line, line, color=FAINT, lw=1.5, label="as often as the log")
-    axes.plot(line, result.sets.C * line, color=MISSED, lw=1.5, label=f"C = {result.sets.C:.3g} times as often")
+    if np.isfinite(result.sets.C):
+        axes.plot(line, result.sets.C * line, color=MISSED, lw=1.5, label=f"C = {result.sets.C:.3g} times as often")
     axes.scatter(data, time, s=20, color=DATA, alpha=0.7, lw=0)
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     axes.set(xlabel="share of the log", ylabel="share of the policy's time")

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from pdocrl.files import atomic_path, write_json
-from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.counts import Counts, lookalikes
 from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.saddle import Result
 
 Rows = list[list[object]]
+FEW = 0.1  # share of steps on few rows from which a reader is told
 
 
 def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
@@ -45,11 +47,13 @@ def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
         "intervals": None,
         "method": result.method,
         "gamma": result.gamma,
-        "C": result.sets.C,
+        "C": _number(result.sets.C),
         "B": result.sets.B,
+        "min_count": result.min_count,
+        "thin": result.thin,
         "choices": [
             {
-                "C": choice.C,
+                "C": _number(choice.C),
                 "value": choice.value,
                 "costs": dict(zip(names, choice.costs.tolist(), strict=True)),
                 "score": choice.score,
@@ -107,7 +111,8 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
     rows: Rows = [
         ["status", result.status.replace("_", " among ") + ("" if "_" not in result.status else " policies")],
         ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
-        ["bound C on w", f"{result.sets.C:.4g}" + (" (chosen, see below)" if result.choices else "")],
+        ["bound C on w", _bound(result.sets.C) + (" (chosen, see below)" if result.choices else "")],
+        ["rows a pair needs", f"{result.min_count}"],
         ["bound B on the multipliers", f"{result.sets.B:.4g}"],
         ["pairs in the log", f"{cover.pairs} of {cover.pairs_total}"],
         ["states in the log", f"{cover.states} of {cover.states_total}"],
@@ -130,7 +135,7 @@ def choice_table(result: Result) -> tuple[list[str], Rows]:
     columns = ["C", "reward", *names, "limits", "concentrability", "expected, less the price of misses", ""]
     rows: Rows = [
         [
-            float(choice.C),
+            _bound(choice.C),
             choice.value,
             *(float(cost) for cost in choice.costs),
             choice.limits,
@@ -149,10 +154,26 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.status != "optimal":
         who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
         limits = " and ".join(str(limit) for limit in result.limits)
-        within = f"within C = {result.sets.C:.4g}, one limit is missed by at least {-result.margin:.4g}"
+        within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"
         found.append(f"{limits} cannot be met by {who}; {within}.")
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
+    if result.thin > FEW:
+        found.append(
+            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {OFTEN} rows: what they "
+            "earn and cost is a guess, and probably too good. More rows there, or --confidence, help."
+        )
+    for kind, labels in (("state", counts.states), ("action", counts.actions)):
+        if alike := lookalikes(labels):
+            more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
+            found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
+    if len(dead := counts.dead_ends):
+        times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
+        most = int(dead[times.argmax()])
+        found.append(
+            f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
+            "times); what follows there is unknown and taken to be the worst. If episodes end there: --dead-ends end."
+        )
     if np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
     return found
@@ -181,6 +202,14 @@ def _names(limits: Sequence[Limit]) -> list[str]:
     """One name per limit: its column, or the whole limit where a column has two."""
     columns = [limit.name for limit in limits]
     return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]
+
+
+def _bound(C: float) -> str:
+    return f"{C:.4g}" if np.isfinite(C) else "none"
+
+
+def _number(C: float) -> float | None:
+    return C if np.isfinite(C) else None
 
 
 def _span(interval: Sequence[float]) -> str:

@@ -1,6 +1,7 @@
 """From counts to a policy: `solve`, the one door to the tabular half.
 
-counts → C (chosen or given) → B (the price of the limits) → saddle point → policy, certificate, coverage, intervals
+counts → without rare pairs → C (chosen or given) → B (the price of the limits) → saddle point
+       → policy, certificate, coverage, intervals
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
-from pdocrl.tabular.certificate import Certificate, Point, certify
-from pdocrl.tabular.choice import Choice, sensitivity
-from pdocrl.tabular.counts import Counts, Label
+from pdocrl.tabular.certificate import Certificate, Point
+from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
+from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
+from pdocrl.tabular.rare import OFTEN, choose_min_count, trusted
 from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, outcome, solve_saddle
 from pdocrl.theory.algorithms import Mixture
 
+LP_UP_TO = 4000  # pairs; beyond, one linear program takes minutes, and w is not bounded unless C is given
 
-@dataclasses.dataclass(frozen=True, eq=False)
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A policy and what is known about it. Values and costs are (1−γ)J: averages per step, discounted."""
 
@@ -49,6 +53,21 @@ class Result:
     gamma: float
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
+    n: Ints | None  # [S, A] rows of the log at each pair
+    min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
+
+    def __repr__(self) -> str:
+        S, A = self.policy.shape
+        costs = ", ".join(f"{limit} (is {cost:.4g})" for limit, cost in zip(self.limits, self.costs, strict=True))
+        return f"Result({self.status}: value {self.value:.4g}; {costs or 'no limits'}; {S} states, {A} actions)"
+
+    @property
+    def thin(self) -> float:
+        """The share of the policy's steps at pairs with fewer than `OFTEN` rows: there its estimate is a guess."""
+        if self.n is None or self.min_count == 1:
+            return 0.0
+        mu = self.coverage.mu
+        return float(mu[self.n < OFTEN].sum() / max(float(mu.sum()), 1e-300))
 
 
 def solve(
@@ -58,8 +77,9 @@ def solve(
     method: Method = "lp",
     C: float | None = None,
     B: float | None = None,
+    min_count: int | None = None,
     iterations: int = 10_000,
-    resamples: int = 200,
+    resamples: int | None = None,
     relearned: int | None = None,
     level: float = 0.95,
     confidence: float | None = None,
@@ -76,9 +96,13 @@ def solve(
             "optimistic" converge much faster. All but "lp" take `iterations`.
         C: the bound on w = μ^π/μ_D, how far the policy may go from the data; chosen by `sensitivity` if not given (and
             larger, if that is what a confidence takes).
-        B: the bound on the multipliers; by default from the data (see `lp.choose_B`).
+        B: the bound on the multipliers, in units in which the largest reward and cost are 1; by default from the data
+            (see `lp.choose_B`).
+        min_count: pairs with fewer rows are left out (see `rare`); by default 10, 1 in a deterministic world, or what
+            the limits need.
         iterations: T.
-        resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given.
+        resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given. By default
+            200, or 50 when the log has more than 4,000 pairs.
         relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
@@ -88,9 +112,17 @@ def solve(
     """
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
-    counts, L, chosen = _problem(data, gamma, limits)
+    log, L, chosen = _problem(data, gamma, limits)
+    counts = log
+    if log is not None:
+        min_count = choose_min_count(log, L.gamma, chosen) if min_count is None else min_count
+        counts = trusted(log, min_count)
+        L = Lagrangian.empirical(counts, L.gamma, chosen)
+    pairs = int(L.seen.sum())
     if relearned is None:
-        relearned = 20 if L.seen.sum() <= SIMPLEX_UP_TO else 3
+        relearned = 20 if pairs <= SIMPLEX_UP_TO else 3
+    if resamples is None:
+        resamples = 200 if pairs <= LP_UP_TO else 50
     if not (0 < level < 1 and resamples >= 0 and relearned >= 0 and iterations > 0):
         raise PdocrlError(
             "level must lie between 0 and 1, and resamples, relearned and iterations must not be negative."
@@ -98,9 +130,18 @@ def solve(
     if (C is None or confidence is not None) and (counts is None or not resamples):
         raise PdocrlError("choosing C, or a confidence, takes counts and resamples: give C, and no confidence.")
     choices: tuple[Choice, ...] = ()
-    if C is None and counts is not None:
+    if C is None and pairs > LP_UP_TO:
+        C = np.inf
+    elif C is None and counts is not None:
         choices = sensitivity(
-            counts, L.gamma, chosen, resamples=min(resamples, 100), relearned=relearned, seed=seed, progress=progress
+            counts,
+            L.gamma,
+            chosen,
+            grid=GRID if pairs <= SIMPLEX_UP_TO else COARSE,
+            resamples=min(resamples, 100),
+            relearned=relearned,
+            seed=seed,
+            progress=progress,
         )
     best = max(choices, key=lambda choice: choice.score, default=None)
     ladder: list[Choice | None] = [best]
@@ -123,7 +164,7 @@ def solve(
         if solution.status == "optimal":
             break
     solution, spread = found[-1] if found[-1][0].status == "optimal" else found[0]
-    return _result(counts, chosen, solution, method, spread, choices)
+    return _result(log, chosen, solution, method, spread, choices, min_count or 1)
 
 
 def _problem(
@@ -187,9 +228,11 @@ def _result(
     method: Method,
     spread: Intervals | None,
     choices: tuple[Choice, ...],
+    min_count: int,
 ) -> Result:
     L, signs = solution.L, np.array([limit.sign for limit in limits])
-    log = outcome(pessimistic_model(L), L.behaviour)
+    everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
+    log = outcome(pessimistic_model(everything), everything.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
     return Result(
         status=solution.status,
@@ -200,8 +243,8 @@ def _result(
         log_costs=signs * log[1:],
         limits=limits,
         tightened=signs * L.tau,
-        multipliers=solution.point.lam,
-        certificate=certify(L, solution.sets, solution.point),
+        multipliers=solution.multipliers,
+        certificate=solution.certificate,
         margin=solution.margin,
         coverage=cover(L, solution.policy, states),
         intervals=spread,
@@ -213,4 +256,6 @@ def _result(
         gamma=L.gamma,
         states=states,
         actions=actions,
+        n=None if counts is None else counts.n,
+        min_count=min_count,
     )

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.certificate import Point
+from pdocrl.tabular import exact
+from pdocrl.tabular.certificate import Certificate, Point, certify
 from pdocrl.tabular.cmdp import CMDP, evaluate
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model, policy_of
-from pdocrl.tabular.lp import choose_B, margin, saddle_lp
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, Units, pessimistic_model, policy_of
+from pdocrl.tabular.lp import choose_B, margin, saddle_lp, strict
 from pdocrl.theory.algorithms import Algorithm, Mixture, make_players, run
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
@@ -27,7 +28,7 @@ class Setup:
     """How to solve."""
 
     C: float
-    B: float | None = None  # from the data if not given
+    B: float | None = None  # on multipliers in units of the largest signals; from the data if not given
     method: Method = "lp"
     iterations: int = 10_000  # of all methods but the LP
 
@@ -38,43 +39,123 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Solution:
-    """A saddle point and the one stationary policy that goes with it."""
+    """A saddle point and the one stationary policy that goes with it.
 
-    L: Lagrangian
+    The problem was solved in units in which every signal lies within ±1, so that neither B nor the solver's tolerances
+    depend on how the log's author measures; `sets` and `point` are in those units.
+    """
+
+    L: Lagrangian  # as it was given
+    units: Units
     sets: Sets
     point: Point
     policy: Floats  # [S, A]
     mixture: Mixture | None  # of the paper's algorithms
+    planned: exact.Solution | None  # where w is not bounded: the optimum of the log's own model, with its proof
+
+    @cached_property
+    def scaled(self) -> Lagrangian:
+        """L in `units`."""
+        return self.units.scale(self.L)
 
     @cached_property
     def estimate(self) -> Floats:
         """[1+I] value and constraint rewards of the policy in the data's own model."""
         return outcome(pessimistic_model(self.L), self.policy)
 
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether the policy does so in the data's own model, to rounding."""
+        missed = (self.L.tau - self.estimate[1:]) / self.units.constraints
+        return bool(np.all(missed <= 1e-7))
+
+    @property
+    def multipliers(self) -> Floats:
+        """[I] λ: what one unit of each limit is worth in reward."""
+        return self.point.lam * self.units.multipliers
+
     @cached_property
+    def certificate(self) -> Certificate:
+        """Bounds on the saddle value, in the reward's own unit."""
+        if self.planned is not None:
+            return self._proof(self.planned)
+        lower, upper = certify(self.scaled, self.sets, self.point)
+        return Certificate(lower * self.units.reward, upper * self.units.reward)
+
+    def _proof(self, planned: exact.Solution) -> Certificate:
+        """No policy of the log's own model that keeps the limits is worth more than the upper end."""
+        upper = planned.bound if planned.status != "infeasible" else planned.value
+        return Certificate(planned.value * self.units.reward, upper * self.units.reward)
+
+    @cached_property
+    def room(self) -> float:
+        """How far inside all limits a covered policy can be, in shares of each signal; negative if none keeps them."""
+        if self.planned is not None:
+            return exact.slater_margin(pessimistic_model(self.scaled))
+        return margin(self.scaled, self.sets.C)
+
+    @property
     def margin(self) -> float:
-        """How far inside all limits a covered policy can be; negative if none keeps them."""
-        return margin(self.L, self.sets.C)
+        """`room` in the limits' own unit; with several of different size, in that of the largest signal."""
+        return self.room * float(self.units.constraints.max(initial=0.0)) if len(self.L.tau) else np.inf
 
     @property
     def status(self) -> Status:
         """If no covered policy keeps the limits: does one of the log's own model, when it may go as far as it likes?"""
-        if self.margin >= -TOLERANCE:
+        if self.planned is not None:
+            return "infeasible" if self.planned.status == "infeasible" else "optimal"
+        if self.room >= -TOLERANCE:
             return "optimal"
-        return "infeasible" if margin(self.L, np.inf) < -TOLERANCE else "infeasible_covered"
+        anywhere = exact.slater_margin(pessimistic_model(self.scaled))
+        return "infeasible" if anywhere < -TOLERANCE else "infeasible_covered"
 
 
 def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
-    """The saddle point of L over the sets that C and B give."""
+    """The saddle point of L over the sets that C and B give.
+
+    Without a bound on w, C = ∞, it is the optimum of the log's own model, where what the log never tried is followed by
+    the worst; that is a CMDP, and is solved as one, which is quick even where the linear program would not fit.
+    """
+    units = Units.of(L)
+    scaled = units.scale(L)
+    if setup.method == "lp" and np.isinf(setup.C):
+        return _plan(L, units, scaled, setup.B)
     # A mass never exceeds one, so a larger C than this does not bind, and infinity becomes a number.
     C = min(setup.C, 1 / float(L.mu_D[L.seen].min()))
-    sets = Sets.tight(L, C, choose_B(L, C) if setup.B is None else setup.B)
+    sets = Sets.tight(scaled, C, choose_B(scaled, C) if setup.B is None else setup.B)
     mixture = None
     if setup.method == "lp":
-        point = saddle_lp(L, sets)
+        point = saddle_lp(scaled, sets)
     else:
-        point, mixture = _play(L, sets, setup.method, setup.iterations)
-    return Solution(L, sets, point, policy_of(L, point.nu), mixture)
+        point, mixture = _play(scaled, sets, setup.method, setup.iterations)
+    solution = Solution(L, units, sets, point, policy_of(scaled, point.nu), mixture, None)
+    if setup.method == "lp" and not solution.keeps_limits and solution.status == "optimal":
+        return _kept(solution)
+    return solution
+
+
+def _kept(solution: Solution) -> Solution:
+    """The same with a policy that keeps the limits also where it leaves the data, if that is possible within C."""
+    scaled = solution.scaled
+    mu = strict(scaled, solution.sets.C)
+    if mu is None:
+        return solution
+    policy = policy_of(scaled, mu)
+    point = solution.point._replace(mu=mu, nu=policy * scaled.inflow(mu)[:, None])
+    return dataclasses.replace(solution, point=point, policy=policy)
+
+
+def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> Solution:
+    """The optimum of the log's own model, as a point of the saddle problem without a bound on w."""
+    found = exact.solve(pessimistic_model(scaled))
+    sets = Sets.tight(scaled, np.inf, 1 + 2 * float(found.lam.sum()) if B is None and len(L.tau) else B or 0.0)
+    mu = np.where(L.seen, found.mu, 0.0)
+    policy = np.where(found.mu.sum(axis=1, keepdims=True) > 1e-12, found.pi, L.behaviour)
+    nu = policy * scaled.inflow(mu)[:, None]
+    lam = found.lam * (sets.B if found.status == "infeasible" else 1.0)
+    Q = np.clip(scaled.residual(found.V, np.zeros_like(mu), lam), sets.q_low, sets.q_high)
+    point = Point(mu, nu, np.where(L.seen, Q, sets.q_low), lam)
+    return Solution(L, units, sets, point, policy, None, found)
 
 
 def outcome(model: CMDP, pi: Floats) -> Floats:
