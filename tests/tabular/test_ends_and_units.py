@@ -146,6 +146,12 @@ def test_states_never_acted_in_are_the_end_only_if_that_is_said() -> None:
     assert unknown.coverage.outside > 0
     said = counts.ending_in(counts.dead_ends)
     assert said.to.tolist() == [2, 0]
+    named = Counts.from_arrays(np.zeros(6, int), [0, 1] * 3, [1, 0, 2] * 2, range(6), episode=[0, 0, 1] * 2, n_states=3)
+    merged = named.ending_in(named.dead_ends)
+    assert merged.groups is not None
+    count, mean, _ = merged.groups.weighted(np.ones(2), len(merged.count))
+    np.testing.assert_array_equal(count, merged.count)
+    np.testing.assert_allclose(mean, merged.mean)
     ends = solve(said, 0.9, C=np.inf, resamples=0)
     assert ends.policy[0, 0] == pytest.approx(1)
     assert ends.value == pytest.approx(0.1 * 2)

@@ -122,7 +122,8 @@ class Counts:
         if rows.all():
             return self
         changes = {name: getattr(self, name)[..., rows] for name in ("pair", "to", "count", "mean", "variance")}
-        return dataclasses.replace(self, **changes)
+        groups = None if self.groups is None else self.groups.subset(np.flatnonzero(rows))
+        return dataclasses.replace(self, **changes, groups=groups)
 
     @cached_property
     def dead_ends(self) -> Ints:
@@ -146,7 +147,8 @@ class Counts:
         variance = np.maximum(square - mean**2, 0)
         variance[variance <= 1e-12 * square] = 0
         changes = {"pair": pair, "to": to, "count": count.astype(np.int64), "mean": mean, "variance": variance}
-        return dataclasses.replace(self, **changes)
+        groups = None if self.groups is None else self.groups.merged(cell.astype(np.int64), len(key))
+        return dataclasses.replace(self, **changes, groups=groups)
 
     def _matrix(self, data: NDArray[Any]) -> csr_array:
         going_on = self.to < self.n_states

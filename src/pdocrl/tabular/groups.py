@@ -54,6 +54,13 @@ class Groups:
             self, group=self.group[kept], cell=place[kept], count=self.count[kept], mean=self.mean[:, kept]
         )
 
+    def merged(self, cell: Ints, cells: int) -> Groups:
+        """The same groups after transition i has become transition cell[i] of fewer."""
+        key, entry = np.unique(self.group * cells + cell[self.cell], return_inverse=True)
+        count = np.bincount(entry, weights=self.count)
+        sums = np.array([np.bincount(entry, weights=self.count * row) for row in self.mean])
+        return Groups(key // cells, key % cells, count.astype(np.int64), sums / count, self.starts)
+
 
 def group_of(episode: NDArray[np.generic]) -> Ints:
     """[n] the group of each row, from the name of its episode [n]."""
