@@ -12,6 +12,7 @@ import pytest
 from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
 from pdocrl.agents.pdocrl import PDOCRLState
 from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError
 from pdocrl.nn.ratio import clip_inward, density_ratio
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit
@@ -118,6 +119,34 @@ def test_a_price_at_its_bound_falls_as_soon_as_the_limits_are_kept(name: str, co
     for _ in range(60):
         state = update(state, free)
     assert (np.asarray(state.multiplier.lam) < 1.5 / costs).all()
+
+
+def test_as_published_time_limits_end_the_bootstrap_and_only_there() -> None:
+    agent, dataset = find_agent("pdocrl"), bandit(n=200).dataset
+    assert dataset.timeout.any()
+    ours, published = (
+        agent.columns(make_config(agent, published=switch), dataset)["alive"] for switch in (False, True)
+    )
+    np.testing.assert_array_equal(ours, ~dataset.terminal)
+    np.testing.assert_array_equal(published, ~(dataset.terminal | dataset.timeout))
+
+
+def test_as_published_leaves_no_choice_of_the_critic() -> None:
+    agent, dataset = find_agent("pdocrl"), bandit(n=200).dataset
+    with pytest.raises(PdocrlError, match="published=true leaves no choice of `critic`"):
+        agent.columns(make_config(agent, published=True, critic="linear"), dataset)
+
+
+def test_as_published_the_price_grows_with_the_data_s_cost_whatever_the_policy_does() -> None:
+    """λ_t = λ₀ exp(η Σ (c̄ − κ)), with c̄ of the mini-batches: twenty steps of the rule alone give the same."""
+    dataset, costs = bandit(n=400).dataset, []
+    found = make("pdocrl", dataset, cost_limit=(1.0,), published=True, multiplier_rate=0.1)
+    for _ in range(20):
+        before = np.log(np.asarray(found.state.multiplier.lam)[0, 0])
+        found.advance(1)
+        costs.append((np.log(np.asarray(found.state.multiplier.lam)[0, 0]) - before) / 0.1 + 1.0 / HORIZON)
+    assert np.mean(costs) == pytest.approx(dataset.cost.mean(), rel=0.1)
+    assert (np.array(costs) > 0).all()
 
 
 def test_the_average_of_iterates_is_the_average() -> None:
