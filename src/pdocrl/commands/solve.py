@@ -8,7 +8,9 @@ from typing import Literal
 from tyro.conf import Positional, UseAppendAction
 
 from pdocrl import console
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, UnknownNameError
+
+METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 
 
 def solve(
@@ -16,11 +18,12 @@ def solve(
     /,
     gamma: float,
     limit: UseAppendAction[tuple[tuple[str, ...], ...]] = (),
-    method: Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"] = "lp",
+    method: str = "lp",
+    parameter: tuple[str, ...] = (),
     C: float | None = None,
     B: float | None = None,
     min_count: int | None = None,
-    iterations: int = 10_000,
+    iterations: int | None = None,
     horizon: float | None = None,
     confidence: float | None = None,
     level: float = 0.95,
@@ -46,11 +49,14 @@ def solve(
         log: A file, a pattern with *, or the name of an example.
         gamma: The discount, strictly between 0 and 1.
         limit: Such as "cost<=0.1" or "served>=0.95", on the discounted average per step (1−γ)J of a column.
-        method: lp is exact; pdocrl and pdorl are the paper's algorithms; the others converge faster than they do.
+        method: lp is exact; pdocrl and pdorl are the paper's; regret_matching and optimistic converge faster. Others,
+            see docs/which-method.md: pdca, wsac, mbcl, pocc, coral, pro_rl, pessimistic, dpdl, mo_spibb,
+            coptidice, plug_in, behaviour_cloning; without limits also pspi, atac, a_crab, spibb, soft_spibb, fqi.
+        parameter: Of those others, such as beta=3 step=10.
         C: How many times more often than the log the policy may do anything; chosen from the log if not given.
         B: Bound on the multipliers, where the largest reward and cost are 1; from the log if not given.
         min_count: Rows a state and action must have to be believed; chosen from the log if not given.
-        iterations: Of all methods but lp.
+        iterations: Of all methods that iterate; 10,000 for the paper's algorithms.
         horizon: Steps of an episode; limits are then per episode.
         confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
         level: Of the intervals.
@@ -69,10 +75,16 @@ def solve(
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
     from pdocrl.tabular.saddle import solve as solve_counts
+    from pdocrl.theory.rivals.on_log import solve_with
+    from pdocrl.theory.rivals.registry import RIVALS
 
     limits = as_limits([text for group in limit for text in group])
     if horizon is not None:
         limits = per_step(limits, horizon)
+    if method not in METHODS and method not in RIVALS:
+        raise UnknownNameError("method", method, [*METHODS, *RIVALS])
+    if parameter and (method not in RIVALS or method == "pdocrl"):
+        raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
     if not 0 < gamma < 1:
         raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
     if out is not None and out.exists() and not out.is_dir():
@@ -82,28 +94,37 @@ def solve(
             find_log(log),
             costs=list(dict.fromkeys(one.name for one in limits)),
             start=start,
-            columns=dict(_pair(text) for text in columns),
+            columns=dict(_pair(text, "--columns", "state=room") for text in columns),
             memory=memory,
             threads=threads,
         )
         if dead_ends == "end":
             counts = counts.ending_in(counts.dead_ends)
-        result = solve_counts(
-            counts,
-            gamma,
-            limits,
-            method=method,
-            C=C,
-            B=B,
-            min_count=min_count,
-            iterations=iterations,
-            resamples=resamples,
-            relearned=relearned,
-            level=level,
-            confidence=confidence,
-            seed=seed,
-            progress=status.update,
-        )
+        if method in RIVALS and method != "pdocrl":
+            if confidence is not None or relearned is not None:
+                raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
+            own = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
+            given: dict[str, float | str] = {name: value for name, value in own.items() if value is not None}
+            given |= dict(_pair(text, "--parameter", "beta=3") for text in parameter)
+            redrawn = 200 if resamples is None else resamples
+            result = solve_with(method, counts, gamma, limits, given, redrawn, level, seed, status.update)
+        else:
+            result = solve_counts(
+                counts,
+                gamma,
+                limits,
+                method=method,  # type: ignore[arg-type]  # it is checked there
+                C=C,
+                B=B,
+                min_count=min_count,
+                iterations=10_000 if iterations is None else iterations,
+                resamples=resamples,
+                relearned=relearned,
+                level=level,
+                confidence=confidence,
+                seed=seed,
+                progress=status.update,
+            )
     files = report.save(result, out, horizon) if out is not None else []
     if json:
         console.print_json(report.as_json(result, horizon))
@@ -114,12 +135,15 @@ def solve(
             console.print_table(*report.choice_table(result), title="What other C would have given")
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
+    for one, cost in zip(result.limits, result.costs, strict=True):
+        if result.method not in METHODS and one.sign * (cost - one.value) < -1e-7:
+            console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
     for file in files:
         console.log(f"wrote {file}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
     role, equals, name = text.partition("=")
     if not (role and equals and name):
-        raise PdocrlError(f"--columns {text!r} is not understood; write it as state=room.")
+        raise PdocrlError(f"{option} {text!r} is not understood; write it as {example}.")
     return role, name

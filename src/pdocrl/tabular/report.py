@@ -121,7 +121,7 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
     ]
     if result.limits:
         rows.insert(1, ["room inside the limits", f"{result.margin:.4g}"])
-    if result.intervals is not None:
+    if result.intervals is not None and result.intervals.optimism:  # 0 where nothing was learned again
         rows.append(["reward probably overrated by", f"{result.intervals.optimism:.2g}"])
     for index, thin in enumerate(cover.thinnest[:3]):
         label = "least covered states" if index == 0 else ""

@@ -49,7 +49,7 @@ class Result:
     mixture: Mixture | None  # of pdocrl and pdorl
     point: Point
     sets: Sets
-    method: Method
+    method: str
     gamma: float
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
@@ -164,7 +164,7 @@ def solve(
         if solution.status == "optimal":
             break
     solution, spread = found[-1] if found[-1][0].status == "optimal" else found[0]
-    return _result(log, chosen, solution, method, spread, choices, min_count or 1)
+    return make_result(log, chosen, solution, method, spread, choices, min_count or 1)
 
 
 def _problem(
@@ -221,15 +221,16 @@ def _tighten(
     return max(tried, key=lambda one: kept_by(one[1]))
 
 
-def _result(
+def make_result(
     counts: Counts | None,
     limits: tuple[Limit, ...],
     solution: Solution,
-    method: Method,
+    method: str,
     spread: Intervals | None,
     choices: tuple[Choice, ...],
     min_count: int,
 ) -> Result:
+    """All that is said about a solution."""
     L, signs = solution.L, np.array([limit.sign for limit in limits])
     everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
     log = outcome(pessimistic_model(everything), everything.behaviour)

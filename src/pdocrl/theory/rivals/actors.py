@@ -13,11 +13,11 @@ from pdocrl.theory.oracles import Hedge
 Critic = Callable[[Floats], Floats]  # π [S, A] → f [S, A]
 
 
-def improve(critic: Critic, shape: tuple[int, ...], span: float, iterations: int, step: float = 1.0) -> Mixture:
+def improve(critic: Critic, shape: tuple[int, ...], span: float, iterations: int, step: float) -> Mixture:
     """Uniform(π_1 … π_T) of Hedge against a critic whose values span `span`.
 
     η = step·√(8 log A / T)/span: at step 1 the rate whose regret the papers use. Larger steps come close to policy
-    iteration, which is the better choice when the critic does not fight back.
+    iteration, which is better when the critic does not fight back.
     """
     eta = step * float(np.sqrt(8 * np.log(max(shape[1], 2)) / iterations)) / span
     hedge = Hedge(shape, lambda _: eta)

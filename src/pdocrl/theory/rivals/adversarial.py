@@ -34,7 +34,7 @@ def a_crab(
     C: float = 10.0,
     beta: float = 2.0,
     iterations: int = 100,
-    step: float = 1.0,
+    step: float = 10.0,
 ) -> Mixture:
     """A-Crab (Zhu, Rashidinejad and Jiao, 2023): Hedge against the adversarial critic; for problems without limits."""
     problem = Problem.free(counts, gamma, limits, "a_crab", "wsac")
@@ -54,7 +54,7 @@ def wsac(
     lam: float = 5.0,
     reference: Floats | None = None,
     iterations: int = 100,
-    step: float = 1.0,
+    step: float = 10.0,
 ) -> Mixture:
     """WSAC (Wei et al., 2024): Hedge on f_r − λ Σ_i [f_i(s, a) − f_i(s, π_ref)]₊, critics as above with costs' turned.
 

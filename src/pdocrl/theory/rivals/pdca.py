@@ -21,7 +21,7 @@ from pdocrl.theory.rivals.problem import Problem
 
 
 def pdca(
-    counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 1000, step: float = 1.0
+    counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 1000, step: float = 10.0
 ) -> Mixture:
     """The mixture of the game's policies; B bounds the multipliers."""
     problem = Problem.of(counts, gamma, limits)

@@ -28,7 +28,7 @@ def pspi(
     limits: Limits = (),
     beta: float = 10.0,
     iterations: int = 500,
-    step: float = 1.0,
+    step: float = 10.0,
 ) -> Mixture:
     """Hedge against argmin_f f(s₀, π) + β Σ μ̂δ² (their λ is our β)."""
     problem = Problem.free(counts, gamma, limits, "pspi", "pessimistic")
@@ -42,7 +42,7 @@ def atac(
     limits: Limits = (),
     beta: float = 10.0,
     iterations: int = 500,
-    step: float = 1.0,
+    step: float = 10.0,
 ) -> Mixture:
     """Hedge against argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²."""
     problem = Problem.free(counts, gamma, limits, "atac", "wsac")

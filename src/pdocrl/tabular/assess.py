@@ -1,0 +1,70 @@
+"""What a log says about a policy that someone else found: the report of `solve`, for any method.
+
+    ξ = the best that any policy of the log's own model can earn within the limits
+        − what this one earns there, less B times the largest limit it misses
+
+The upper end is the optimum of the log's own CMDP with its proof, so ξ says how far the policy is from the best the log
+could be made to promise. That is not always worth having: a careful method stays behind on purpose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from pdocrl.tabular.bootstrap import intervals, redraw
+from pdocrl.tabular.cmdp import extract, occupancy
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
+from pdocrl.tabular.limits import Limits, as_limits
+from pdocrl.tabular.saddle import Result, make_result
+from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.theory.algorithms import Mixture
+
+
+def assess(
+    counts: Counts,
+    found: Floats | Mixture,
+    gamma: float,
+    limits: Limits = (),
+    method: str = "given",
+    B: float | None = None,
+    resamples: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """The result for a policy [S, A], or a mixture as one policy; intervals carry no optimism, since nothing is
+    learned again."""
+    chosen = as_limits(limits)
+    L = Lagrangian.empirical(counts, gamma, chosen)
+    model = pessimistic_model(L)
+    mixture = found if isinstance(found, Mixture) else None
+    policy = found if not isinstance(found, Mixture) else one_policy(L, found)
+    progress("planning in the log's own model")
+    best = solve_saddle(L, Setup(np.inf, B))
+    assert best.planned is not None, "without a bound on w the problem is planned"
+    mu = np.where(L.seen, occupancy(model, policy), 0.0)
+    point = best.point._replace(mu=mu, nu=policy * best.scaled.inflow(mu)[:, None])
+    solution = dataclasses.replace(best, policy=policy, mixture=mixture, point=point)
+    missed = (L.tau - solution.estimate[1:]) / best.units.constraints
+    lower = solution.estimate[0] / best.units.reward - best.sets.B * max(0.0, float(missed.max(initial=0.0)))
+    solution = dataclasses.replace(solution, planned=dataclasses.replace(best.planned, value=float(lower)))
+    spread = None
+    if resamples:
+        redrawn = redraw(counts, chosen, [solution], resamples, 0, seed, progress)
+        spread = intervals(redrawn.outcomes[0], solution.estimate, redrawn.optimism[0], chosen, level)
+    return make_result(counts, chosen, solution, method, spread, (), 1)
+
+
+def one_policy(L: Lagrangian, mixture: Mixture) -> Floats:
+    """[S, A] the stationary policy whose occupancy in the log's own model is the mixture's.
+
+    In a state that no policy of the mixture reaches there, their average stands.
+    """
+    model = pessimistic_model(L)
+    mu = np.mean([occupancy(model, pi) for pi in mixture.policies], axis=0)
+    reached = mu.sum(axis=1, keepdims=True) > 1e-12
+    return np.asarray(np.where(reached, extract(mu), mixture.policies.mean(axis=0)))
