@@ -28,10 +28,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/paper"))
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--multiplier-signal", default="weighted", choices=["weighted", "dataset"])  # text, or code
+    parser.add_argument("--published", action="store_true", help="the published code's update to the letter")
     parser.add_argument("--train-only", action="store_true", help="for machines without the simulator")
     arguments = parser.parse_args()
     protocol, signal = find_protocol("dsrl"), arguments.multiplier_signal
-    name = arguments.agent if signal == "weighted" else f"{arguments.agent}_{signal}"
+    settings = {"published": True} if arguments.published else {"multiplier_signal": signal}
+    variant = "published" if arguments.published else signal
+    name = arguments.agent if variant == "weighted" else f"{arguments.agent}_{variant}"
 
     table, rows = [], []
     for file in sorted(arguments.data.glob("Safety*-v0-*.hdf5")):
@@ -39,7 +42,7 @@ def main() -> None:
         folder = arguments.out / f"{name}-{task.name}"
         if not (folder / "policies.npz").exists():
             train(file, arguments.agent, task=task, cost_limit=protocol.limits, seed=protocol.seeds,
-                  steps=arguments.steps, settings={"multiplier_signal": signal}, out=folder)  # fmt: skip
+                  steps=arguments.steps, settings=settings, out=folder)  # fmt: skip
         if arguments.train_only:
             continue
         if not (folder / "scores.json").exists():
