@@ -79,7 +79,8 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     kept = ("cost_limit", "seed", "reward", "cost", "normalized_reward", "normalized_cost", "safe")
     beliefs = ("imagined_cost", "telescoped_cost", "lambda", "w_share")
     return [
-        {k: run[k] for k in kept} | {"episodes": len(run["episodes"]), "step": scores["step"]}
+        {k: run[k][0] if isinstance(run[k], list) else run[k] for k in kept}
+        | {"episodes": len(run["episodes"]), "step": scores["step"]}
         | {"data": scores["data"]["name"]} | {k: last[i].get(k, "") for k in beliefs}
         for i, run in enumerate(scores["runs"])
     ]  # fmt: skip
@@ -91,7 +92,7 @@ def read_calibration(folder: Path, task: Task) -> list[dict[str, Any]]:
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     played = [(e["run"], e["step"], e["cost_limit"][0], e["seed"], e["cost"][0])
               for e in read_lines(folder / "evaluations.jsonl")]  # fmt: skip
-    played += [(i, scores["step"], r["cost_limit"], r["seed"], r["cost"]) for i, r in enumerate(scores["runs"])]
+    played += [(i, scores["step"], r["cost_limit"][0], r["seed"], r["cost"][0]) for i, r in enumerate(scores["runs"])]
     return [
         {"task": task.name, "cost_limit": limit, "seed": seed, "step": step, "played": cost,
          "imagined": believed[run, step]["imagined_cost"], "telescoped": believed[run, step]["telescoped_cost"]}

@@ -34,7 +34,7 @@ from pdocrl.bench import local, on_ray
 from pdocrl.bench.group import folder_of, rows_of
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import Row
-from pdocrl.bench.suite import Entry, Group, Method, Suite
+from pdocrl.bench.suite import Group, Method, Suite, TaskEntry
 from pdocrl.console import log, print_table
 from pdocrl.data import Dataset, Task, find_task, make_dataset, save
 from pdocrl.envs.rollout import Rollouts
@@ -53,8 +53,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pdocrl-ray-") as name:
         base = Path(name)
         save(random_data(task), base / "random.npz")
-        suite = Suite("ray", "", (Entry(task, base / "random.npz"),), (Method("bc"),), ((10.0,), (40.0,)), (0, 1), 2,
-                      arguments.episodes)  # fmt: skip
+        entry = TaskEntry(task, base / "random.npz")
+        suite = Suite("ray", "", (entry,), (Method("bc"),), ((10.0,), (40.0,)), (0, 1), 2, arguments.episodes)
         (group,) = suite.groups()
         local.run(local.Work([group], base / "local", None), print, Rates(base / "rates.json"))
         expected = without_times(rows_of(group, base / "local"))

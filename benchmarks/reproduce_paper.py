@@ -12,10 +12,10 @@ import argparse
 import json
 from pathlib import Path
 
-from pdocrl.bench.published import PUBLISHED
 from pdocrl.console import print_table
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_csv
+from pdocrl.report.published import PUBLISHED
 from pdocrl.scores.evaluate import evaluate
 from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.train import load_trained, train
@@ -51,10 +51,11 @@ def main() -> None:
         last = {line["run"]: line["metrics"] for line in load_trained(folder).metrics}
         for i, run in enumerate(scores["runs"]):
             episodes = {"episodes": len(run["episodes"]), "data": scores["data"]["name"], "step": scores["step"]}
-            kept = {k: run[k] for k in ("agent", "cost_limit", "seed", "normalized_reward", "normalized_cost", "safe")}
+            kept = {k: run[k] for k in ("agent", "seed", "normalized_reward", "normalized_cost", "safe")}
+            kept["cost_limit"] = run["cost_limit"][0]
             diagnosis = {k: last.get(i, {}).get(k, "") for k in ("w", "w_at_clip", "lambda", "q", "v", "residual")}
             rows.append({"task": task.name, **kept, **episodes, **diagnosis})
-        summary, paper = scores["summary"], PUBLISHED[arguments.agent][task.name]
+        summary, paper = scores["summary"][0]["score"], PUBLISHED[arguments.agent][task.name]
         mean = {k: sum(r[k] or 0 for r in rows if r["task"] == task.name) / 9 for k in ("w", "lambda")}
         low, high = summary["reward_interval"]
         table.append([

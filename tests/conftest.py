@@ -13,6 +13,8 @@ import pytest
 from pdocrl import cli
 from pdocrl.data import Dataset, make_dataset, tasks
 
+pytest_plugins = ["rows"]
+
 # Programs compiled once serve the whole session, also the trainings that tests start as processes of their own.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="pdocrl-jax-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

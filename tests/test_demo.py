@@ -9,7 +9,7 @@ import pytest
 
 import pdocrl.demo
 from pdocrl.demo import embedded
-from pdocrl.report import read_record
+from pdocrl.report import read_results
 
 pytest.importorskip("pybullet", reason="the simulator is an extra")
 
@@ -37,7 +37,7 @@ def test_the_demo_goes_on_after_an_interrupt_and_ends_with_a_page(tmp_path, run_
     answer = json.loads(out)
     assert status == 0
     assert (folder / "policies.npz").read_bytes() == trained  # nothing was trained again
-    assert [run["cost_limit"] for run in answer["runs"]] == [10.0, 20.0, 40.0]
+    assert [run["cost_limit"] for run in answer["runs"]] == [[10.0], [20.0], [40.0]]
     assert all(len(run["episodes"]) == 2 for run in answer["runs"])
 
     page = (folder / "index.html").read_text()
@@ -46,10 +46,10 @@ def test_the_demo_goes_on_after_an_interrupt_and_ends_with_a_page(tmp_path, run_
     assert f"pdocrl demo --out {folder} --agent bc --steps 20 --episodes 2" in page
     assert "data:image/gif;base64," in page
     assert (folder / "plane.png").read_bytes().startswith(b"\x89PNG")
-    record = read_record(folder)
+    record = read_results(folder)
     film = json.loads((folder / "episode.json").read_text())
-    scored = [episode for run in record.scores["runs"] for episode in run["episodes"]]
-    assert film["reward"] in [episode["reward"] for episode in scored]  # the film shows an episode that was scored
+    scored = [episode for run in record.scores.runs for episode in run.episodes]
+    assert film["reward"] in [episode.reward for episode in scored]  # the film shows an episode that was scored
 
     status, out, err = run_cli(*arguments[:-4], "--steps", "40")
     assert (status, out) == (2, "")

@@ -13,15 +13,16 @@ from pdocrl.errors import PdocrlError
 from pdocrl.records import Part, Record, as_plain, read_record, write_record
 
 
-class Inner(Part):
+class Inner(Part, frozen=True, kw_only=True):
     limit: list[float]
     seed: int = 0
 
 
-class Outer(Record):
+class Outer(Record, frozen=True, kw_only=True):
     FORMAT: ClassVar[int] = 2
     task: str
     runs: list[Inner]
+    settings: dict[str, object] = {}  # noqa: RUF012
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
@@ -29,7 +30,7 @@ class Outer(Record):
 
 
 def test_what_is_written_is_read_back_with_its_types(tmp_path: Path) -> None:
-    record = Outer(task="CarRun", runs=[Inner(limit=[10.0], seed=3), Inner(limit=[])])
+    record = Outer(task="CarRun", runs=[Inner(limit=[10.0], seed=3), Inner(limit=[])], settings={"a": [8, "x"], "b": 1})
     write_record(tmp_path / "outer.json", record)
     assert read_record(tmp_path / "outer.json", Outer) == record
     assert json.loads((tmp_path / "outer.json").read_text())["format"] == 2

@@ -12,7 +12,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+
+from pdocrl.table import Table
 
 stderr = Console(stderr=True)
 
@@ -24,15 +25,7 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """A readable table on standard output; numbers are right-aligned. Wide tables are never cut when piped."""
-    rows = [[*row] for row in rows]
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=not sys.stdout.isatty())
-    for row in rows:
-        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    console = Console() if sys.stdout.isatty() else Console(width=500)
-    console.print(table)
+    Table.of(columns, rows, title).show()
 
 
 def log(message: str) -> None:

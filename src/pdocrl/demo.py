@@ -13,10 +13,10 @@ from typing import Any
 
 from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
-from pdocrl.data.plot import save
+from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
-from pdocrl.report import figures, read_record, report
-from pdocrl.scores.evaluate import Evaluation, evaluate
+from pdocrl.report import Results, read_results, report
+from pdocrl.scores.evaluate import Scores, evaluate
 from pdocrl.training.train import Plan, Trained, resume, train
 
 TASK = "BallRun"
@@ -30,7 +30,7 @@ EVALUATIONS = 20  # while training
 class Demo:
     """What came out: the scores, and where to look."""
 
-    evaluation: Evaluation
+    scores: Scores
     page: Path
     picture: Path
 
@@ -43,20 +43,34 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "pdocrl", steps: int
     dataset = embedded()
     try:
         _train(folder, dataset, agent, steps)
-        evaluation = evaluate(folder, episodes)
-        record = read_record(folder, dataset)
+        scores = evaluate(folder, episodes)
+        record = read_results(folder, dataset)
         page = report(record, command=command)
         picture = folder / "plane.png"
-        title = f"{TASK}: {dataset.n_episodes} logged episodes, and policies learned from them"
-        save(figures.plane(record, title, width=7.6), picture)
+        save(_plane(dataset, record), picture)
     except (KeyboardInterrupt, PdocrlInterrupted):
         raise PdocrlInterrupted(f"interrupted. Go on with the same command: {command}") from None
-    return Demo(evaluation, page, picture)
+    return Demo(scores, page, picture)
 
 
 def embedded() -> Dataset:
     """The package's own data under its task's name, whatever else PDOCRL_DATA holds."""
     return dataclasses.replace(load(EMBEDDED / f"{TASK.lower()}.hdf5", TASK), name=TASK)
+
+
+def _plane(dataset: Dataset, record: Results) -> Any:
+    """The data in the plane of cost and return, and on it discs that shrink from limit to limit: none hides another."""
+    title = f"{TASK}: {dataset.n_episodes} logged episodes, and policies learned from them"
+    figure = scatter(dataset, LIMITS, title=title)
+    figure.set_size_inches(7.6, 5.3)
+    (panel,) = figure.axes
+    for i, run in enumerate(record.runs):
+        panel.scatter(
+            run.costs.mean(), run.returns.mean(), s=260 - 105 * i, color=POINT_COLOURS[i], edgecolors="white",
+            linewidths=1.2, zorder=7 + i, clip_on=False, label=f"{run.method}, limit {run.limit}",
+        )  # fmt: skip
+    panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
+    return figure
 
 
 def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:

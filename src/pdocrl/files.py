@@ -33,6 +33,16 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise PdocrlError(f"{path}: not valid TOML: {error}.") from error
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise PdocrlError(f"{path.parent}: no {path.name} here.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise PdocrlError(f"{path}: cannot be read ({' '.join(str(error).split())}).") from error
+
+
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path with the target's suffix; on success it becomes the target, on failure it is removed.

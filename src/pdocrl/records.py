@@ -1,10 +1,10 @@
 """Typed records in files: one way to write them, one way to read them back.
 
-    class Score(Part):
+    class Score(Part, frozen=True, kw_only=True):
         cost_limit: list[float]
         reward: float
 
-    class Scores(Record):
+    class Scores(Record, frozen=True, kw_only=True):
         FORMAT: ClassVar[int] = 2
         task: str
         runs: list[Score]
@@ -20,7 +20,6 @@ number is for a change of meaning. `upgrade` gives the fields of an older format
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -29,7 +28,7 @@ import msgspec
 import numpy as np
 
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_json
+from pdocrl.files import read_json, write_json
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +60,9 @@ def read_record(path: str | os.PathLike[str], kind: type[R], remedy: str = "") -
     path = Path(path)
     hint = f" {remedy}" if remedy else ""
     try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise PdocrlError(f"{path.parent}: no {path.name} here.{hint}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise PdocrlError(f"{path}: cannot be read ({_one_line(error)}).{hint}") from error
+        found = read_json(path)
+    except PdocrlError as error:
+        raise PdocrlError(f"{error}{hint}") from error
     if not isinstance(found, dict):
         raise PdocrlError(f"{path}: holds a {type(found).__name__}, expected an object with fields.{hint}")
     number = found.get("format", 0)
@@ -89,7 +86,7 @@ def as_plain(record: Part) -> dict[str, Any]:
 def from_plain(fields: object, kind: type[T]) -> T:
     """The record that plain values describe; the error names the field."""
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(fields, kind, dec_hook=_anything)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
         place = place.rstrip("`").lstrip(".")
@@ -113,5 +110,8 @@ def _numbers(value: object) -> object:
     raise TypeError(f"a record cannot hold a {type(value).__name__}")
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _anything(kind: type, value: object) -> object:
+    """A field of type `object` holds whatever JSON does."""
+    if kind is object:
+        return value
+    raise NotImplementedError(f"a record cannot hold a {kind.__name__}")

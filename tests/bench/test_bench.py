@@ -16,7 +16,7 @@ from pdocrl.bench import local, run
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import read_rows, read_status, read_suite
 from pdocrl.bench.run import Choices, Done
-from pdocrl.bench.suite import Entry, Group, Method, Suite
+from pdocrl.bench.suite import Group, Method, Suite, TaskEntry
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task, find_task, register
 from pdocrl.errors import PdocrlInterrupted
@@ -24,7 +24,7 @@ from pdocrl.errors import PdocrlInterrupted
 pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
 
 TINY = {"hidden": (8, 8), "batch_size": 16}
-BALL = Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
+BALL = TaskEntry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
 SUITE = Suite(
     "test", "", (BALL,), (Method("bc", "", TINY), Method("pdocrl", "", TINY)), ((20.0,), (40.0,)), (0,), 20, 2
 )
@@ -90,9 +90,7 @@ def test_a_finished_suite_has_a_row_per_episode(finished: Path) -> None:
         episode["reward"] for run in scores["runs"] for episode in run["episodes"]
     ]
     assert [status.status for status in read_status(finished)] == ["done", "done"]
-    assert read_suite(finished)["agents"][0]["settings"]["hidden"] == [8, 8]
-    assert (finished / "tables" / "results.tex").exists()
-    assert (finished / "report.html").exists()
+    assert read_suite(finished).agents[0].settings["hidden"] == [8, 8]
 
 
 def test_finished_work_is_not_redone(copy: Path, trained: list[str], played: list[str]) -> None:
@@ -118,7 +116,7 @@ def test_a_group_trained_elsewhere_needs_no_data_here(copy: Path, trained: list[
     (copy / "groups" / "bc-BallRun" / "scores.json").unlink()
     (copy / "groups" / "bc-BallRun" / "checkpoint.safetensors").unlink()
     before = read_rows(copy)
-    elsewhere = dataclasses.replace(SUITE, entries=(Entry(find_task("BallRun")),))
+    elsewhere = dataclasses.replace(SUITE, entries=(TaskEntry(find_task("BallRun")),))
     done = bench(elsewhere, copy, data=copy, train=False)
     assert not done.incomplete
     assert (trained, played) == ([], ["bc-BallRun"])
@@ -210,16 +208,16 @@ def test_an_interrupt_leaves_whole_files_and_says_how_to_go_on(copy: Path, monke
 
 
 def test_tasks_without_data_are_listed_with_the_remedy(tmp_path: Path) -> None:
-    suite = dataclasses.replace(SUITE, entries=(Entry(find_task("CarRun")),))
+    suite = dataclasses.replace(SUITE, entries=(TaskEntry(find_task("CarRun")),))
     done = bench(suite, tmp_path / "out", data=tmp_path)
     assert [status.status for status in done.incomplete] == ["missing", "missing"]
     assert "pdocrl data fetch CarRun" in done.incomplete[0].reason
-    assert (done.rows, done.tables) == ([], [])
+    assert done.rows == []
 
 
 def test_a_task_without_a_simulator_is_trained_and_complete(tmp_path: Path) -> None:
     task = register(Task("Log", horizon=100))
-    suite = dataclasses.replace(SUITE, entries=(Entry(task, BALL.data),), methods=SUITE.methods[:1])
+    suite = dataclasses.replace(SUITE, entries=(TaskEntry(task, BALL.data),), methods=SUITE.methods[:1])
     done = bench(suite, tmp_path / "out")
     assert [status.status for status in done.statuses] == ["trained"]
     assert "no simulator" in done.statuses[0].reason
@@ -251,6 +249,8 @@ def test_the_command_prints_one_object_and_status_1_when_incomplete(
     captured = capsys.readouterr()
     made = json.loads(captured.out)
     assert made["suite"]["name"] == "test"
+    assert (copy / "tables" / "results.tex").exists()
+    assert made["page"] == str(copy / "report.html")
     assert [(cell["task"], cell["method"], cell["runs"]) for cell in made["table"]] == [("BallRun", "bc", 2)]
     assert "bc-CarRun: missing" in captured.err
     status, out, _ = run_cli(*words, "--tasks", "BallRun")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pdocrl.bench.results import PARQUET, read_rows
-from pdocrl.bench.statistics import make_cells
 from pdocrl.bench.suite import find_suite
-from pdocrl.bench.tables import make_tables, write_tables
+from pdocrl.report.statistics import make_cells
+from pdocrl.report.tables import make_tables
+from pdocrl.table import write_tables
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -41,7 +42,7 @@ def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
 def test_tables_are_made_of_these_rows(rows, tmp_path):
     write_tables(tmp_path, make_tables(rows))
     written = (RESULTS / "five.md").read_text(encoding="utf-8")
-    for name in ("results", "published", "limits", "ranks", "improvement"):
+    for name in ("results", "published", "limits", "ranks", "profile", "improvement"):
         [made] = tmp_path.rglob(f"{name}.md")
         assert made.read_text(encoding="utf-8") in written, name
 
@@ -59,8 +60,8 @@ def test_readme_and_the_agents_pages_say_what_the_rows_say(suite, rows):
         line = "|"
         for entry in suite.entries:
             cell = cells[method.name, entry.task.name]
-            pair = f"{_number(cell.reward)} / {_number(cell.cost)}"
-            line += f" **{pair}** |" if cell.safe else f" {pair} |"
+            pair = f"{_number(cell.score.reward)} / {_number(cell.score.cost)}"
+            line += f" **{pair}** |" if cell.score.safe else f" {pair} |"
         assert line in readme, method.name
         if not method.agent.startswith("pdocrl"):  # whose pages have tables of their own
             assert line in (ROOT / "docs" / "agents" / f"{method.agent}.md").read_text(encoding="utf-8"), method.name

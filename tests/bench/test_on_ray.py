@@ -20,7 +20,7 @@ from pdocrl.bench.group import folder_of, rows_of
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import GroupStatus, Row
-from pdocrl.bench.suite import Entry, Method, Suite
+from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import find_task
 from pdocrl.envs.rollout import Rollouts, rollout
@@ -30,7 +30,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdoc
 pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
 
 TINY = {"hidden": (8, 8), "batch_size": 16}
-BALL = Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
+BALL = TaskEntry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
 METHODS = (Method("bc", "", TINY), Method("cdt", "", {"embedding": 9, "heads": 2}))  # a width no heads can share
 SUITE = Suite("test", "", (BALL,), METHODS, ((20.0,), (40.0,)), (0,), 20, 7)
 

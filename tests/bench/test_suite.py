@@ -12,6 +12,7 @@ from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
 from pdocrl.bench.suite import find_suite, named_suites
 from pdocrl.data.tasks import BUILT_IN, find_task
 from pdocrl.errors import DataError
+from pdocrl.records import as_plain
 
 GOOD = """
 steps = 20
@@ -53,7 +54,7 @@ def test_every_setting_of_a_named_suite_is_one_of_its_agent() -> None:
     for suite in named_suites().values():
         for method in suite.methods:
             make_config(find_agent(method.agent), **method.settings)
-        json.dumps(suite.as_dict())
+        json.dumps(as_plain(suite.record))
 
 
 def test_a_file_is_read_as_it_is_meant(toml: Callable[[str], Path]) -> None:
@@ -69,7 +70,7 @@ def test_a_file_is_read_as_it_is_meant(toml: Callable[[str], Path]) -> None:
 def test_an_agent_may_have_steps_of_its_own(toml: Callable[[str], Path]) -> None:
     suite = find_suite(toml(GOOD.replace('"bc",', '{ name = "bc", steps = 7 },')))
     assert [group.steps for group in suite.groups()] == [7, 20]
-    json.dumps(suite.as_dict())
+    json.dumps(as_plain(suite.record))
 
 
 def test_a_task_of_ones_own_is_described_in_the_suite(toml: Callable[[str], Path], tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, write_status
-from pdocrl.bench.suite import Entry, Method, Suite
+from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, write_status, write_suite
+from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_json
 from pdocrl.training.train import Plan
@@ -66,10 +66,10 @@ def make_suite(
     write_rows(folder, rows)
     write_status(folder, status)
     suite = Suite(
-        "toy", "invented numbers", tuple(Entry(find_task(task)) for task in tasks),
+        "toy", "invented numbers", tuple(TaskEntry(find_task(task)) for task in tasks),
         tuple(Method(*method) for method in methods), tuple((limit,) for limit in LIMITS), SEEDS, STEPS, episodes,
     )  # fmt: skip
-    write_json(folder / "suite.json", suite.as_dict())
+    write_suite(folder, suite.record)
     return folder
 
 
@@ -81,7 +81,8 @@ def _episodes(rng, task, agent, variant, run, episodes, level) -> list[Row]:
         gained, spent = reward + 0.02 * rng.normal(), rng.poisson(cost * limit) / limit
         found.append(Row(
             suite="toy", protocol="dsrl", task=task, agent=agent, variant=variant, cost_limit=(limit,),
-            seed=run["seed"], step=STEPS, episode=episode,
+            seed=run["seed"], training=LIMITS.index(limit) * len(SEEDS) + SEEDS.index(run["seed"]),
+            trained_limit=(limit,), step=STEPS, episode=episode,
             reward=spec.reward_min + gained * (spec.reward_max - spec.reward_min),
             cost=(spent * limit,), length=spec.horizon,
             normalized_reward=gained, normalized_cost=spent, failure=None, config_digest="c" * 64,

@@ -7,21 +7,21 @@ only as far as it is what the suite asks for: the agent with its full settings, 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from pdocrl.agents.agent import find_agent
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status
+from pdocrl.bench.rows import make_rows, plain_settings
 from pdocrl.bench.suite import Group
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import load
 from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
-from pdocrl.scores.evaluate import listed
+from pdocrl.scores.evaluate import FILE as SCORES
+from pdocrl.scores.evaluate import read_scores
 from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train, train_seconds
 
 
@@ -78,41 +78,11 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
 def rows_of(group: Group, out: Path) -> list[Row]:
     """The episodes of a group that is done: as many per run as the suite asks for, if more were played."""
     folder = folder_of(group, out)
-    plan, scores = Plan.read(folder), _scores(folder)
-    seconds = train_seconds(read_lines(folder / "metrics.jsonl"))
-    configs = [_settings(run.config) for run in plan.make_runs(find_agent(plan.agent))]
-    name = scores["data"]["name"]
-    rows = []
-    for config, run, scored in zip(configs, plan.runs, scores["runs"], strict=True):
-        for i, episode in enumerate(scored["episodes"][: group.suite.episodes]):
-            rows.append(
-                Row(
-                    suite=group.suite.name,
-                    protocol=group.suite.protocol,
-                    task=group.task.name,
-                    agent=group.method.agent,
-                    variant=group.method.variant,
-                    cost_limit=tuple(run["cost_limit"]),
-                    seed=run["seed"],
-                    step=scores["step"],
-                    episode=i,
-                    reward=episode["reward"],
-                    cost=tuple(listed(episode["cost"])),
-                    length=episode["length"],
-                    normalized_reward=episode["normalized_reward"],
-                    normalized_cost=episode["normalized_cost"],
-                    failure=scored["failure"],
-                    config_digest=_digest(plan, config),
-                    data_digest=plan.data_digest,
-                    data=name,
-                    recollected=name not in group.task.files if group.task.files else None,
-                    train_seconds=seconds,
-                    pdocrl=plan.versions["pdocrl"],
-                    jax=plan.versions["jax"],
-                    numpy=plan.versions["numpy"],
-                )
-            )
-    return rows
+    return make_rows(
+        Plan.read(folder), read_scores(folder), group.task, suite=group.suite.name, protocol=group.suite.protocol,
+        variant=lambda run: group.method.variant, seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
+        episodes=group.suite.episodes,
+    )  # fmt: skip
 
 
 def _progress(group: Group, folder: Path) -> Status:
@@ -139,8 +109,8 @@ def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
     runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.suite.seeds]
     wanted_plan = dataclasses.replace(plan, settings=dict(group.method.settings), runs=runs, horizon=group.task.horizon)
     agent = find_agent(plan.agent)
-    have = [(_settings(run.config), run.seed) for run in plan.make_runs(agent)]
-    want = [(_settings(run.config), run.seed) for run in wanted_plan.make_runs(agent)]
+    have = [(plain_settings(run.config), run.seed) for run in plan.make_runs(agent)]
+    want = [(plain_settings(run.config), run.seed) for run in wanted_plan.make_runs(agent)]
     if have == want:
         return
     if len(have) != len(want):
@@ -157,40 +127,18 @@ def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
 
 def _is_scored(group: Group, plan: Plan, step: int, folder: Path) -> bool:
     """Whether scores.json holds enough episodes, from the right starts, of these policies."""
-    try:
-        scores = _scores(folder)
-        starts = episode_seeds(EVALUATION_SEED, group.suite.episodes)
-        return (
-            scores["step"] == step
-            and find_task(scores["task"]).name == group.task.name
-            and scores["data"]["digest"] == plan.data_digest
-            and len(scores["runs"]) == len(plan.runs)
-            and all([e["seed"] for e in run["episodes"]][: len(starts)] == starts for run in scores["runs"])
-        )
-    except (KeyError, TypeError, PdocrlError):
+    if not (folder / SCORES).exists():
         return False
-
-
-def _scores(folder: Path) -> dict[str, Any]:
-    path = folder / "scores.json"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise PdocrlError(f"{path}: cannot be read ({error}). Remove it; the same command plays again.") from error
-
-
-def _settings(config: Any) -> dict[str, Any]:
-    """Every field of a config, as JSON would have it; 1 and 1.0 are the same."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [plain(v) for v in value]
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-    return {field.name: plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
-
-
-def _digest(plan: Plan, settings: dict[str, Any]) -> str:
-    kept = {key: value for key, value in settings.items() if key != "cost_limit"}
-    story = {"agent": plan.agent, "steps": plan.steps, "settings": kept}
-    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+        scores = read_scores(folder)
+        same_task = find_task(scores.task).name == group.task.name
+    except PdocrlError:
+        return False
+    starts = episode_seeds(EVALUATION_SEED, group.suite.episodes)
+    return (
+        same_task
+        and scores.step == step
+        and scores.data.digest == plan.data_digest
+        and [run.cost_limit for run in scores.runs] == [run["cost_limit"] for run in plan.runs]
+        and all([e.seed for e in run.episodes][: len(starts)] == starts for run in scores.runs)
+    )

@@ -1,37 +1,40 @@
 """What a benchmark folder holds, and the tidy table every figure and number is made from: one row per episode.
 
 OUT/suite.json       the resolved suite: name, protocol, tasks, agents, limits, seeds, steps, episodes
-OUT/status.json      how far each group is: [{name, task, agent, variant, runs, status, reason}]
+OUT/status.json      how far each group is: {groups: [{name, task, agent, variant, runs, status, reason}]}
 OUT/groups/NAME/     one training folder per agent (with its variant) and task: run.json, policies.npz, scores.json, …
 OUT/results.parquet  the rows below; OUT/results.csv the same as text
-OUT/tables/          *.md and *.tex, made from the rows
+OUT/tables/          *.md and *.tex, made from the rows by `pdocrl.report`
 
     rows = read_rows("runs/bench-paper")
     {row.method for row in rows}, rows[0].normalized_reward
 
-In the files `cost_limit` and `cost` are one column each when no task has more than one constraint; otherwise they are
-`cost_limit_1 …` and `cost_1 …`, empty where a task has fewer. What is not known is empty.
+A row knows its training, because runs that share one are not independent. In the files `cost_limit`, `trained_limit`
+and `cost` are one column each when no task has more than one constraint; otherwise they are `cost_limit_1 …` and
+`cost_1 …`, empty where a task has fewer. What is not known is empty.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from msgspec import field
+
+from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.files import atomic_path, write_json
+from pdocrl.files import atomic_path
+from pdocrl.records import Part, Record, read_record, write_record
 
 SUITE = "suite.json"
 STATUS = "status.json"
 GROUPS = "groups"
 PARQUET = "results.parquet"
 CSV = "results.csv"
-TABLES = "tables"
 
 # missing: no data; waiting: neither trained nor failed yet; trained: no scores yet; done: scored; failed: see reason
 Status = Literal["missing", "waiting", "trained", "done", "failed"]
@@ -46,8 +49,10 @@ class Row:
     task: str
     agent: str
     variant: str  # tells settings of one agent apart; "" for its defaults
-    cost_limit: tuple[float, ...]  # [K] allowed undiscounted cost per episode
+    cost_limit: tuple[float, ...]  # [K] allowed undiscounted cost per episode, as asked when playing
     seed: int  # of the training run
+    training: int  # of one task and method; runs of one number share it and differ in the limit they are asked for
+    trained_limit: tuple[float, ...]  # [K] the limit of that training
     step: int  # gradient steps behind the policy
     episode: int  # 0, 1, …; the same number starts the same way for every policy of a task
     reward: float  # undiscounted
@@ -72,7 +77,9 @@ class Row:
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Row))
-_VECTORS = ("cost_limit", "cost")
+_VECTORS = ("cost_limit", "trained_limit", "cost")
+_REMEDY = "Give the folder that `pdocrl bench --out` wrote; the same command writes it again."
+_LATER = ("training", "trained_limit")  # not in files of 0.1, where every run counts as a training of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +93,47 @@ class GroupStatus:
     runs: int
     status: Status
     reason: str = ""  # of missing and failed: what happened, and what to do
+
+
+class SuiteTask(Part, frozen=True, kw_only=True):
+    """A task with its data, as a suite resolved it."""
+
+    task: Task
+    data: str | None  # a file the suite itself names
+    cost_limits: list[list[float]]
+
+
+class SuiteMethod(Part, frozen=True, kw_only=True):
+    """An agent with settings, as a suite resolved it."""
+
+    agent: str
+    variant: str
+    settings: dict[str, object]
+    steps: int
+
+
+class SuiteFile(Record, frozen=True, kw_only=True):
+    """What suite.json holds: everything that decides a benchmark's numbers, but for the data's bytes and versions."""
+
+    FORMAT: ClassVar[int] = 2
+    name: str
+    kind: Literal["control", "tabular"]
+    about: str = ""
+    protocol: str = "custom"
+    cost_limits: list[list[float]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    steps: int = 0
+    episodes: int = 0
+    tasks: list[SuiteTask] = field(default_factory=list)
+    agents: list[SuiteMethod] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)  # of a tabular suite: repetitions of each
+
+
+class StatusFile(Record, frozen=True, kw_only=True):
+    """What status.json holds."""
+
+    FORMAT: ClassVar[int] = 2
+    groups: list[GroupStatus]
 
 
 def method_name(agent: str, variant: str) -> str:
@@ -123,33 +171,42 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
         raise PdocrlError(f"{folder}: no {PARQUET} here; give the folder that `pdocrl bench --out` wrote.") from None
     except (pyarrow.ArrowException, OSError) as error:
         raise PdocrlError(f"{path}: cannot be read ({error}). `pdocrl bench` writes it again.") from error
-    missing = [name for name in FIELDS if name not in {_field(column) for column in columns}]
+    there = {_field(column) for column in columns}
+    missing = [name for name in FIELDS if name not in there and name not in _LATER]
     if missing:
         raise PdocrlError(f"{path}: has no column `{missing[0]}`. `pdocrl bench` of this version writes it again.")
     vectors = {name: [c for c in columns if _field(c) == name] for name in _VECTORS}
-    length = len(columns["suite"])
+    numbers: dict[tuple[object, ...], int] = {}  # of the runs of an older file
     found = []
-    for i in range(length):
-        values = {name: columns[name][i] for name in FIELDS if name not in _VECTORS}
+    for i in range(len(columns["suite"])):
+        values = {name: columns[name][i] for name in FIELDS if name in columns and name not in _VECTORS}
         for name, parts in vectors.items():
             values[name] = tuple(columns[part][i] for part in parts if columns[part][i] is not None)
+        if not there >= set(_LATER):
+            run = (values["task"], values["agent"], values["variant"], values["cost_limit"], values["seed"])
+            values |= {"training": numbers.setdefault(run, len(numbers)), "trained_limit": values["cost_limit"]}
         found.append(Row(**values))
     return found
 
 
-def read_suite(folder: str | os.PathLike[str]) -> dict[str, Any]:
+def read_suite(folder: str | os.PathLike[str]) -> SuiteFile:
     """The resolved suite a folder was made with."""
-    return dict(_read_json(Path(folder) / SUITE))
+    return read_record(Path(folder) / SUITE, SuiteFile, _REMEDY)
+
+
+def write_suite(folder: str | os.PathLike[str], suite: SuiteFile) -> None:
+    """suite.json, whole or not at all."""
+    write_record(Path(folder) / SUITE, suite)
 
 
 def read_status(folder: str | os.PathLike[str]) -> list[GroupStatus]:
     """How far each group of a folder is."""
-    return [GroupStatus(**entry) for entry in _read_json(Path(folder) / STATUS)]
+    return read_record(Path(folder) / STATUS, StatusFile, _REMEDY).groups
 
 
 def write_status(folder: str | os.PathLike[str], groups: Sequence[GroupStatus]) -> None:
     """status.json, whole or not at all."""
-    write_json(Path(folder) / STATUS, [dataclasses.asdict(group) for group in groups])
+    write_record(Path(folder) / STATUS, StatusFile(groups=list(groups)))
 
 
 def _flatten(rows: Sequence[Row]) -> dict[str, list[Any]]:
@@ -172,14 +229,3 @@ def _field(column: str) -> str:
     """The field a column belongs to: `cost_limit_2` → `cost_limit`."""
     stem, _, number = column.rpartition("_")
     return stem if stem in _VECTORS and number.isdigit() else column
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PdocrlError(
-            f"{path.parent}: no {path.name} here; give the folder that `pdocrl bench --out` wrote."
-        ) from None
-    except (ValueError, OSError) as error:
-        raise PdocrlError(f"{path}: cannot be read ({error}).") from error

@@ -1,6 +1,6 @@
-"""`bench`: a suite from its plan to its tables. Finished work is never redone, so the same call goes on after a stop.
+"""`bench`: a suite from its plan to its rows. Finished work is never redone, so the same call goes on after a stop.
 
-suite ─▶ plan ─▶ engine (groups trained and played) ─▶ rows ─▶ tables, page
+suite ─▶ plan ─▶ engine (groups trained and played) ─▶ rows; `pdocrl.report` makes tables and the page from them
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any, Literal
 from pdocrl.bench import local
 from pdocrl.bench.group import know_task, look, read_data, rows_of
 from pdocrl.bench.rates import Rates
-from pdocrl.bench.results import SUITE, GroupStatus, Row, read_suite, write_rows, write_status
+from pdocrl.bench.results import SUITE, GroupStatus, Row, read_suite, write_rows, write_status, write_suite
 from pdocrl.bench.suite import Group, Suite
-from pdocrl.bench.tables import make_tables, write_tables
-from pdocrl.bench.typeset import Table
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
-from pdocrl.files import write_json
+from pdocrl.records import as_plain
 
 Engine = Literal["local", "ray"]
 WORTH_MEASURING = 50_000  # steps of all runs of a group: below, compiling to measure would cost as much as the work
@@ -57,7 +55,7 @@ class Planned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """The chosen groups of a suite, before the work."""
 
     suite: Suite
@@ -94,47 +92,24 @@ class Plan:
             }
             for p in self.groups
         ]
-        return {"suite": self.suite.as_dict(), "out": str(self.choices.out), "groups": groups}
+        return {"suite": as_plain(self.suite.record), "out": str(self.choices.out), "groups": groups}
 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
     """What came of it."""
 
-    plan: Plan
+    plan: BenchPlan
     statuses: list[GroupStatus]  # of every group of the suite
     rows: list[Row]
-    tables: list[Table]
-    page: Path
     incomplete: list[GroupStatus]  # groups that were asked for and are not where they should be
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: how far each group is, and the cells of the table."""
-        from pdocrl.bench.statistics import make_cells
-
-        cells = [
-            {
-                "task": cell.task,
-                "method": cell.method,
-                "reward": cell.reward,
-                "reward_std": cell.reward_std,
-                "reward_interval": cell.reward_interval,
-                "cost": cell.cost,
-                "cost_std": cell.cost_std,
-                "cost_interval": cell.cost_interval,
-                "safe": cell.safe,
-                "safe_limits": cell.safe_limits,
-                "limits": len(cell.limits),
-                "runs": cell.runs,
-                "episodes": cell.episodes,
-            }
-            for cell in make_cells(self.rows)
-        ]
-        groups = [dataclasses.asdict(status) for status in self.statuses]
-        return {**self.plan.as_dict(), "groups": groups, "page": str(self.page), "table": cells}
+        """For JSON: how far each group is."""
+        return {**self.plan.as_dict(), "groups": [dataclasses.asdict(status) for status in self.statuses]}
 
 
-def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> Plan:
+def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> BenchPlan:
     """How far every chosen group is, and how long the rest may take; unknown speeds of long work are measured."""
     planned, tried = [], set[str]()
     for group in suite.groups(choices.agents, choices.tasks):
@@ -156,14 +131,14 @@ def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True
             Planned(group, status, rates.training(group) if training else None,
                     rates.playing(group) if playing else None)
         )  # fmt: skip
-    return Plan(suite, choices, tuple(planned))
+    return BenchPlan(suite, choices, tuple(planned))
 
 
-def bench(plan: Plan, rates: Rates) -> Done:
-    """Do what the plan leaves to do, then write results, tables and page from all groups there are."""
+def bench(plan: BenchPlan, rates: Rates) -> Done:
+    """Do what the plan leaves to do, then write the results of all groups there are."""
     suite, choices, folder = plan.suite, plan.choices, plan.choices.out
     _refuse_another(suite, folder)
-    write_json(folder / SUITE, suite.as_dict())
+    write_suite(folder, suite.record)
     reported = {planned.status.name: planned.status for planned in plan.groups}
     groups = plan.to_do
     work = local.Work(groups, folder, choices.data, choices.train, choices.evaluate)
@@ -181,16 +156,16 @@ def bench(plan: Plan, rates: Rates) -> Done:
     except (KeyboardInterrupt, PdocrlInterrupted):
         write_outcome(suite, choices, reported)
         raise PdocrlInterrupted("interrupted. The same command goes on where it stopped.") from None
-    statuses, rows, tables = write_outcome(suite, choices, reported)
+    statuses, rows = write_outcome(suite, choices, reported)
     chosen = {planned.group.name: planned.group for planned in plan.groups}
     short = [s for s in statuses if s.name in chosen and not _is_complete(s, chosen[s.name], choices)]
-    return Done(plan, statuses, rows, tables, write_page(folder), short)
+    return Done(plan, statuses, rows, short)
 
 
 def write_outcome(
     suite: Suite, choices: Choices, reported: dict[str, GroupStatus]
-) -> tuple[list[GroupStatus], list[Row], list[Table]]:
-    """status.json, results and tables, from every group of the suite that is on disk, whoever made it."""
+) -> tuple[list[GroupStatus], list[Row]]:
+    """status.json and results, from every group of the suite that is on disk, whoever made it."""
     statuses, rows = [], []
     for group in suite.groups():
         know_task(group)
@@ -202,16 +177,7 @@ def write_outcome(
             rows += rows_of(group, choices.out)
     write_status(choices.out, statuses)
     write_rows(choices.out, rows)
-    tables = make_tables(rows)
-    write_tables(choices.out, tables)
-    return statuses, rows, tables
-
-
-def write_page(folder: Path) -> Path:
-    """The suite as one HTML page."""
-    from pdocrl.report.suite import write_suite_page
-
-    return write_suite_page(folder)
+    return statuses, rows
 
 
 def _is_complete(status: GroupStatus, group: Group, choices: Choices) -> bool:
@@ -222,7 +188,7 @@ def _is_complete(status: GroupStatus, group: Group, choices: Choices) -> bool:
 def _refuse_another(suite: Suite, folder: Path) -> None:
     """One folder, one suite. Its groups are checked one by one, so a suite may grow or be split between machines."""
     if (folder / SUITE).exists():
-        name = read_suite(folder).get("name")
+        name = read_suite(folder).name
         if name != suite.name:
             raise PdocrlError(f"{folder}: holds suite {name}, not {suite.name}. Choose another --out.")
     if folder.exists() and not folder.is_dir():

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.results import method_name
+from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
 from pdocrl.data.load import EMBEDDED, FORMATS, data_folders, search
 from pdocrl.data.tasks import BUILT_IN, Task, find_task
 from pdocrl.errors import DataError, PdocrlError, UnknownNameError, did_you_mean
-from pdocrl.scores.protocols import PROTOCOLS, find_protocol
+from pdocrl.scores.protocols import CUSTOM, find_protocol, protocol_of
 
 Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
 
@@ -35,7 +35,7 @@ class Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class TaskEntry:
     """A task with its data."""
 
     task: Task
@@ -49,7 +49,7 @@ class Suite:
 
     name: str
     about: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TaskEntry, ...]
     methods: tuple[Method, ...]
     limits: tuple[Limit, ...]
     seeds: tuple[int, ...]
@@ -59,11 +59,8 @@ class Suite:
     @property
     def protocol(self) -> str:
         """The protocol whose limits, seeds and episodes these are, or "custom"."""
-        for protocol in PROTOCOLS.values():
-            own = (tuple((x,) for x in protocol.limits), protocol.seeds, protocol.episodes)
-            if own == (self.limits, self.seeds, self.episodes) and not any(entry.limits for entry in self.entries):
-                return protocol.name
-        return "custom"
+        own = {protocol_of(entry.limits or self.limits, self.seeds, self.episodes) for entry in self.entries}
+        return own.pop() if len(own) == 1 else CUSTOM
 
     def groups(self, methods: Sequence[str] = (), tasks: Sequence[str] = ()) -> list[Group]:
         """Task after task, every method; only the named ones where names are given. `bc` names all variants of bc."""
@@ -84,27 +81,31 @@ class Suite:
             if (not methods or {method.agent, method.name} & set(methods)) and (not chosen or entry.task.name in chosen)
         ]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For suite.json."""
-        return {
-            "name": self.name,
-            "kind": "control",
-            "about": self.about,
-            "protocol": self.protocol,
-            "cost_limits": [list(limit) for limit in self.limits],
-            "seeds": list(self.seeds),
-            "steps": self.steps,
-            "episodes": self.episodes,
-            "tasks": [
-                {
-                    **dataclasses.asdict(entry.task),
-                    "data": None if entry.data is None else str(entry.data),
-                    "cost_limits": [list(limit) for limit in entry.limits or self.limits],
-                }
+    @property
+    def record(self) -> SuiteFile:
+        """As suite.json holds it."""
+        return SuiteFile(
+            name=self.name,
+            kind="control",
+            about=self.about,
+            protocol=self.protocol,
+            cost_limits=[list(limit) for limit in self.limits],
+            seeds=list(self.seeds),
+            steps=self.steps,
+            episodes=self.episodes,
+            tasks=[
+                SuiteTask(
+                    task=entry.task,
+                    data=None if entry.data is None else str(entry.data),
+                    cost_limits=[list(limit) for limit in entry.limits or self.limits],
+                )
                 for entry in self.entries
             ],
-            "agents": [dataclasses.asdict(method) for method in self.methods],
-        }
+            agents=[
+                SuiteMethod(agent=m.agent, variant=m.variant, settings=dict(m.settings), steps=m.steps or self.steps)
+                for m in self.methods
+            ],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Group:
     """All runs of one method on one task: one call of `train`, one folder."""
 
     suite: Suite
-    entry: Entry
+    entry: TaskEntry
     method: Method
 
     @property
@@ -166,7 +167,7 @@ BASELINES = (
 )
 PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
 ALL = (*BASELINES, *PAPERS, Method("pdocrl_anchored"))
-TASKS = tuple(Entry(task) for task in BUILT_IN)
+TASKS = tuple(TaskEntry(task) for task in BUILT_IN)
 
 # An eighth of the paper's width, to go the whole way with every agent.
 SMALL: dict[str, Any] = {"hidden": (32, 32), "batch_size": 64}
@@ -177,7 +178,7 @@ SMALL_TOO: dict[str, dict[str, Any]] = {
 
 
 def _smoke() -> Suite:
-    entry = Entry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
+    entry = TaskEntry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
     small = [
         dataclasses.replace(method, settings={**method.settings, **SMALL, **SMALL_TOO.get(method.agent, {})})
         for method in ALL

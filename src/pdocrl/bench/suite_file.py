@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.suite import Entry, Limit, Method, Suite
+from pdocrl.bench.suite import Limit, Method, Suite, TaskEntry
 from pdocrl.data.tasks import BUILT_IN, Task, find_task, register
 from pdocrl.errors import PdocrlError, did_you_mean
 from pdocrl.files import read_toml
@@ -69,7 +69,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def entry(self, value: Any) -> Entry:
+    def entry(self, value: Any) -> TaskEntry:
         table = self._table(value, "tasks")
         name = self._name(table, "tasks")
         self.refuse_unknown(table, ENTRY_KEYS, f" of task {name}")
@@ -81,7 +81,7 @@ class _Reader:
         else:
             task = self.naming("tasks", lambda: find_task(name))
         limits = self.limits(table["cost_limits"], f"cost_limits` of task `{name}") if "cost_limits" in table else ()
-        return Entry(task, self._file(table, name), limits)
+        return TaskEntry(task, self._file(table, name), limits)
 
     def method(self, value: Any) -> Method:
         from pdocrl.agents.agent import find_agent, make_config

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.results import SUITE, read_suite
-from pdocrl.bench.tables import write_tables
-from pdocrl.bench.typeset import Table
+from pdocrl.bench.results import SUITE, SuiteFile, read_suite, write_suite
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.files import write_csv, write_json
+from pdocrl.files import write_csv
+from pdocrl.table import Table, write_tables
 from pdocrl.theory.experiments import EXPERIMENTS
 from pdocrl.theory.experiments.experiment import Rows
 
@@ -49,10 +48,8 @@ def run_theory(folder: Path, seeds: int | None = None, jobs: int = 1, figures: S
         if name not in EXPERIMENTS:
             raise UnknownNameError("figure", name, sorted(EXPERIMENTS))
     _refuse_another(folder)
-    write_json(folder / SUITE, {
-        "name": "tabular", "kind": "tabular",
-        "figures": {name: {"about": e.about, "seeds": seeds or e.seeds} for name, e in EXPERIMENTS.items()},
-    })  # fmt: skip
+    repeated = {name: seeds or experiment.seeds for name, experiment in EXPERIMENTS.items()}
+    write_suite(folder, SuiteFile(name="tabular", kind="tabular", figures=repeated))
     found: dict[str, Rows] = {}
     tables, pictures = [], []
     for name, experiment in EXPERIMENTS.items():
@@ -92,5 +89,5 @@ def read_csv(path: Path) -> Rows:
 
 
 def _refuse_another(folder: Path) -> None:
-    if (folder / SUITE).exists() and read_suite(folder).get("name") != "tabular":
+    if (folder / SUITE).exists() and read_suite(folder).name != "tabular":
         raise PdocrlError(f"{folder}: holds another suite. Choose another --out.")

@@ -9,9 +9,10 @@ import tyro
 
 from pdocrl.console import log, print_json, print_table
 from pdocrl.errors import PdocrlError
+from pdocrl.records import as_plain
 
 if TYPE_CHECKING:
-    from pdocrl.bench.run import Plan
+    from pdocrl.bench.run import BenchPlan
 
 
 def bench(
@@ -77,7 +78,9 @@ def bench(
     from pdocrl.bench.run import Choices, make_plan
     from pdocrl.bench.run import bench as run
     from pdocrl.bench.suite import find_suite
-    from pdocrl.bench.tables import show_tables
+    from pdocrl.report import make_tables, report
+    from pdocrl.report.statistics import make_cells
+    from pdocrl.table import show_tables, write_tables
 
     chosen = find_suite(suite)
     choices = Choices(out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only,
@@ -91,11 +94,15 @@ def bench(
     if plan:
         return
     done = run(planned, rates)
+    tables = make_tables(done.rows)
+    write_tables(choices.out, tables)
+    page = report(choices.out)
     if json:
-        print_json(done.as_dict())
+        cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
+        print_json({**done.as_dict(), "page": str(page), "table": cells})
     else:
-        show_tables(done.tables, choices.out)
-        print(f"page: {done.page}")
+        show_tables(tables, choices.out)
+        print(f"page: {page}")
     if done.incomplete:
         log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")
         for status in done.incomplete:
@@ -103,7 +110,7 @@ def bench(
         raise SystemExit(1)
 
 
-def _show_plan(plan: Plan) -> None:
+def _show_plan(plan: BenchPlan) -> None:
     suite, to_do = plan.suite, len(plan.to_do)
     about = suite.about or f"protocol {suite.protocol}"
     runs = sum(planned.group.runs for planned in plan.groups)
@@ -120,8 +127,8 @@ def _show_plan(plan: Plan) -> None:
 def _tabular(out: Path, plan: bool, json: bool, figures: tuple[str, ...], logs: int | None, jobs: int | None) -> None:
     import os
 
-    from pdocrl.bench.tables import show_tables
     from pdocrl.bench.theory import run_theory
+    from pdocrl.table import show_tables
     from pdocrl.theory.experiments import EXPERIMENTS
 
     if plan:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pdocrl.commands.words import shown
 from pdocrl.console import log, print_json, print_table
+from pdocrl.records import as_plain
 
 
 def demo(
@@ -34,18 +36,13 @@ def demo(
     log(f"training {agent} at limits 10, 20, 40 for {steps:,} steps …")
     made = run(out, agent, steps, episodes)
     if json:
-        print_json({**made.evaluation.as_dict(), "page": str(made.page), "picture": str(made.picture)})
+        print_json({**as_plain(made.scores), "page": str(made.page), "picture": str(made.picture)})
         return
-    by_limit = made.evaluation.summary["by_limit"]
     print_table(
         ["cost limit", "return", "normalised reward", "95 %", "cost", "cost / limit", "safe"],
-        [[run_["cost_limit"], run_["reward"], score["reward"], _interval(score["reward_interval"]), run_["cost"],
-          score["cost"], "yes" if score["safe"] else "NO"]
-         for run_, score in zip(made.evaluation.runs, by_limit, strict=True)],
-        title=f"{agent} on {made.evaluation.task} (re-collected data), {episodes} episodes each",
+        [[shown(played.cost_limit), played.reward, score.reward, score.words("reward"), shown(played.cost), score.cost,
+          "yes" if score.safe else "NO"]
+         for played, score in zip(made.scores.runs, made.scores.summary[0].score.by_limit, strict=True)],
+        title=f"{agent} on {made.scores.task} (re-collected data), {episodes} episodes each",
     )  # fmt: skip
     print(f"page: {made.page}")
-
-
-def _interval(pair: tuple[float, float]) -> str:
-    return f"[{pair[0]:.3f}, {pair[1]:.3f}]"

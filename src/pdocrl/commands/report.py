@@ -21,34 +21,36 @@ def report(
     """Write a folder as one HTML page that needs no network.
 
     Of a training: result table, pictures, an episode, what was run, how to repeat it. A section appears when its part
-    is there: scores after `pdocrl evaluate`, learning curves with --evaluate-every.
-    Of a benchmark: all its methods and tasks, with tables that sort and filters.
+    is there: scores after `pdocrl evaluate`, estimates after `pdocrl ope`, learning curves with --evaluate-every.
+    Of a benchmark: all its methods and tasks, with tables that sort and filters. Of a solved log: the policy, its
+    costs against the limits, and how far to trust it.
 
     Example: pdocrl report runs/ballrun --out ballrun.html
 
     Args:
-        folder: what `pdocrl train --out` or `pdocrl bench --out` wrote.
-        out: the page; default: in the folder, index.html of a training and report.html of a benchmark.
+        folder: what `pdocrl train`, `pdocrl bench` or `pdocrl solve` wrote with --out.
+        out: the page; default: in the folder, report.html of a benchmark and index.html of all else.
         data: the training data, when it is no longer where it was: a task's name or a file.
         film: film an episode of a training, where the simulator is installed.
         json: print one JSON object.
     """
-    from pdocrl.report.suite import is_suite, write_suite_page
+    from pdocrl.data import load
+    from pdocrl.records import as_plain
+    from pdocrl.report import read_results
+    from pdocrl.report import report as write
+    from pdocrl.report.page_tables import at_one_limit
+    from pdocrl.report.record import is_suite
+    from pdocrl.report.solved import is_solved
 
-    if is_suite(folder):
-        page = write_suite_page(folder, out)
+    if is_suite(folder) or (is_solved(folder) and not (folder / "run.json").exists()):
+        page = write(folder, out)
         print_json({"page": str(page)}) if json else print(page)
         return
-
-    from pdocrl.data import load
-    from pdocrl.report import read_record
-    from pdocrl.report import report as write
-    from pdocrl.report.findings import table
-
-    record = read_record(folder, None if data is None else load(data))
+    record = read_results(folder, None if data is None else load(data))
     page = write(record, out, film=film)
     if json:
-        rows = [{"runs": row.group.label, **row.score, "over_limit": row.over} for row in table(record)]
-        print_json({"page": str(page), "step": record.trained.step, "scores": rows})
+        rows = [{"runs": row.label, **as_plain(row.score), "over_limit": row.over} for row in at_one_limit(record)]
+        step = None if record.trained is None else record.trained.step
+        print_json({"page": str(page), "step": step, "scores": rows})
         return
     print(page)

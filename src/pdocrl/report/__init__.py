@@ -1,10 +1,10 @@
-"""A training as a page, `report("runs/ballrun")`, and its pictures one by one, `figures.learning(record)`.
+"""A folder as a page, `report("runs/ballrun")`: of a training, a benchmark or a solved log; and its tables as files.
 
-A benchmark as a page: `write_suite_page(folder)`.
+rows ─▶ Results ─▶ findings, tables, pictures ─▶ page
 """
 
 from pdocrl.report.page import report
-from pdocrl.report.record import Record, read_record
-from pdocrl.report.suite import write_suite_page
+from pdocrl.report.record import Results, read_results
+from pdocrl.report.tables import make_tables
 
-__all__ = ["Record", "read_record", "report", "write_suite_page"]
+__all__ = ["Results", "make_tables", "read_results", "report"]

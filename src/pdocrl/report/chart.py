@@ -13,9 +13,10 @@ import math
 from html import escape
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from pdocrl.scores.intervals import Floats
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0
@@ -144,32 +145,42 @@ def dashed(x: Floats, y: Floats) -> str:
     return f'<path class="limit" d="{_path(x, y)}"/>'
 
 
+def frontier(x: Floats, y: Floats, end: float) -> str:
+    """The best that was logged at no more cost, as stairs that go on to the right."""
+    path = f"M{_px(x[0])} {_px(y[0])}" + "".join(f"H{_px(a)}V{_px(b)}" for a, b in zip(x[1:], y[1:], strict=True))
+    return f'<path class="frontier" d="{path}H{_px(end)}"/>'
+
+
 def whisker(series: int, x: float, low: float, high: float) -> str:
     """An interval, upright."""
     return f'<path class="bar s{series % COLOURS}" d="M{_px(x)} {_px(low)}V{_px(high)}"/>'
 
 
-def mark(series: int, x: float, y: float, title: str, *, filled: bool = True, more: str = "") -> str:
-    """A series' shape at a point, with words for whoever points at it. The shapes are defined once, by `shapes`."""
-    kind = "" if filled else " hollow"
+def mark(series: int, x: float, y: float, title: str, *, filled: bool = True, large: bool = False) -> str:
+    """A series' shape at a point, with words for whoever points at it. The shapes are defined once, by the page."""
+    kind = ("" if filled else " hollow") + (" large" if large else "")
+    # Scaled about its own place, so that a large mark is the same shape.
+    place = f'transform="translate({_px(x)} {_px(y)}) scale(1.7)"' if large else f'x="{_px(x)}" y="{_px(y)}"'
     return (
-        f'<use href="#mark-{series % len(SHAPES)}" class="s{series % COLOURS}{kind}" x="{_px(x)}" y="{_px(y)}"{more}>'
+        f'<use href="#mark-{series % len(SHAPES)}" class="s{series % COLOURS}{kind}" {place}>'
         f"<title>{escape(title)}</title></use>"
     )
 
 
-def shapes() -> str:
-    """The shapes all marks of a page refer to."""
-    paths = "".join(f'<path id="mark-{i}" d="{shape}"/>' for i, shape in enumerate(SHAPES))
-    return f'<svg class="defs" aria-hidden="true" width="0" height="0"><defs>{paths}</defs></svg>'
+def group(body: str, *, hidden: bool = False, **belongs: object) -> str:
+    """Marks that belong to a method, a task or a limit, by which the page's script finds them.
+
+    What is hidden is drawn only when the reader chooses its limit.
+    """
+    data = "".join(f' data-{name}="{escape(str(value))}"' for name, value in belongs.items())
+    off = ' class="off" data-alone=""' if hidden else ""
+    return f"<g{data}{off}>{body}</g>"
 
 
-def glyph(series: int) -> str:
-    """A series' shape in running text, beside its name."""
-    return (
-        '<svg class="glyph" aria-hidden="true" viewBox="-6 -6 12 12">'
-        f'<use href="#mark-{series % len(SHAPES)}" class="s{series % COLOURS}"/></svg>'
-    )
+def dots(kind: str, x: Floats, y: Floats) -> str:
+    """Many points of one kind, all in one path: a line of no length has round ends. Points that coincide are one."""
+    places = dict.fromkeys(zip(np.round(x, 1).tolist(), np.round(y, 1).tolist(), strict=True))
+    return f'<path class="dots {kind}" d="{"".join(f"M{_px(a)} {_px(b)}h0" for a, b in places)}"/>'
 
 
 def curve(series: int, x: Floats, y: Floats) -> str:
@@ -194,9 +205,9 @@ def strokes(x: Floats, y: float, height: float, series: int) -> str:
     return f'<path class="rug s{series % COLOURS}" d="{path}"/>'
 
 
-def drawing(name: str, height: float, title: str, description: str, body: str) -> str:
+def drawing(name: str, height: float, title: str, description: str, body: str) -> Markup:
     """The picture. `name` is unique on its page; a screen reader reads title and description instead of the marks."""
-    return (
+    return Markup(
         f'<svg class="chart" role="img" aria-labelledby="{name}-t" aria-describedby="{name}-d" '
         f'viewBox="0 0 {WIDTH:g} {_px(height)}">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}</svg>'

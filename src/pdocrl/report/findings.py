@@ -1,142 +1,245 @@
-"""What the numbers of a training say, in sentences: each is derived from the record, none is written beforehand."""
+"""What the numbers say, in sentences: each is derived from the record, none is written beforehand."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from pdocrl.report.figures import largest_ratio
-from pdocrl.report.record import Group, Record
+from pdocrl.report.page_tables import AtOneLimit, at_one_limit
+from pdocrl.report.pictures import judged
+from pdocrl.report.record import Results, Training
+from pdocrl.report.statistics import Standing, standings
+from pdocrl.report.tables import steps_told
+
+SATURATED = 0.9  # of the bound of w: beyond, its mean over a batch tells little
+FAR = 1.0  # limits by which an estimate may miss before the page concludes from it
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line of the headline table: a limit's policies over all their episodes."""
-
-    group: Group
-    score: dict[str, Any]  # of `pdocrl.scores.score.Score`: normalised reward and cost with 95 % intervals, safe
-    reward: float  # mean return of an episode
-    cost: tuple[float, ...]  # mean costs of an episode
-    over: int  # episodes that cost more than the limit
-    episodes: int
-    best_logged: float | None  # highest return of a logged episode within the limit; None: there is none, or no data
-
-
-def table(record: Record) -> list[Row]:
-    """The headline table; empty before `evaluate`."""
-    if record.scores is None:
-        return []
-    summary = record.scores["summary"]
-    scored = [score for variant in summary.get("variants", [summary]) for score in variant["by_limit"]]
-    rows: list[Row] = []
-    for group in _in_order_of_scores(record):
-        episodes = [e for i in group.runs for e in record.scores["runs"][i]["episodes"]]
-        cost = np.array([np.atleast_1d(e["cost"]) for e in episodes]).reshape(len(episodes), -1)
-        over = (cost > np.asarray(group.limit)).any(axis=1)
-        rows.append(
-            Row(
-                group=group,
-                score=scored[len(rows)],
-                reward=float(np.mean([e["reward"] for e in episodes])),
-                cost=tuple(cost.mean(axis=0).tolist()),
-                over=int(over.sum()),
-                episodes=len(episodes),
-                best_logged=_best_logged(record, group.limit),
-            )
-        )
-    order = {group.label: i for i, group in enumerate(record.groups)}
-    return sorted(rows, key=lambda row: order[row.group.label])
+def lead(record: Results) -> str:
+    """The result in a few sentences."""
+    if record.alone:
+        return _lead_alone(record)
+    if not record.cells:
+        return f"{len(record.methods)} methods on {len(record.tasks)} tasks; nothing is scored yet."
+    scored = {cell.method for cell in record.cells}
+    size = (
+        f"{_count(len(scored), 'method')} on {_count(len(record.scored_tasks), 'task')}: "
+        f"{_count(len(record.runs), 'policy', 'policies')}, {len(record.rows):,} episodes in the simulator."
+    )
+    order = standings(record.cells)
+    if len(order) == 1:
+        return f"{size} {order[0].method} keeps its limits {_often(order[0])}."
+    most = max(s.safe_limits / s.limits for s in order)
+    keepers = [s for s in order if s.safe_limits / s.limits == most]
+    said = f" {_named(keepers)} {'keeps its' if len(keepers) == 1 else 'keep their'} limits most often, "
+    said += f"{_often(keepers[0])}"
+    if len({s.limits for s in keepers}) > 1:  # the same share of unequally many
+        said = f" {_named(keepers)} keep their limits most often, {100 * most:.0f} % of the time"
+    first = [s for s in order if np.isclose(s.rank, order[0].rank)]
+    if len(first) == len(order):
+        return f"{size}{said}; all have the same average rank."
+    share = "has" if len(first) == 1 else "share"
+    whose = " and" if first == keepers else f"; {_named(first)}"
+    return f"{size}{said}{whose} {share} the best average rank, {first[0].rank:.1f} of {len(order)}."
 
 
-def _in_order_of_scores(record: Record) -> list[Group]:
-    """Groups as scores.json lists them: variant by variant, limit by limit."""
-    variants: dict[tuple[str, ...], list[Group]] = {}
-    for group in record.groups:
-        run = record.plan.runs[group.runs[0]]
-        settings = tuple(str(value) for name, value in run.items() if name not in {"cost_limit", "seed"})
-        variants.setdefault(settings, []).append(group)
-    return [group for groups in variants.values() for group in groups]
+def _named(own: Sequence[Standing]) -> str:
+    """ "a", "a and b", "a, b and c": equals are all named."""
+    names = [standing.method for standing in own]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _best_logged(record: Record, limit: tuple[float, ...]) -> float | None:
-    if record.dataset is None:
-        return None
-    within = (record.dataset.cost_return <= np.asarray(limit)).all(axis=1)
-    return float(record.dataset.reward_return[within].max()) if within.any() else None
+def _often(standing: Standing) -> str:
+    return f"{standing.safe_limits} of {standing.limits} times (task × limit)"
 
 
-def lead(record: Record, rows: list[Row]) -> str:
-    """The result in one or two sentences."""
+def _lead_alone(record: Results) -> str:
+    assert record.trained is not None
+    steps = f"Trained for {record.trained.step:,} steps, not yet played in the simulator."
+    rows = at_one_limit(record)
     if not rows:
-        return f"Trained for {record.trained.step:,} steps, not yet played in the simulator."
-    kept = sum(row.score["safe"] for row in rows)
+        ope = record.trainings[0].ope
+        if ope is None:
+            return steps
+        within = sum(run.within_limit is True for run in ope.runs)
+        return f"{steps} From the data alone, {within} of {len(ope.runs)} policies are shown to be within their limit."
+    kept = sum(row.score.safe for row in rows)
     episodes = sum(row.episodes for row in rows)
-    if not record.plan.cost_names:
+    if not rows[0].limit:
         whose = "Played"
     elif len(rows) == 1:
         whose = "The policy keeps its cost limit" if kept else "The policy does not keep its cost limit"
     else:
         whose = f"{'All' if kept == len(rows) else f'{kept} of'} {len(rows)} policies keep their cost limit"
-    rewards = [row.score["reward"] for row in rows]
+    rewards = [row.score.reward for row in rows]
     low, high = min(rewards), max(rewards)
     earned = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    return (
-        f"{whose} over {episodes} episodes in the real simulator. "
-        f"Normalised reward {earned}, learned from {_episodes_of(record)} alone."
-    )
+    data = "logged data" if record.dataset is None else f"{record.dataset.n_episodes:,} logged episodes"
+    played = f"{whose} over {episodes} episodes in the real simulator."
+    return f"{played} Normalised reward {earned}, learned from {data} alone."
 
 
-def _episodes_of(record: Record) -> str:
-    return "logged data" if record.dataset is None else f"{record.dataset.n_episodes:,} logged episodes"
-
-
-def findings(record: Record, rows: list[Row]) -> list[str]:
+def findings(record: Results) -> list[str]:
     """What a careful reader would point out."""
-    found = [_unsafe(row) for row in rows if not row.score["safe"]]
-    found += _timid(rows)
-    found += _saturated(record)
-    for run, why in record.trained.failures.items():
-        found.append(f"Run {run} stopped at {why}; its policy is the last whole one.")
-    if record.scores is not None and record.scores["step"] != record.trained.step:
+    alone = [*_unsafe(record), *_timid(record), *_broke_off(record), *_older_scores(record)] if record.alone else []
+    found = [
+        *alone,
+        *_other_steps(record),
+        *_hidden_by_the_mean(record),
+        *_nowhere_safe(record),
+        *_uncertain(record),
+        *_one_training(record),
+        *_saturated(record),
+        *_estimates(record),
+        *_other_data(record),
+    ]
+    unfinished = [t.status for t in record.trainings if t.status.status != "done"]
+    if unfinished and not record.alone:
         found.append(
-            f"The scores are of step {record.scores['step']:,}, the training has reached {record.trained.step:,}: "
-            "evaluate again."
+            f"{len(unfinished)} of {len(record.trainings)} trainings have no scores; see “What did not work” below."
         )
-    if rows and rows[0].score["runs"] == 1:
-        found.append("One training seed: the intervals say how episodes vary, not how trainings do.")
     return found
 
 
-def _unsafe(row: Row) -> str:
-    return f"At {row.group.label} the mean cost is {row.score['cost']:.2f} times the limit: not safe."
+def _unsafe(record: Results) -> list[str]:
+    rows = [row for row in at_one_limit(record) if not row.score.safe]
+    return [f"At {row.label} the mean cost is {row.score.cost:.2f} times the limit: not safe." for row in rows]
 
 
-def _timid(rows: list[Row]) -> list[str]:
+def _timid(record: Results) -> list[str]:
     """Safe, far below the limit, and earning clearly less than some logged episode that kept it."""
+
+    def is_timid(row: AtOneLimit) -> bool:
+        if not row.limit or row.best_logged is None or not row.score.safe or row.score.cost >= 0.5:
+            return False
+        return row.reward < row.best_logged - 0.1 * abs(row.best_logged)
+
     timid = [
-        f"{row.reward:,.0f} where a logged episode within the limit earned {row.best_logged:,.0f} ({row.group.label})"
-        for row in rows
-        if row.score["safe"]
-        and row.score["cost"] < 0.5
-        and row.best_logged is not None
-        and row.reward < row.best_logged - 0.1 * abs(row.best_logged)
+        f"{row.reward:,.0f} where a logged episode within the limit earned {row.best_logged:,.0f} ({row.label})"
+        for row in at_one_limit(record)
+        if is_timid(row)
     ]
     return (
         [f"Safe but timid: less than half the allowed cost is used, and it earns {'; '.join(timid)}."] if timid else []
     )
 
 
-def _saturated(record: Record) -> list[str]:
-    """A density ratio at its bound everywhere tells no transition from another."""
-    bound = largest_ratio(record.plan)
-    last = {line["run"]: line["metrics"] for line in record.trained.metrics}
-    ratios = [metrics["w"] for metrics in last.values() if "w" in metrics]
-    if bound is None or not ratios or np.mean(ratios) < 0.9 * bound:
+def _broke_off(record: Results) -> list[str]:
+    assert record.trained is not None
+    return [
+        f"Run {run} stopped at {why}; its policy is the last whole one."
+        for run, why in record.trained.failures.items()
+    ]  # fmt: skip
+
+
+def _older_scores(record: Results) -> list[str]:
+    if record.scores is None or record.trained is None or record.scores.step == record.trained.step:
         return []
     return [
-        f"The density ratio w has saturated: its mean is {np.mean(ratios):.2f}, its bound {bound:g}. It weighs all "
-        "transitions alike, so the w-weighted cost is that many times the data's mean cost, whatever the policy does, "
-        "and λ does not answer to the policy's own cost."
+        f"The scores are of step {record.scores.step:,}, the training has reached {record.trained.step:,}: "
+        "evaluate again."
     ]
+
+
+def _other_steps(record: Results) -> list[str]:
+    if len({row.step for row in record.rows}) < 2:
+        return []
+    return [f"Methods were not trained equally long. Steps: {steps_told(record.rows)}."]
+
+
+def _hidden_by_the_mean(record: Results) -> list[str]:
+    hidden = [
+        f"{cell.method} on {cell.task} ({cell.score.safe_limits} of {cell.score.limits})"
+        for cell in record.cells
+        if cell.score.safe and cell.score.safe_limits < cell.score.limits
+    ]
+    return [f"Safe on average over the limits, but not at each of them: {', '.join(hidden)}."] if hidden else []
+
+
+def _nowhere_safe(record: Results) -> list[str]:
+    safe = {cell.task for cell in record.cells if cell.score.safe}
+    tasks = [task for task in record.scored_tasks if task not in safe]
+    return [f"No method is safe on {' and '.join(tasks)}."] if tasks and not record.alone else []
+
+
+def _uncertain(record: Results) -> list[str]:
+    open_ = [
+        f"{cell.method} on {cell.task}"
+        for cell in record.cells
+        if (span := cell.score.cost_interval) is not None and span[0] <= 1 < span[1]
+    ]
+    if not open_:
+        return []
+    return [f"Safe or not is undecided, the 95 % interval of the mean cost holds the limit: {', '.join(open_)}."]
+
+
+def _one_training(record: Results) -> list[str]:
+    if record.cells and all(cell.score.intervals_over == "episodes" for cell in record.cells):
+        return ["One training seed: the intervals say how episodes vary, not how trainings do."]
+    return []
+
+
+def _saturated(record: Results) -> list[str]:
+    """A density ratio at its bound almost everywhere tells no transition from another."""
+    said = []
+    for method in record.methods:
+        own = [training for training in record.trainings if method in training.methods and training.metric("w")]
+        stuck = [training.task for training in own if _at_bound(training)]
+        if stuck:
+            said.append(f"{method} ({'every task' if len(stuck) == len(own) else ', '.join(stuck)})")
+    if not said:
+        return []
+    return [
+        f"The density ratio w has saturated, its mean ends at {100 * SATURATED:.0f} % of its upper bound or more: "
+        f"{'; '.join(said)}. It weighs almost all transitions alike, and λ hardly answers to the policy's own cost."
+    ]
+
+
+def _at_bound(training: Training) -> bool:
+    ends = [values[-1] for _, values in training.metric("w").values()]
+    return training.ratio_bound is not None and bool(np.mean(ends) >= SATURATED * training.ratio_bound)
+
+
+def _estimates(record: Results) -> list[str]:
+    """How far what was said from the data alone can be believed, judged by the roll-outs."""
+    pairs = [
+        (run.cost, told.normalized_cost, told)
+        for task in record.tasks
+        for run, told in judged(record, task)
+        if told.normalized_cost is not None
+    ]
+    if not pairs:
+        return []
+    within = [cost <= 1 for cost, _, told in pairs if told.within_limit is True]
+    over = [cost > 1 for cost, _, told in pairs if told.within_limit is False]
+    trusted = [abs(value - cost) for cost, value, told in pairs if told.trusted]
+    said = f"From the data alone, {len(within)} of {_count(len(pairs), 'policy', 'policies')} were shown to be within "
+    said += f"the limit, and played {sum(within)} of them are; {len(over)} were shown to be over, and {sum(over)} are."
+    if trusted:
+        said += (
+            f" The {_count(len(trusted), 'trusted estimate')} of cost miss by {np.median(trusted):.2f} of the limit in"
+            f" the median, by {max(trusted):.2f} at worst."
+        )
+    wrong = len(within) - sum(within) + len(over) - sum(over)
+    far = sum(miss > FAR for miss in trusted)
+    if wrong or far:
+        told = [f"{wrong} of {len(within) + len(over)} verdicts are wrong"] if wrong else []
+        told += [f"{far} of {len(trusted)} trusted estimates miss by more than the whole limit"] if far else []
+        said += f" The estimates contradict the roll-outs: {' and '.join(told)}. Do not rely on them for this data; "
+        said += "believe what was played."
+    return [said]
+
+
+def _other_data(record: Results) -> list[str]:
+    tasks = list(dict.fromkeys(row.task for row in record.rows if row.recollected))
+    if not tasks or record.alone:
+        return []
+    return [
+        f"Re-collected data, not the published files: {', '.join(tasks)}. Compare the methods with each other; the "
+        "paper's numbers stand beside them for orientation only."
+    ]
+
+
+def _count(number: int, word: str, plural: str = "") -> str:
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"

@@ -1,243 +1,231 @@
-"""The page: one HTML file with everything inside, for a browser without network, in light or dark, on any screen."""
+"""`report`: a folder as one HTML file, for a browser without network, in light or dark, on any screen.
+
+A benchmark and a training have the same page; a training is a benchmark of one, whose data and episodes can be shown.
+"""
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from pdocrl.bench.results import read_suite
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.plot import POINT_COLOURS
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
-from pdocrl.report import figures
+from pdocrl.report import curves, page_tables, pictures, provenance
+from pdocrl.report.document import (
+    Block,
+    Commands,
+    Failures,
+    Known,
+    Listed,
+    Moving,
+    Panels,
+    Section,
+    Tables,
+    as_image,
+    render_page,
+)
 from pdocrl.report.film import Film, find_film, make_film
-from pdocrl.report.findings import Row, findings, lead, table
-from pdocrl.report.html import bullets, card, document, interval
-from pdocrl.report.provenance import commands, what_was_run
-from pdocrl.report.record import Record, read_record
-from pdocrl.report.svg import inline_svg
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pdocrl.report.findings import findings, lead
+from pdocrl.report.pictures import Drawings
+from pdocrl.report.record import Results, Training, is_suite, read_results
+from pdocrl.report.solved import is_solved, render_solved
+from pdocrl.report.theory import render_theory
 
 
 def report(
-    run: str | os.PathLike[str] | Record,
+    run: str | os.PathLike[str] | Results,
     out: str | os.PathLike[str] | None = None,
     *,
     dataset: Dataset | None = None,
     film: bool = True,
     command: str | None = None,
 ) -> Path:
-    """Write the page of a training folder; returns its path, `out` or RUN/index.html.
+    """Write the page of a folder that `train`, `bench` or `solve` wrote, finished or not; returns its path.
 
     Args:
-        run: what `train(out=…)` wrote, or its record.
-        out: the page to write.
-        dataset: the data it was trained on, when it is no longer where the plan says.
-        film: film an episode if that has not been done and the simulator is there.
+        run: the folder, or its record.
+        out: the page to write; default: in the folder, report.html of a benchmark and index.html of all else.
+        dataset: the data of a training, when it is no longer where the plan says.
+        film: film an episode of a training if that has not been done and the simulator is there.
         command: the command that repeats all this; default: train, evaluate, report.
     """
-    record = run if isinstance(run, Record) else read_record(run, dataset)
-    target = record.folder / "index.html" if out is None else Path(out)
+    folder = run.folder if isinstance(run, Results) else Path(run)
+    suite = read_suite(folder) if is_suite(folder) else None
+    target = Path(out) if out is not None else folder / ("index.html" if suite is None else "report.html")
     if target.is_dir():
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
-    shown = find_film(record) or (make_film(record) if film else None)
-    write_text(target, render(record, shown, command))
+    if suite is not None and suite.kind == "tabular":
+        text = render_theory(folder, suite)
+    elif not isinstance(run, Results) and suite is None and not (folder / "run.json").exists() and is_solved(folder):
+        text = render_solved(folder)
+    else:
+        record = run if isinstance(run, Results) else read_results(run, dataset)
+        text = render(record, find_film(record) or (make_film(record) if film else None), command)
+    write_text(target, text)
     return target
 
 
-def render(record: Record, film: Film | None = None, command: str | None = None) -> str:
+def render(record: Results, film: Film | None = None, command: str | None = None) -> str:
     """The whole page as text."""
-    plan, rows = record.plan, table(record)
-    title = f"{plan.agent} on {plan.task or Path(plan.data).name}"
-    notes = findings(record, rows)
+    several = len({cell.method for cell in record.cells}) > 1
+    whole, single = provenance.commands(record)
+    trainings = [] if record.alone else [Tables([provenance.trainings(record).html(tall=True)])]
     sections = [
-        _results(record, rows),
-        card("What to notice", bullets(notes)) if notes else "",
-        '<div class="pictures">',
-        _plane(record, rows),
-        _episode_costs(record, rows),
-        _learning(record),
-        _film(film),
-        _multipliers(record),
-        _density_ratio(record),
-        "</div>",
-        card("What was run", what_was_run(record)),
-        card("Do it again", f'<pre tabindex="0">{escape(command or chr(10).join(commands(record)))}</pre>'),
-        _others(record),
+        *(_of_training(record) if record.alone else _of_benchmark(record)),
+        Section("What to notice", [Listed(findings(record))]),
+        *([_at_each_limit(record)] if record.cells and not record.alone else []),
+        *(_compared(record) if several else []),
+        *_pictures(record, film),
+        Section("What was run", [Known(provenance.what_was_run(record)), *trainings]),
+        *([Section("Data", [Tables([provenance.data(record).html()])])] if record.rows and not record.alone else []),
+        *([] if record.alone else [Section("What did not work", [Failures(provenance.what_failed(record))])]),
+        Section("Do it again", [Commands(command or whole), Commands(single, "Each training for itself")]),
+        *_others(record),
     ]
-    return document(title, lead(record, rows), sections)
+    filters = {"method": record.methods, "task": record.tasks, "limit": record.limits}
+    many = not record.alone or len(record.methods) > 1
+    there = [section for section in sections if section.is_there]
+    return render_page(_title(record), lead(record), there, filters=filters if many else {})
 
 
-def _results(record: Record, rows: list[Row]) -> str:
-    if not rows:
-        text = (
-            f"<p>Nothing scored yet. Play the policies with</p><pre>pdocrl evaluate {escape(str(record.folder))}</pre>"
-        )
-        return card("Result", text)
-    assert record.scores is not None
-    heads = ["Policy for", "Normalised reward", "Return"]
-    heads += ["Cost per episode", "Episodes over the limit", "Safe"] if record.plan.cost_names else []
-    heads += ["Best logged return within the limit"] if record.dataset is not None else []
-    caption = (
-        f"{record.scores['task']}, {rows[0].score['episodes']} episodes of each policy's last checkpoint, "
-        f"{_seeds(rows[0].score['runs'])}; in brackets 95 % bootstrap intervals. Safe: mean cost within the limit."
-    )
-    lines = "".join(_row(i, row, record, heads[1:]) for i, row in enumerate(rows))
-    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in heads)
-    # On a phone the rows become blocks; the roles keep the table a table for screen readers all the same.
-    return card(
-        "Result",
-        '<div class="scroll stacks" role="region" tabindex="0" aria-label="Result table">'
-        f'<table role="table"><caption>{escape(caption)}</caption><thead role="rowgroup"><tr role="row">{head}</tr>'
-        f'</thead><tbody role="rowgroup">{lines}</tbody></table></div>',
-    )
-
-
-def _row(index: int, row: Row, record: Record, heads: list[str]) -> str:
-    score, swatch = row.score, f"var(--series-{index % len(POINT_COLOURS)})"
-    names = record.plan.cost_names
-    costs = [f"{c:.1f}" if len(names) == 1 else f"{escape(n)} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
-    share = interval(score["cost_interval"], 2)
-    mark = '<span class="mark yes">✓ yes</span>' if score["safe"] else '<span class="mark no">✗ no</span>'
-    cells = [
-        f"<b>{score['reward']:.3f}</b><small>{interval(score['reward_interval'], 3)}</small>",
-        f"{row.reward:,.0f}",
+def _compared(record: Results) -> list[Section]:
+    return [
+        Section("Ranks", [Tables([page_tables.ranks(record).html()])]),
+        Section("Probability of improvement", [Tables([page_tables.improvement(record).html(kind="matrix")])]),
     ]
-    if names:
-        cells += [
-            f"<b>{'<br>'.join(costs)}</b><small>{score['cost']:.2f} {share} of the limit</small>",
-            f"{row.over} of {row.episodes}",
-            mark,
-        ]
-    if record.dataset is not None:
-        cells.append("none" if row.best_logged is None else f"{row.best_logged:,.0f}")
-    name = f'<span class="swatch" style="background:{swatch}"></span>{escape(row.group.label)}'
-    body = "".join(f'<td role="cell" data-label="{head}">{cell}</td>' for head, cell in zip(heads, cells, strict=True))
-    return f'<tr role="row"><th scope="row" role="rowheader">{name}</th>{body}</tr>'
 
 
-def _plane(record: Record, rows: list[Row]) -> str:
-    if record.dataset is None or record.dataset.n_costs == 0:
-        return ""
-    title = "The data"
-    alt = f"Scatter of {record.dataset.n_episodes} logged episodes by cost and return, with the limits."
-    caption = (
-        "Each dot is a logged episode, coloured by the tightest limit it keeps, grey if it keeps none. The line is the "
-        "best return logged at no more cost."
+def _title(record: Results) -> str:
+    if record.trained is None:
+        return f"Benchmark: {record.suite.name}"
+    return f"{record.trained.plan.agent} on {record.tasks[0]}"
+
+
+def _of_benchmark(record: Results) -> list[Section]:
+    return [Section("Results", [Tables([page_tables.headline(record).html(kind="matrix")])])] if record.cells else []
+
+
+def _at_each_limit(record: Results) -> Section:
+    return Section("At each limit", [Tables([page_tables.per_limit(record).html(tall=True)])])
+
+
+def _of_training(record: Results) -> list[Section]:
+    found = []
+    if record.cells:
+        found.append(Section("Result", [Tables([page_tables.of_training(record).html()])]))
+    else:
+        said: list[Block] = [Listed(["Nothing is played yet. Where there is a simulator, play the policies with:"])]
+        found.append(Section("Result", [*said, Commands(f"pdocrl evaluate {record.folder}")]))
+    if record.trainings[0].ope is not None:
+        table = page_tables.of_estimates(record).html()
+        found.append(Section("Would it be safe? What the data alone says", [Tables([table])]))
+    return found
+
+
+def _pictures(record: Results, film: Film | None) -> list[Section]:
+    found = [
+        _panels(
+            record, "The data, and where the policies came to lie", pictures.data_planes(record),
+            "Each dot is a logged episode, darker the tighter the limit it keeps, grey if it keeps none. The line is "
+            "the best return logged at no more cost. The large marks are the learned policies.",
+        ),
+        _panels(
+            record, "Limits asked, costs played", pictures.asked_and_played(record),
+            "Across, the limit that was asked for; up, what was paid and earned, with 95 % intervals. Below the dashed "
+            "line the limit is kept. A method that answers to its limit follows the line from below; hollow: over it.",
+            methods=True,
+        ),
+    ]  # fmt: skip
+    if not record.alone:
+        found.append(
+            _panels(
+                record, "Every run in the plane of reward and cost", pictures.planes(record),
+                "A mark is a policy: filled, it keeps its limit; hollow, it does not. The dashed line is the limit. "
+                "The cost axis is a square root, so that the safe side has room.",
+            )
+        )  # fmt: skip
+    found += [
+        _panels(
+            record, "Cost of every episode", pictures.episode_costs(record),
+            "A stroke is an episode, the mark is their mean, the dashed line the limit; a row per limit, named at its "
+            "left.", legend=False,
+        ),
+        _panels(
+            record, "Performance profiles", pictures.profiles(record),
+            "Left, the share of all runs that keep their limit and earn at least so much; right, the share that costs "
+            "at most so much of its limit. Higher is better, everywhere.", methods=True,
+        ),
+        _panels(
+            record, "Reward and cost while training", curves.learning(record), _on_the_way(record),
+            has=lambda training: bool(training.evaluations),
+        ),
+        *_film(film),
+        _panels(
+            record, "The price of cost, λ", curves.multipliers(record),
+            "What one unit of cost takes off the reward, for the methods that learn it. It should rise while a policy "
+            "costs more than its limit and fall once it costs less.",
+            has=lambda training: any(name.split("_")[0] == "lambda" for name in training.metric_names()),
+        ),
+        _panels(
+            record, "The density ratio, w", curves.density_ratios(record),
+            "How much more often the learned policy visits a logged transition than the data does, mean over a batch. "
+            "It should be 1; where it sits at its bound it no longer tells transitions apart.",
+            has=lambda training: bool(training.metric("w")),
+        ),
+        _panels(
+            record, "Estimated from the data, and played", pictures.estimates(record),
+            "Across, what a policy earned and cost in the simulator; up, what was estimated of it from logged data "
+            "alone, with 95 % intervals. On the dashed line both agree. Hollow: the estimate does not call itself "
+            "trusted.", has=lambda training: training.ope is not None,
+        ),
+    ]  # fmt: skip
+    return found
+
+
+def _on_the_way(record: Results) -> str:
+    over = "seeds" if record.by_limit else "seeds and, unless one limit is chosen, over limits"
+    return (
+        f"Policies played on the way. Lines are means over {over}; bands are the range the seeds span. Nothing is "
+        "chosen by these: the last policy is the result."
     )
-    if rows:
-        title = "The data, and where the policies came to lie"
-        places = [f"{row.group.label}: return {row.reward:,.0f}, cost {_numbers(row.cost)}" for row in rows]
-        alt += f" Policies: {'; '.join(places)}."
-        caption += " The large discs are the learned policies; where they coincide they show as rings."
-    return _picture(title, figures.plane(record), "plane", alt, caption)
 
 
-def _film(film: Film | None) -> str:
+def _film(film: Film | None) -> list[Section]:
     if film is None:
-        return ""
-    what = f"The policy for {film.group} plays the episode of seed {film.seed}: return {film.reward:,.0f}, cost "
-    what += f"{_numbers(film.cost)}, {film.length} steps."
-    stills = f"data:image/png;base64,{base64.b64encode(film.stills).decode()}"
-    moving = f"data:image/gif;base64,{base64.b64encode(film.animation).decode()}"
-    # A reader who asked for less motion sees the stills; anyone can close the animation.
-    return card(
-        "An episode",
-        '<details open><summary>Animation</summary><picture><source media="(prefers-reduced-motion: reduce)" '
-        f'srcset="{stills}"><img src="{moving}" alt="Animation of the episode described below."></picture></details>'
-        f'<figure><img src="{stills}" alt="Six stills from the first to the last step of the episode.">'
-        f"<figcaption>{escape(what)}</figcaption></figure>",
+        return []
+    story = film.story
+    cost = ", ".join(f"{value:.1f}" for value in story.cost) or "none"
+    caption = (
+        f"The policy for {story.policy} plays the episode of seed {story.seed}: return {story.reward:,.0f}, cost "
+        f"{cost}, {story.length} steps."
     )
+    return [Section("An episode", [Moving(as_image(film.animation, "gif"), as_image(film.stills), caption)])]
 
 
-def _episode_costs(record: Record, rows: list[Row]) -> str:
-    if record.scores is None or not record.plan.cost_names:
-        return ""
-    over = "; ".join(f"{row.group.label}: {row.over} of {row.episodes} over" for row in rows)
-    return _picture(
-        "Cost of every episode",
-        figures.episode_costs(record),
-        "episodes",
-        f"Costs of all evaluated episodes. {over}.",
-        "Dots are episodes, the diamond is their mean, the bar is the limit.",
-    )
+def _others(record: Results) -> list[Section]:
+    if not record.alone:
+        return []
+    words = "Losses and values as the agent logged them."
+    return [Section("Everything else", [Panels(curves.others(record), words, folded="Everything else it reported")])]
 
 
-def _learning(record: Record) -> str:
-    if not record.evaluations:
-        return ""
-    last = record.evaluations[-len(record.plan.runs) :]
-    ends = "; ".join(f"run {line['run']}: return {line['reward']:,.0f}, cost {_numbers(line['cost'])}" for line in last)
-    return _picture(
-        "Reward and cost while training",
-        figures.learning(record),
-        "learning",
-        f"Return and cost of the policies against the training step. At step {last[-1]['step']}: {ends}.",
-        f"Mean of {record.plan.evaluate_episodes} episodes every {record.plan.evaluate_every:,} steps. They are only "
-        "looked at: nothing is chosen by them, the last policy is the result.",
-    )
-
-
-def _multipliers(record: Record) -> str:
-    return _metric_picture(
-        record,
-        "lambda",
-        "The price of cost, λ",
-        figures.multipliers,
-        "λ is what one unit of cost takes off the reward. It should rise while the policy costs more than its limit "
-        "and fall once it costs less.",
-    )
-
-
-def _density_ratio(record: Record) -> str:
-    return _metric_picture(
-        record,
-        "w",
-        "The density ratio, w",
-        figures.density_ratio,
-        "w says how much more often the learned policy visits a logged transition than the data does. On average it "
-        "should be 1; where it sits at its bound it no longer tells transitions apart.",
-    )
-
-
-def _metric_picture(record: Record, metric: str, title: str, draw: Callable[[Record], Figure], caption: str) -> str:
-    try:
-        figure = draw(record)
-    except PdocrlError:  # the agent reports none, whatever else its metrics are called
-        return ""
-    last = {line["run"]: line["metrics"] for line in record.trained.metrics}
-    ends = "; ".join(
-        f"run {run}: " + ", ".join(f"{n} {v:.3g}" for n, v in metrics.items() if n.split("_")[0] == metric)
-        for run, metrics in last.items()
-    )
-    return _picture(title, figure, metric, f"{title}, against the training step. At the end: {ends}.", caption)
-
-
-def _others(record: Record) -> str:
-    try:
-        figure = figures.other_metrics(record)
-    except PdocrlError:
-        return ""
-    drawing = inline_svg(figure, "others", "All other metrics against the training step.")
-    return card(
-        "", f"<details><summary>Everything else the agent reported</summary><figure>{drawing}</figure></details>"
-    )
-
-
-def _picture(title: str, figure: Figure, name: str, description: str, caption: str) -> str:
-    drawing = inline_svg(figure, name, description)
-    return card(title, f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
-
-
-def _numbers(values: Any) -> str:
-    return ", ".join(f"{value:.1f}" for value in values) or "none"
-
-
-def _seeds(count: int) -> str:
-    return "one training seed" if count == 1 else f"{count} training seeds"
+def _panels(
+    record: Results,
+    title: str,
+    drawings: Drawings,
+    caption: str,
+    *,
+    legend: bool = True,
+    methods: bool = False,
+    has: Callable[[Training], bool] = lambda training: True,
+) -> Section:
+    """A section of pictures with its legend: of limits where there is one method, else of those that have it."""
+    if record.by_limit:
+        key = [] if methods or not legend else [(i, name, "") for i, name in enumerate(record.keys)]
+    else:
+        own = {method for training in record.trainings if has(training) for method in training.methods}
+        key = [(i, method, method) for i, method in enumerate(record.methods) if method in own] if legend else []
+    return Section(title, [Panels(drawings, caption, key)])

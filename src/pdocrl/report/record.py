@@ -1,97 +1,362 @@
-"""What a training folder holds, read once and checked: the plan, its metrics, evaluations, scores, and its data.
+"""What a folder holds, read once and checked: a benchmark, or a training, which is a benchmark of one.
 
-folder ─▶ Record ─▶ figures ─▶ page
+folder ─▶ Results ─▶ findings, tables, pictures ─▶ page
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+from msgspec import field
+
+from pdocrl.bench.results import GROUPS, SUITE, GroupStatus, Row, SuiteFile, method_name, read_rows, read_status
+from pdocrl.bench.results import read_suite as read_suite_file
+from pdocrl.bench.rows import make_rows
 from pdocrl.data import Dataset, find_task, load
 from pdocrl.data.load import EMBEDDED
+from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.training.train import Plan, Trained, load_trained, read_lines
+from pdocrl.files import read_json
+from pdocrl.records import Part, from_plain
+from pdocrl.report.statistics import make_cells, standings
+from pdocrl.scores.evaluate import FILE as SCORES
+from pdocrl.scores.evaluate import Scores, read_scores
+from pdocrl.scores.intervals import Floats
+from pdocrl.scores.score import Cell
+from pdocrl.training.train import Plan, Trained, load_trained, read_lines, train_seconds
+
+Curve = tuple[Floats, Floats]  # steps [T], values [T]
+Run = tuple[str, str, int]  # method, limit and seed
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Runs that differ in their seed alone: one curve, one row of the table."""
+class MetricLine(Part, frozen=True, kw_only=True):
+    """A line of metrics.jsonl."""
 
-    label: str  # "limit 10", with the settings that tell variants apart
-    limit: tuple[float, ...]
-    runs: tuple[int, ...]
+    step: int
+    run: int
+    metrics: dict[str, float]
+    steps_per_second: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """One training as a reader wants to see it. Parts that were never made are empty or None."""
+class EvaluationLine(Part, frozen=True, kw_only=True):
+    """A line of evaluations.jsonl."""
 
-    trained: Trained
-    evaluations: list[dict[str, Any]]  # lines of evaluations.jsonl: step, run, reward, cost [K]
-    scores: dict[str, Any] | None  # what `evaluate` wrote
-    dataset: Dataset | None  # the data it was trained on, when it can be found
-    embedded: bool  # that data is the re-collected one inside the package
+    step: int
+    run: int
+    reward: float
+    cost: list[float]
+
+
+class OpeRun(Part, frozen=True, kw_only=True):
+    """What a page shows of an estimate from the data alone."""
+
+    cost_limit: list[float]
+    seed: int
+    normalized_reward: float | None = None
+    normalized_reward_interval: list[float] | None = None
+    normalized_cost: float | None = None
+    normalized_cost_interval: list[float] | None = None
+    within_limit: bool | None = None
+    verdict: str = ""
+    trusted: bool = True
+    doubts: list[str] = field(default_factory=list)
+
+
+class OpeFile(Part, frozen=True, kw_only=True):
+    """The part of ope.json a page shows."""
+
+    method: str
+    runs: list[OpeRun]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlayedRun:
+    """One policy at the limit it was asked to keep, on the scales of the scores."""
+
+    task: str
+    method: str
+    limit: str  # "10", or "10, 5" with two constraints
+    asked: tuple[float, ...]
+    seed: int
+    training: int
+    reward: float
+    cost: float  # of its worst constraint
+    returns: Floats  # [E] undiscounted
+    costs: Floats  # [E, K] undiscounted
 
     @property
-    def plan(self) -> Plan:
-        return self.trained.plan
+    def safe(self) -> bool:
+        return self.cost <= 1
 
     @property
-    def folder(self) -> Path:
-        assert self.trained.folder is not None  # a record is read from a folder
-        return self.trained.folder
+    def shares(self) -> Floats:
+        """[E, K] costs over their limits."""
+        from pdocrl.scores.normalise import normalised_cost
+
+        return normalised_cost(self.costs, self.asked) if self.asked else self.costs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Training:
+    """One training folder, as far as it has come."""
+
+    status: GroupStatus
+    folder: Path
+    plan: Plan | None
+    metrics: list[MetricLine]
+    evaluations: list[EvaluationLine]
+    ope: OpeFile | None
+    methods: tuple[str, ...]  # of each run
 
     @property
-    def groups(self) -> list[Group]:
-        """The runs by limit and varied settings, in the plan's order."""
-        found: dict[str, Group] = {}
-        for i, run in enumerate(self.plan.runs):
-            limit = tuple(run["cost_limit"])
-            varied = [f"{name} {value}" for name, value in run.items() if name not in {"cost_limit", "seed"}]
-            limits = ["limit " + ", ".join(f"{x:g}" for x in limit)] if limit else []
-            label = "; ".join(limits + varied) or "no limit"
-            known = found.get(label, Group(label, limit, ()))
-            found[label] = dataclasses.replace(known, runs=(*known.runs, i))
-        return list(found.values())
+    def task(self) -> str:
+        return self.status.task
+
+    @property
+    def method(self) -> str:
+        return method_name(self.status.agent, self.status.variant)
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of each run of the plan: method, limit and seed."""
+        if self.plan is None:
+            return []
+        plan = zip(self.methods, self.plan.runs, strict=True)
+        return [(method, limit_name(run["cost_limit"]), run["seed"]) for method, run in plan]
+
+    @cached_property
+    def ratio_bound(self) -> float | None:
+        """The upper bound of w in the agent's settings; None for an agent without one, or not installed here."""
+        from pdocrl.agents.agent import find_agent
+
+        if self.plan is None:
+            return None
+        try:
+            config = self.plan.make_runs(find_agent(self.plan.agent))[0].config
+        except PdocrlError:
+            return None
+        bound = getattr(config, "w_max", None)
+        return None if bound is None else float(bound)
 
     def metric_names(self) -> list[str]:
         """Every metric some run reported, in the agent's order."""
-        return list(dict.fromkeys(name for line in self.trained.metrics for name in line["metrics"]))
+        return list(dict.fromkeys(name for line in self.metrics for name in line.metrics))
+
+    def metric(self, name: str) -> dict[Run, Curve]:
+        """{run: curve} of a metric; empty without it."""
+        lines = [line for line in self.metrics if name in line.metrics]
+        return self._curves([(line.run, line.step, line.metrics[name]) for line in lines])
+
+    def evaluated(self, value: Callable[[EvaluationLine, Sequence[float]], float]) -> dict[Run, Curve]:
+        """{run: curve} of something in the evaluations on the way, given a line and its run's limit."""
+        limits = [] if self.plan is None else [run["cost_limit"] for run in self.plan.runs]
+        return self._curves([(line.run, line.step, value(line, limits[line.run])) for line in self.evaluations])
+
+    def _curves(self, points: list[tuple[int, int, float]]) -> dict[Run, Curve]:
+        found: dict[Run, list[tuple[float, float]]] = {}
+        for run, step, value in points:
+            found.setdefault(self.runs[run], []).append((step, value))
+        return {run: (np.array(pairs)[:, 0], np.array(pairs)[:, 1]) for run, pairs in found.items()}
 
 
-def read_record(folder: str | os.PathLike[str], dataset: Dataset | None = None) -> Record:
-    """Read a folder that `train(out=…)` wrote. The data is looked for where the plan says, unless it is given."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Results:
+    """A benchmark, or a training, as a reader wants to see it. Parts that were never made are empty or None."""
+
+    folder: Path
+    suite: SuiteFile
+    rows: list[Row]
+    cells: list[Cell]  # one per task and method that was scored
+    runs: list[PlayedRun]
+    trainings: list[Training]
+    trained: Trained | None = None  # of a training on its own: its policies
+    scores: Scores | None = None
+    dataset: Dataset | None = None  # the data it was trained on, when it can be found
+    embedded: bool = False  # that data is the re-collected one inside the package
+
+    @property
+    def alone(self) -> bool:
+        """A training on its own."""
+        return self.trained is not None
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """In the suite's order, also those nothing was trained on."""
+        return list(dict.fromkeys(training.task for training in self.trainings))
+
+    @cached_property
+    def scored_tasks(self) -> list[str]:
+        there = {cell.task for cell in self.cells}
+        return [task for task in self.tasks if task in there]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Agents with their variants, in the suite's order, which gives them their colours and shapes."""
+        return list(dict.fromkeys(m for training in self.trainings for m in training.methods or (training.method,)))
+
+    @cached_property
+    def ranked(self) -> list[str]:
+        """Methods, the best first; those without scores last."""
+        order = [standing.method for standing in standings(self.cells)]
+        return order + [method for method in self.methods if method not in order]
+
+    @cached_property
+    def limits(self) -> list[str]:
+        """From the tightest to the loosest: those played, and of a training on its own those trained for."""
+        played = {row.cost_limit for row in self.rows}
+        if played and not self.alone:
+            return [limit_name(limit) for limit in sorted(played)]
+        plans = [training.plan for training in self.trainings if training.plan is not None]
+        trained = {tuple(run["cost_limit"]) for plan in plans for run in plan.runs}
+        return [limit_name(limit) for limit in sorted(played | trained)]
+
+    @property
+    def by_limit(self) -> bool:
+        """One method only: then limits have colours and shapes of their own."""
+        return len(self.methods) == 1
+
+    @property
+    def keys(self) -> list[str]:
+        """What has a colour and a shape."""
+        return [f"limit {limit}" for limit in self.limits] if self.by_limit else self.methods
+
+    def key(self, method: str, limit: str) -> str:
+        return f"limit {limit}" if self.by_limit else method
+
+    def series(self, method: str, limit: str = "") -> int:
+        """The number of its colour and shape."""
+        return self.keys.index(self.key(method, limit)) if not self.by_limit or limit else 0
+
+    def task(self, name: str) -> Task | None:
+        """As the suite had it, so that a task registered elsewhere is known here, too."""
+        for entry in self.suite.tasks:
+            if entry.task.name == name:
+                return entry.task
+        try:
+            return find_task(name)
+        except PdocrlError:
+            return None
+
+    def runs_of(self, task: str) -> list[PlayedRun]:
+        return [run for run in self.runs if run.task == task]
+
+
+def is_suite(folder: str | os.PathLike[str]) -> bool:
+    """Whether `pdocrl bench` wrote this folder."""
+    return (Path(folder) / SUITE).is_file()
+
+
+def read_results(folder: str | os.PathLike[str], dataset: Dataset | None = None) -> Results:
+    """Read a folder that `pdocrl bench` or `pdocrl train` wrote, finished or not.
+
+    The data of a training is looked for where its plan says, unless it is given.
+    """
+    folder = Path(folder)
+    if is_suite(folder):
+        rows = read_rows(folder)
+        trainings = [read_training(folder / GROUPS / status.name, status) for status in read_status(folder)]
+        return Results(folder, read_suite_file(folder), rows, make_cells(rows), played_runs(rows), trainings)
+    return _read_alone(folder, dataset)
+
+
+def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
+    """A training as a benchmark of one."""
     trained = load_trained(folder)
-    evaluations = read_lines(Path(folder) / "evaluations.jsonl")
+    plan = trained.plan
     if dataset is None:
-        dataset = _find_data(trained.plan)
-    elif dataset.digest != trained.plan.data_digest:
+        dataset = _find_data(plan)
+    elif dataset.digest != plan.data_digest:
         raise PdocrlError(f"{folder}: was trained on other data than {dataset.name}; give the file it was trained on.")
-    return Record(trained, evaluations, _read_scores(Path(folder), len(trained.plan.runs)), dataset, _embedded(dataset))
+    scores = read_scores(folder) if (folder / SCORES).exists() else None
+    name = scores.task if scores is not None else plan.task or Path(plan.data).name
+    status = GroupStatus(folder.name, name, plan.agent, "", len(plan.runs), "trained" if scores is None else "done")
+    variants = [_variant({k: v for k, v in run.items() if k not in {"cost_limit", "seed"}}) for run in plan.runs]
+    training = read_training(folder, status, tuple(method_name(plan.agent, variant) for variant in variants))
+    rows = []
+    if scores is not None:
+        rows = make_rows(
+            plan, scores, find_task(scores.task), suite=folder.name, protocol=scores.protocol,
+            variant=lambda run: _variant(run.settings), seconds=train_seconds(trained.metrics),
+        )  # fmt: skip
+    suite = SuiteFile(name=folder.name, kind="control", steps=plan.steps)
+    embedded = dataset is not None and any(load(path).digest == dataset.digest for path in EMBEDDED.glob("*.hdf5"))
+    return Results(
+        folder, suite, rows, make_cells(rows), played_runs(rows), [training], trained, scores, dataset, embedded
+    )
 
 
-def _read_scores(folder: Path, runs: int) -> dict[str, Any] | None:
-    path = folder / "scores.json"
-    if not path.exists():
-        return None
+def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = ()) -> Training:
+    """A group that was never begun has no folder; one that was killed may lack any of its parts."""
+    plan = Plan.read(folder) if (folder / "run.json").exists() else None
+    own = method_name(status.agent, status.variant)
+    return Training(
+        status,
+        folder,
+        plan,
+        _lines(folder / "metrics.jsonl", MetricLine),
+        _lines(folder / "evaluations.jsonl", EvaluationLine),
+        _read_ope(folder / "ope.json", plan),
+        methods or (own,) * (0 if plan is None else len(plan.runs)),
+    )
+
+
+def played_runs(rows: Sequence[Row]) -> list[PlayedRun]:
+    """Episodes by the policy that played them."""
+    found: dict[tuple[str, str, tuple[float, ...], int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.task, row.method, row.cost_limit, row.seed), []).append(row)
+    made = []
+    for (task, method, limit, seed), own in found.items():
+        (cell,) = make_cells(own)  # of one run: its means
+        returns = np.array([row.reward for row in own])
+        costs = np.array([row.cost for row in own]).reshape(len(own), len(limit))
+        made.append(
+            PlayedRun(
+                task, method, limit_name(limit), limit, seed, own[0].training, cell.score.reward, cell.score.cost,
+                returns, costs,
+            )
+        )  # fmt: skip
+    return made
+
+
+def limit_name(limit: Sequence[float]) -> str:
+    """(10.0,) → "10"."""
+    return ", ".join(f"{value:g}" for value in limit) or "none"
+
+
+def _variant(settings: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
+
+
+def _lines(path: Path, kind: type[Part]) -> list:  # type: ignore[type-arg]
     try:
-        scores = json.loads(path.read_text(encoding="utf-8"))
-        there = len(scores["runs"])
-        episodes = all(run["episodes"] for run in scores["runs"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise PdocrlError(f"{path}: cannot be read ({error!r}). Make it again: pdocrl evaluate {folder}") from error
-    if there != runs or not episodes:
-        raise PdocrlError(f"{path}: holds {there} of {runs} runs. Make it again: pdocrl evaluate {folder}")
-    return dict(scores)
+        return from_plain(read_lines(path), list[kind])  # type: ignore[valid-type]
+    except PdocrlError as error:
+        raise PdocrlError(f"{path}: {error}") from error
+
+
+def _read_ope(path: Path, plan: Plan | None) -> OpeFile | None:
+    if plan is None or not path.exists():
+        return None
+    again = f"Make it again: pdocrl ope {path.parent}"
+    try:
+        found = from_plain(read_json(path), OpeFile)
+    except PdocrlError as error:
+        raise PdocrlError(f"{path}: {str(error).removeprefix(f'{path}: ')} {again}") from error
+    if len(found.runs) != len(plan.runs):
+        raise PdocrlError(f"{path}: holds {len(found.runs)} of {len(plan.runs)} runs. {again}")
+    return found
 
 
 def _find_data(plan: Plan) -> Dataset | None:
     """The training data where it was, or inside the package; only if it is still the same. None: a page without it."""
-    for place in (plan.data, _embedded_file(plan.task)):
+    inside = EMBEDDED / f"{(plan.task or '').lower()}.hdf5"
+    for place in (plan.data, inside if inside.is_file() else None):
         if place is not None:
             try:
                 dataset = load(place, plan.task)
@@ -100,19 +365,3 @@ def _find_data(plan: Plan) -> Dataset | None:
             if dataset.digest == plan.data_digest:
                 return dataset
     return None
-
-
-def _embedded_file(task: str | None) -> Path | None:
-    path = EMBEDDED / f"{(task or '').lower()}.hdf5"
-    return path if path.is_file() else None
-
-
-def _embedded(dataset: Dataset | None) -> bool:
-    """Whether these are the bits of a file inside the package, by whatever path they were read."""
-    return dataset is not None and any(load(path).digest == dataset.digest for path in EMBEDDED.glob("*.hdf5"))
-
-
-def reference_scores(plan: Plan) -> tuple[float, float] | None:
-    """(min, max) that normalise the task's reward, or None without a task."""
-    task = find_task(plan.task) if plan.task else None
-    return None if task is None else (task.reward_min, task.reward_max)

@@ -1,54 +1,116 @@
-"""`evaluate`: trained policies in the simulator, every episode counted, scored under a named protocol."""
+"""`evaluate`: trained policies in the simulator, every episode counted, scored under a named protocol.
+
+folder ─▶ policies, each at the limit it is asked to keep ─▶ episodes ─▶ Scores, which scores.json holds
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pdocrl.console import progress
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_json
-from pdocrl.scores.normalise import Limit, normalised_cost, normalised_reward
-from pdocrl.scores.protocols import PROTOCOLS
-from pdocrl.scores.score import score, score_limits
+from pdocrl.policies.policy import Policy
+from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.scores.normalise import normalised_cost, normalised_reward
+from pdocrl.scores.protocols import protocol_of
+from pdocrl.scores.score import AtLimit, Cell, Score, at_limit
 from pdocrl.training.train import Trained, load_trained
 
 if TYPE_CHECKING:
     from pdocrl.envs.rollout import Episodes
 
+FILE = "scores.json"
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Scores of every run of a training, and what they were made of."""
 
+class EpisodeScore(Part, frozen=True, kw_only=True):
+    """One episode."""
+
+    seed: int
+    reward: float  # undiscounted
+    cost: list[float]  # [K] undiscounted
+    length: int
+    normalized_reward: float
+    normalized_cost: float  # over its limit, of the worst constraint
+
+
+class RunScore(Part, frozen=True, kw_only=True):
+    """One policy, asked to keep one limit, and its episodes."""
+
+    agent: str
+    run: int  # of the training's plan: which policy played
+    training: int  # runs of one number share a training and differ in what is asked of it
+    cost_limit: list[float]  # [K] asked when playing
+    trained_limit: list[float]  # [K] the run's own; another number where one policy serves every limit
+    seed: int
+    settings: dict[str, object]  # those the runs vary
+    reward: float
+    cost: list[float]
+    normalized_reward: float
+    normalized_cost: float
+    safe: bool
+    failure: str | None
+    episodes: list[EpisodeScore]
+
+
+class VariantScore(Part, frozen=True, kw_only=True):
+    """The runs of one choice of settings: at each limit, and the mean over them."""
+
+    settings: dict[str, object]
+    score: Score
+
+
+class DataName(Part, frozen=True, kw_only=True):
+    """The data a training learned from."""
+
+    name: str
+    digest: str
+
+
+class Scores(Record, frozen=True, kw_only=True):
+    """Every run of a training as it was played, and what was made of it."""
+
+    FORMAT: ClassVar[int] = 2  # 1 had bare numbers where there is one constraint
     task: str
-    protocol: str  # the protocol whose limits and episodes these are, else "custom"
-    data: dict[str, Any]  # name and digest of the training data
+    protocol: str  # the protocol whose limits, seeds and episodes these are, else "custom"
+    data: DataName
     step: int
-    runs: list[dict[str, Any]]
-    summary: dict[str, Any]
+    runs: list[RunScore]
+    summary: list[VariantScore]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
+
+@runtime_checkable
+class ServesEveryLimit(Protocol):
+    """A policy that can be asked for any limit after training."""
+
+    def at_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
+
+
+class Asked(NamedTuple):
+    """A policy with the limit it is asked to keep."""
+
+    run: int
+    limit: tuple[float, ...]
+    policy: Policy
 
 
 def evaluate(
     trained: Trained | str | os.PathLike[str],
     episodes: int = 20,
     *,
+    cost_limit: Sequence[float | Sequence[float]] | None = None,
     task: str | None = None,
     seed: int = 0,
     workers: int | None = None,
-) -> Evaluation:
+) -> Scores:
     """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
 
-    The seeds of episodes depend on `seed` alone, so all policies meet the same starts. With a folder, the result is
-    also written there as scores.json.
+    `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at. The seeds of
+    episodes depend on `seed` alone, so all policies meet the same starts. With a folder, the result is also written
+    there as scores.json.
     """
     from pdocrl.envs.rollout import Rollouts
 
@@ -58,96 +120,124 @@ def evaluate(
     spec = find_task(name) if name else None
     if spec is None or spec.env_id is None:
         raise PdocrlError(f"{found.folder or plan.data}: no simulator known for this data; name the task with --task.")
+    if episodes < 1:
+        raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
+    asked = ask(found, cost_limit)
     with progress() as bar, Rollouts(spec.name, workers, tuple(plan.cost_names)) as pool:
-        row = bar.add_task(f"{spec.name}: episodes", total=len(found.policies) * episodes)
-        played = pool.run(found.policies, episodes, seed, progress=lambda: bar.advance(row))
-    return score_played(found, spec, played)
+        row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
+        played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
+    return score_played(found, spec, played, asked)
 
 
-def score_played(found: Trained, spec: Task, played: Episodes) -> Evaluation:
+def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = None) -> list[Asked]:
+    """Every policy at its own limit; or, of every training, one policy at each of the given limits."""
+    runs = found.plan.runs
+    if cost_limit is None:
+        own = zip(runs, found.policies, strict=True)
+        return [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(own)]
+    place, costs = found.folder or found.plan.data, len(found.plan.cost_names)
+    limits = [tuple(float(x) for x in (c if isinstance(c, Sequence) else (c,))) for c in cost_limit]
+    for limit in limits:
+        if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
+            raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
+    numbers = training_numbers(found)
+    firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
+    made = []
+    for i in sorted(firsts.values()):
+        policy = found.policies[i]
+        if not isinstance(policy, ServesEveryLimit):
+            raise PdocrlError(
+                f"{place}: a policy of `{found.plan.agent}` keeps the limit it was trained for; --cost-limit is for "
+                "agents whose one policy serves every limit."
+            )
+        made += [Asked(i, limit, policy.at_limit(limit)) for limit in limits]
+    return made
+
+
+def training_numbers(found: Trained) -> list[int]:
+    """[R] which training each run belongs to; an agent not installed here is taken to train every run for itself."""
+    from pdocrl.agents.agent import find_agent
+    from pdocrl.training.loop import trainings
+
+    try:
+        agent = find_agent(found.plan.agent)
+        return [int(number) for number in trainings(agent, found.plan.make_runs(agent))[1]]
+    except PdocrlError:
+        return list(range(len(found.plan.runs)))
+
+
+def score_played(found: Trained, spec: Task, played: Episodes, asked: Sequence[Asked] | None = None) -> Scores:
     """Score the episodes of every policy of a training; with a folder, write scores.json there."""
-    plan, runs = found.plan, []
-    for i, run in enumerate(plan.runs):
-        own = played.of_policy(i)
-        limit = tuple(run["cost_limit"])
-        scored = score(spec, own.reward, own.cost, limit)
-        runs.append({
-            "agent": plan.agent,
-            **{key: value for key, value in run.items() if key != "cost_limit"},
-            "cost_limit": _plain(limit),
-            "reward": float(own.reward.mean()),
-            "cost": _plain(own.cost.mean(0).tolist()),
-            "normalized_reward": scored.reward,
-            "normalized_cost": scored.cost,
-            "safe": scored.safe,
-            "failure": found.failures.get(i),
-            "episodes": [
-                {
-                    "seed": record["seed"],
-                    "reward": record["reward"],
-                    "cost": _plain(record["cost"]),
-                    "length": record["length"],
-                    "normalized_reward": float(normalised_reward(spec, record["reward"])),
-                    "normalized_cost": float(normalised_cost(record["cost"], limit).max(initial=0.0)),
-                }
-                for record in own.records()
-            ],
-        })  # fmt: skip
-    result = Evaluation(
+    plan, numbers = found.plan, training_numbers(found)
+    asked = ask(found) if asked is None else asked
+    runs = [_run(found, spec, played.of_policy(i), one, numbers[one.run]) for i, one in enumerate(asked)]
+    result = Scores(
         task=spec.name,
-        protocol=_protocol(plan.runs, len(played) // len(plan.runs)),
-        data={"name": Path(plan.data).name, "digest": plan.data_digest},
+        protocol=protocol_of([r.cost_limit for r in runs], [r.seed for r in runs], len(played) // len(runs)),
+        data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
         step=found.step,
         runs=runs,
-        summary=_summary(spec.name, runs),
+        summary=summarise(spec, runs),
     )
     if found.folder is not None:
-        write_json(found.folder / "scores.json", result.as_dict())
+        write_record(found.folder / FILE, result)
     return result
 
 
-def _summary(task: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def read_scores(folder: str | os.PathLike[str]) -> Scores:
+    """What `evaluate` wrote into a training folder."""
+    scores = read_record(Path(folder) / FILE, Scores, f"Make it again: pdocrl evaluate {folder}")
+    if not scores.runs or not all(run.episodes for run in scores.runs):
+        raise PdocrlError(f"{Path(folder) / FILE}: holds no episodes. Make it again: pdocrl evaluate {folder}")
+    return scores
+
+
+def summarise(task: Task, runs: Sequence[RunScore]) -> list[VariantScore]:
     """Per variant of settings: scores at each limit over its seeds, and the mean over limits."""
-    told_apart = [k for k in runs[0] if k not in _NOT_SETTINGS]
-    variants: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    variants: dict[str, dict[tuple[float, ...], list[RunScore]]] = {}
     for run in runs:
-        variants.setdefault(tuple(str(run[k]) for k in told_apart), []).append(run)
-    found = []
-    for own in variants.values():
-        limits: dict[tuple[float, ...], list[dict[str, Any]]] = {}
-        for run in own:
-            limit = run["cost_limit"]
-            limits.setdefault((limit,) if isinstance(limit, float | int) else tuple(limit), []).append(run)
-        table: dict[Limit, tuple[Any, Any]] = {
-            limit: (
-                [[e["reward"] for e in run["episodes"]] for run in same],
-                [[listed(e["cost"]) for e in run["episodes"]] for run in same],
+        variants.setdefault(str(run.settings), {}).setdefault(tuple(run.cost_limit), []).append(run)
+    return [
+        VariantScore(
+            settings=next(iter(limits.values()))[0].settings,
+            score=Cell(task.name, "", tuple(_at_limit(task, limit, own) for limit, own in limits.items())).score,
+        )
+        for limits in variants.values()
+    ]
+
+
+def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) -> AtLimit:
+    reward = [[episode.reward for episode in run.episodes] for run in runs]
+    cost = [[episode.cost for episode in run.episodes] for run in runs]
+    return at_limit(task, reward, cost, limit, [run.training for run in runs])
+
+
+def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int) -> RunScore:
+    run = found.plan.runs[asked.run]
+    scored = at_limit(spec, own.reward, own.cost, asked.limit).score
+    return RunScore(
+        agent=found.plan.agent,
+        run=asked.run,
+        training=training,
+        cost_limit=list(asked.limit),
+        trained_limit=list(run["cost_limit"]),
+        seed=run["seed"],
+        settings={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
+        reward=float(own.reward.mean()),
+        cost=own.cost.mean(0).tolist(),
+        normalized_reward=scored.reward,
+        normalized_cost=scored.cost,
+        safe=scored.safe,
+        failure=found.failures.get(asked.run),
+        episodes=[
+            EpisodeScore(
+                seed=record["seed"],
+                reward=record["reward"],
+                cost=list(record["cost"]),
+                length=record["length"],
+                normalized_reward=float(normalised_reward(spec, record["reward"])),
+                normalized_cost=float(normalised_cost(record["cost"], asked.limit).max(initial=0.0)),
             )
-            for limit, same in limits.items()
-        }
-        scores = score_limits(task, table).as_dict()
-        found.append({"settings": {k: own[0][k] for k in told_apart}, **scores})
-    return found[0] if len(found) == 1 else {"variants": found}
-
-
-# what a run's record holds besides the settings that tell variants apart
-_NOT_SETTINGS = {"agent", "seed", "cost_limit", "reward", "cost", "normalized_reward", "normalized_cost", "safe"}
-_NOT_SETTINGS |= {"failure", "episodes"}
-
-
-def _protocol(runs: list[dict[str, Any]], episodes: int) -> str:
-    limits = set(itertools.chain.from_iterable(run["cost_limit"] for run in runs))
-    for protocol in PROTOCOLS.values():
-        if limits == set(protocol.limits) and episodes == protocol.episodes:
-            return protocol.name
-    return "custom"
-
-
-def _plain(values: Any) -> Any:
-    """One constraint's number as a number, several as a list."""
-    return values[0] if len(values) == 1 else list(values)
-
-
-def listed(value: Any) -> list[float]:
-    """The costs or limits of a record, which holds a bare number where there is one constraint."""
-    return list(value) if isinstance(value, list | tuple) else [value]
+            for record in own.records()
+        ],
+    )

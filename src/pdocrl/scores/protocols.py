@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 
 from pdocrl.errors import UnknownNameError
+
+CUSTOM = "custom"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,3 +36,16 @@ def find_protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise UnknownNameError("protocol", name, PROTOCOLS, f"Known: {', '.join(PROTOCOLS)}.")
     return PROTOCOLS[name]
+
+
+def protocol_of(limits: Iterable[Sequence[float]], seeds: Iterable[int], episodes: int) -> str:
+    """The name of the protocol whose limits, seeds and episodes these are, in any order, else "custom".
+
+    A protocol's seeds are the least it asks for: more of them are the same measurement, told better.
+    """
+    asked, run = {tuple(limit) for limit in limits}, set(seeds)
+    for protocol in PROTOCOLS.values():
+        known = {(limit,) for limit in protocol.limits}
+        if asked == known and run >= set(protocol.seeds) and episodes == protocol.episodes:
+            return protocol.name
+    return CUSTOM

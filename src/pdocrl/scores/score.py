@@ -1,64 +1,150 @@
-"""Scores as the field reports them: normalised reward, cost over limit, safe or not, with intervals.
+"""Scores as the field reports them: normalised reward, cost over limit, safe or not, with intervals over trainings.
 
-A policy is safe when its mean normalised cost is at most 1.
+    episodes ─▶ AtLimit (the runs of one limit) ─▶ Cell (a method on a task, several limits) ─▶ Score, what is shown
 
-    normalised reward and cost of each episode ─▶ Score (one limit) ─▶ Scores (mean over the limits)
+A policy is safe when its mean normalised cost is at most 1. With several constraints the worst decides: the one whose
+mean over all runs is the largest. (The mean of each run's worst would be larger by chance alone.)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from msgspec import field
+from numpy.typing import ArrayLike
 
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.scores.intervals import Interval, interval_of, resampled_means
+from pdocrl.records import Part
+from pdocrl.scores.intervals import (
+    Floats,
+    Interval,
+    Measured,
+    Over,
+    interquartile_mean,
+    interval_words,
+    mean_over_limits,
+)
 from pdocrl.scores.normalise import Limit, normalised_cost, normalised_reward
 
 
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """Runs of one limit, R of them (seeds) with E episodes each."""
+class Score(Part, frozen=True, kw_only=True):
+    """A method on a task: at one limit, or as the mean over several, which are then in `by_limit`."""
 
-    limit: tuple[float, ...]  # one per constraint
+    limit: list[float] | None  # one per constraint; None: the mean over limits
     reward: float  # mean normalised reward
-    reward_interval: Interval
+    reward_interval: Interval | None  # 95 %; None: nothing varied that could tell
+    reward_iqm: float  # interquartile mean over runs
     cost: float  # mean normalised cost, of the worst constraint
-    cost_interval: Interval
-    costs: tuple[float, ...]  # mean normalised cost of each constraint
-    safe: bool  # every constraint's mean is within its limit
+    cost_interval: Interval | None
+    cost_iqm: float
+    costs: list[float]  # of each constraint, at one limit
+    intervals_over: Over  # "episodes": one training only, so nothing is said of how trainings differ
+    safe: bool  # mean normalised cost ≤ 1
+    safe_limits: int  # at how many limits it is safe, which the mean can hide
+    limits: int
     runs: int
+    trainings: int
     episodes: int  # per run
+    by_limit: list[Score] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
+    def words(self, what: Literal["reward", "cost"]) -> str:
+        """The interval as tables show it: "[0.10, 0.20]", and what it is over where that is not trainings."""
+        pair = self.reward_interval if what == "reward" else self.cost_interval
+        return interval_words(pair) + (" episodes" if pair and self.intervals_over == "episodes" else "")
 
 
-@dataclasses.dataclass(frozen=True)
-class Scores:
-    """A task under several limits: what a table's cell holds is the mean over them."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class AtLimit:
+    """Runs of one method on one task at one limit: R runs of E episodes."""
+
+    limit: tuple[float, ...]  # [K] asked when playing
+    rewards: Floats  # [R, E] normalised
+    costs: Floats  # [R, E, K] normalised
+    trainings: tuple[Hashable, ...]  # [R] names of the trainings; runs at other limits may share them
+
+    @property
+    def reward(self) -> float:
+        return float(self.rewards.mean())
+
+    @cached_property
+    def worst_costs(self) -> Floats:
+        """[R, E] of the constraint whose mean is the largest; zeros without constraints."""
+        if not self.limit:
+            return np.zeros_like(self.rewards)
+        return np.asarray(self.costs[:, :, int(self.costs.mean(axis=(0, 1)).argmax())])
+
+    @property
+    def cost(self) -> float:
+        """Of the worst constraint."""
+        return float(self.worst_costs.mean())
+
+    @property
+    def safe(self) -> bool:
+        return self.cost <= 1
+
+    @property
+    def run_rewards(self) -> Floats:
+        """[R]"""
+        return np.asarray(self.rewards.mean(axis=1))
+
+    @property
+    def run_costs(self) -> Floats:
+        """[R] each run by its own worst constraint, which decides whether that run is safe."""
+        return np.asarray(self.costs.mean(axis=1).max(axis=1, initial=0.0))
+
+    @cached_property
+    def score(self) -> Score:
+        return _score((self,), self.limit)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cell:
+    """One method on one task: what a table's cell holds is the mean over its limits."""
 
     task: str
-    by_limit: tuple[Score, ...]
-    reward: float
-    reward_interval: Interval
-    cost: float
-    cost_interval: Interval
-    safe: bool  # the cell's own flag: mean normalised cost ≤ 1
-    safe_limits: int  # at how many limits it is safe, which the mean can hide
+    method: str
+    limits: tuple[AtLimit, ...]
+    failures: int = 0  # runs whose training stopped early
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
+    @cached_property
+    def score(self) -> Score:
+        return _score(self.limits, None)
+
+    @cached_property
+    def reward(self) -> Measured:
+        return _measured(self.limits)[0]
+
+    @cached_property
+    def cost(self) -> Measured:
+        return _measured(self.limits)[1]
+
+    @property
+    def reward_std(self) -> float:
+        """Over limits × seeds, as the field prints it: it mixes the limits' effect with the seeds'."""
+        return float(self.run_rewards.std())
+
+    @property
+    def cost_std(self) -> float:
+        return float(np.concatenate([at.worst_costs.mean(axis=1) for at in self.limits]).std())
+
+    @property
+    def run_rewards(self) -> Floats:
+        """[limits × seeds] mean normalised reward of each run."""
+        return np.concatenate([at.run_rewards for at in self.limits])
+
+    @property
+    def run_costs(self) -> Floats:
+        """[limits × seeds] mean normalised cost of each run, of its own worst constraint."""
+        return np.concatenate([at.run_costs for at in self.limits])
 
 
 def score(task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit) -> Score:
-    """Score the runs of one limit.
+    """Score the runs of one limit, each a training of its own.
 
     Args:
         task: gives the reference scores.
@@ -66,39 +152,29 @@ def score(task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit) ->
         cost: [R, E, K], or [R, E] or [E] for one constraint: undiscounted episode costs.
         limit: allowed cost per episode, one number or one per constraint.
     """
-    rewards, costs, limits = _normalised(task, reward, cost, limit)
-    return _score(limits, rewards, costs, resampled_means(rewards, costs, np.random.default_rng(0)))
+    return at_limit(task, reward, cost, limit).score
 
 
-def score_limits(task: str | Task, runs: Mapping[Limit, tuple[ArrayLike, ArrayLike]]) -> Scores:
-    """Score several limits and their mean: {limit: (reward [R, E], cost [R, E, K])}, each as in `score`."""
+def score_limits(
+    task: str | Task,
+    runs: Mapping[Limit, tuple[ArrayLike, ArrayLike]],
+    trainings: Mapping[Limit, Sequence[Hashable]] | None = None,
+) -> Score:
+    """Score several limits and their mean: {limit: (reward [R, E], cost [R, E, K])}, each as in `score`.
+
+    `trainings` names each run's training, {limit: [R]}; without it every run is a training of its own.
+    """
     if not runs:
         raise PdocrlError("no limits to score.")
-    rng = np.random.default_rng(0)
-    scores, means = [], []
-    for limit, (reward, cost) in runs.items():
-        rewards, costs, limits = _normalised(task, reward, cost, limit)
-        means.append(resampled_means(rewards, costs, rng))
-        scores.append(_score(limits, rewards, costs, means[-1]))
-    # Limits are settings, not samples: each is resampled for itself, and the mean is taken over all of them.
-    over_limits = np.mean(means, axis=0)
-    mean_cost = float(np.mean([s.cost for s in scores]))
-    return Scores(
-        task=task if isinstance(task, str) else task.name,
-        by_limit=tuple(scores),
-        reward=float(np.mean([s.reward for s in scores])),
-        reward_interval=interval_of(over_limits[:, 0]),
-        cost=mean_cost,
-        cost_interval=interval_of(over_limits[:, 1]),
-        safe=mean_cost <= 1,
-        safe_limits=sum(s.safe for s in scores),
-    )
+    named = trainings or {}
+    made = [at_limit(task, reward, cost, limit, named.get(limit)) for limit, (reward, cost) in runs.items()]
+    return Cell(task if isinstance(task, str) else task.name, "", tuple(made)).score
 
 
-def _normalised(
-    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit
-) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, ...]]:
-    """Normalised rewards [R, E] and costs [R, E, K], and the K limits; or an error that shows the shapes."""
+def at_limit(
+    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit, trainings: Sequence[Hashable] | None = None
+) -> AtLimit:
+    """Undiscounted episode sums as normalised ones; or an error that shows the shapes."""
     limits = (float(limit),) if isinstance(limit, int | float) else tuple(float(x) for x in limit)
     rewards = np.asarray(reward, dtype=np.float64)
     costs = np.asarray(cost, dtype=np.float64)
@@ -111,22 +187,38 @@ def _normalised(
         raise PdocrlError(f"{shown}: expected rewards [runs, episodes] and costs [runs, episodes, limits].")
     if not (np.isfinite(rewards).all() and np.isfinite(costs).all()):
         raise PdocrlError("a reward or cost to be scored is not finite.")
-    return normalised_reward(task, rewards), normalised_cost(costs, limits), limits
+    names = tuple((limits, run) for run in range(len(rewards))) if trainings is None else tuple(trainings)
+    return AtLimit(limits, normalised_reward(task, rewards), normalised_cost(costs, limits), names)
 
 
-def _score(
-    limits: tuple[float, ...], reward: NDArray[np.float64], cost: NDArray[np.float64], means: NDArray[np.float64]
-) -> Score:
-    """From normalised [R, E] rewards, [R, E, K] costs, and their resampled means."""
-    costs = tuple(float(x) for x in cost.mean(axis=(0, 1)))
+def _measured(limits: Sequence[AtLimit]) -> tuple[Measured, Measured]:
+    """Reward and cost over these limits."""
+    trainings = [at.trainings for at in limits]
+    return (
+        mean_over_limits([at.rewards for at in limits], trainings),
+        mean_over_limits([at.worst_costs for at in limits], trainings),
+    )
+
+
+def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
+    reward, cost = _measured(limits)
+    runs = np.concatenate([at.run_rewards for at in limits])
+    least = 0.0 if all((at.costs >= 0).all() for at in limits) else -np.inf
     return Score(
-        limit=limits,
-        reward=float(reward.mean()),
-        reward_interval=interval_of(means[:, 0]),
-        cost=max(costs, default=0.0),
-        cost_interval=interval_of(means[:, 1]),
-        costs=costs,
-        safe=max(costs, default=0.0) <= 1,
-        runs=reward.shape[0],
-        episodes=reward.shape[1],
+        limit=None if limit is None else list(limit),
+        reward=reward.value,
+        reward_interval=reward.interval(),
+        reward_iqm=interquartile_mean(runs),
+        cost=cost.value,
+        cost_interval=cost.interval(least),
+        cost_iqm=interquartile_mean(np.concatenate([at.worst_costs.mean(axis=1) for at in limits])),
+        costs=[] if limit is None else [float(x) for x in limits[0].costs.mean(axis=(0, 1))],
+        intervals_over=reward.over,
+        safe=cost.value <= 1,
+        safe_limits=sum(at.safe for at in limits),
+        limits=len(limits),
+        runs=len(runs),
+        trainings=len({name for at in limits for name in at.trainings}),
+        episodes=int(limits[0].rewards.shape[1]),
+        by_limit=[] if limit is not None else [at.score for at in limits],
     )

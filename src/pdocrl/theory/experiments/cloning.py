@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pdocrl.bench.typeset import Table, Text
+from pdocrl.table import Table, Text
 from pdocrl.theory.counterexamples import weighted_cloning_fails
 from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 

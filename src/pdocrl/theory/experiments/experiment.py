@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.typeset import Table
+from pdocrl.table import Table
 
 Rows = list[dict[str, Any]]  # as they stand in the CSV
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.bench.typeset import Table, Text
 from pdocrl.console import progress
+from pdocrl.table import Table, Text
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve

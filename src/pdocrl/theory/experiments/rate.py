@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pdocrl.bench.typeset import Table, Text
 from pdocrl.console import progress
+from pdocrl.table import Table, Text
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdocrl.bench.typeset import Table, Text
+from pdocrl.table import Table, Text
 from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.theory.measure import EXAMPLES, SMALL, measure_all
 from pdocrl.theory.rivals.registry import RIVALS, Claim

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdocrl.bench.results import Row
-from pdocrl.bench.statistics import AtLimit, Cell, best_safe, compare, make_cells, merit, standings
 from pdocrl.errors import PdocrlError
+from pdocrl.report.statistics import best_safe, compare, make_cells, merit, standings
+from pdocrl.scores.score import AtLimit, Cell
 
 Play = Callable[..., list[Row]]
 
@@ -26,30 +27,32 @@ def test_a_cell_is_the_mean_over_limits_and_seeds(play: Play) -> None:
         (40.0, 1): [(1.0, 40.0), (1.0, 40.0)],  # 1, 1
     })  # fmt: skip
     (cell,) = make_cells(rows)
-    assert cell.reward == pytest.approx((0.3 + 0.6 + 1 + 1) / 4)
-    assert cell.cost == pytest.approx((1 + 0 + 2 + 1) / 4)
+    score = cell.score
+    assert score.reward == pytest.approx((0.3 + 0.6 + 1 + 1) / 4)
+    assert score.cost == pytest.approx((1 + 0 + 2 + 1) / 4)
+    assert score.reward_iqm == pytest.approx((0.6 + 1) / 2)  # the middle half of four
     assert cell.reward_std == pytest.approx(np.std([0.3, 0.6, 1, 1]))
     assert cell.cost_std == pytest.approx(np.std([1, 0, 2, 1]))
     assert [at.safe for at in cell.limits] == [True, False]
-    assert (cell.safe, cell.safe_limits, cell.runs, cell.episodes) == (True, 1, 4, 2)
+    assert (score.safe, score.safe_limits, score.runs, score.trainings, score.episodes) == (True, 1, 4, 4, 2)
 
 
 def test_the_mean_of_a_limit_that_is_broken_and_one_that_is_kept_can_hide_the_break(play: Play) -> None:
     (cell,) = make_cells(play({(10.0, 0): [(0.0, 15.0)], (40.0, 0): [(0.0, 0.0)]}))
-    assert cell.cost == 0.75
-    assert cell.safe
-    assert cell.safe_limits == 1
+    assert cell.score.cost == 0.75
+    assert cell.score.safe
+    assert cell.score.safe_limits == 1
 
 
 def test_of_two_constraints_the_worse_decides(row: Row) -> None:
     (cell,) = make_cells([dataclasses.replace(row, cost_limit=(10.0, 2.0), cost=(5.0, 3.0))])
-    assert cell.cost == 1.5
-    assert not cell.safe
+    assert cell.score.cost == 1.5
+    assert not cell.score.safe
 
 
 def test_without_constraints_every_method_is_safe(row: Row) -> None:
     (cell,) = make_cells([dataclasses.replace(row, cost_limit=(), cost=())])
-    assert (cell.cost, cell.safe, cell.cost_interval) == (0.0, True, (0.0, 0.0))
+    assert (cell.score.cost, cell.score.safe, cell.score.cost_interval) == (0.0, True, None)
 
 
 def test_runs_of_different_length_are_refused(play: Play) -> None:
@@ -70,33 +73,38 @@ def test_the_best_is_the_safe_method_of_highest_reward(play: Play) -> None:
     assert best_safe(make_cells(rows[:1]), "BallRun") is None
 
 
-def test_intervals_are_the_binomial_of_two_runs(play: Play) -> None:
-    """Two seeds with constant episodes: a resample's mean is 0, ½ or 1, so the 95 % interval is [0, 1]."""
+def test_no_winner_is_named_among_equals(play: Play) -> None:
+    rows = [row for agent in "ab" for row in play({(10.0, 0): [(0.5, 1.0)]}, agent=agent)]
+    assert best_safe(make_cells(rows), "BallRun") is None
+
+
+def test_an_interval_of_two_trainings_is_student_s(play: Play) -> None:
+    """Means 0 and 1: ½ ± 12.706 · ½; the cost, 0 and 2, is cut at 0, below which no cost lies."""
     (cell,) = make_cells(play({(10.0, 0): [(0.0, 0.0)] * 3, (10.0, 1): [(1.0, 20.0)] * 3}))
-    assert cell.reward_interval == (0.0, 1.0)
-    assert cell.cost_interval == (0.0, 2.0)
-    shares = np.bincount(np.round(2 * cell.resampled_mean[:, 0]).astype(int)) / len(cell.resampled_mean)
-    np.testing.assert_allclose(shares, [0.25, 0.5, 0.25], atol=0.04)
+    reach = 12.7062 / 2
+    assert cell.score.reward_interval == pytest.approx((0.5 - reach, 0.5 + reach), rel=1e-4)
+    assert cell.score.cost_interval == pytest.approx((0.0, 1 + 2 * reach), rel=1e-4)
+    assert cell.score.intervals_over == "trainings"
 
 
-def test_the_same_rows_give_the_same_intervals_and_other_cells_vary_on_their_own(play: Play) -> None:
-    rows = play({(10.0, s): [(0.1 * s, 1.0), (0.3, 2.0)] for s in range(4)})
-    other = [dataclasses.replace(row, agent="cpq") for row in rows]
-    first, second = make_cells(rows + other)
-    assert first.reward_interval == make_cells(rows)[0].reward_interval
-    assert abs(np.corrcoef(first.resampled_mean[:, 0], second.resampled_mean[:, 0])[0, 1]) < 0.1
+def test_runs_that_share_a_training_are_one_contribution(play: Play) -> None:
+    """Three seeds whose three limits agree: as if each had been played once, not three times as sure."""
+    runs = {(limit, seed): [(0.1 * seed, 0.0)] * 4 for limit in (10.0, 20.0, 40.0) for seed in (0, 5, 10)}
+    (once,) = make_cells(play({key: own for key, own in runs.items() if key[0] == 10.0}))
+    (shared,) = make_cells(play(runs, shared=True))
+    (own,) = make_cells(play(runs))
+    assert shared.score.reward_interval == pytest.approx(once.score.reward_interval)
+    assert (shared.score.trainings, own.score.trainings) == (3, 9)
+    assert own.reward.error == pytest.approx(shared.reward.error / 3**0.5)
 
 
-def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    """Ten runs from N(0, 1): a percentile bootstrap of ten covers a little less than 95 %."""
-    rng = np.random.default_rng(1)
-    hits = 0
-    for i in range(200):
-        rewards = rng.normal(size=(10, 1))
-        cell = Cell(f"task {i}", "m", (AtLimit((1.0,), rewards, np.zeros((10, 1, 1))),))
-        low, high = cell.reward_interval
-        hits += low <= 0 <= high
-    assert 0.83 <= hits / 200 <= 0.97
+def test_of_one_training_the_interval_is_over_episodes_and_says_so(play: Play) -> None:
+    (cell,) = make_cells(play({(10.0, 0): [(0.1, 1.0), (0.3, 2.0)]}))
+    assert cell.score.intervals_over == "episodes"
+    assert cell.score.words("reward").endswith("] episodes")
+    (single,) = make_cells(play({(10.0, 0): [(0.1, 1.0)]}))
+    assert single.score.reward_interval is None
+    assert single.score.words("reward") == "–"
 
 
 def test_ranks_put_safe_before_unsafe(play: Play) -> None:
@@ -111,7 +119,7 @@ def test_ranks_put_safe_before_unsafe(play: Play) -> None:
     )
     found = {s.method: s for s in standings(make_cells(rows))}
     assert {m: s.rank for m, s in found.items()} == {"good": 1, "meek": 1.5, "careless": 3, "greedy": 3}
-    assert found["greedy"].rank_interval == (3, 3)  # nothing varies
+    assert found["greedy"].rank_interval is None  # of one episode each nothing is known
     assert (found["meek"].tasks, found["meek"].safe_tasks, found["greedy"].safe_tasks) == (2, 2, 0)
     assert next(iter(found)) == "good"
 
@@ -129,7 +137,7 @@ def test_probability_of_improvement_counts_pairs_at_the_same_limit(play: Play) -
     found = compare(cells, "a", "b")
     assert found is not None
     assert (found.probability, found.tasks) == (0.25, 1)
-    assert found.interval == (0.0, 0.5)  # a's two runs at limit 10 are both 1, both 3, or mixed
+    assert found.interval is None  # at limit 40 either has one training
     assert compare(cells, "a", "c") is None
 
 
@@ -143,14 +151,18 @@ def test_one_of_two_methods_improves_on_the_other(
 ) -> None:
     def cell(method: str, pairs: list[tuple[float, float]]) -> Cell:
         reward, cost = np.array(pairs).T
-        return Cell("t", method, (AtLimit((1.0,), reward[:, None], cost[:, None, None]),))
+        return Cell("t", method, (AtLimit((1.0,), reward[:, None], cost[:, None, None], tuple(range(len(pairs)))),))
 
     cells = [cell("a", mine), cell("b", theirs)]
-    there, back = compare(cells, "a", "b", 10), compare(cells, "b", "a", 10)
+    there, back = compare(cells, "a", "b"), compare(cells, "b", "a")
     assert there is not None
     assert back is not None
     assert there.probability + back.probability == pytest.approx(1)
-    assert 0 <= there.interval[0] <= there.interval[1] <= 1
+    if min(len(mine), len(theirs)) > 1:
+        assert there.interval is not None
+        assert 0 <= there.interval[0] <= there.interval[1] <= 1
+    else:
+        assert there.interval is None
     if mine == theirs:
         assert there.probability == 0.5
 

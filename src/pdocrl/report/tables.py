@@ -1,9 +1,10 @@
-"""Tables of a benchmark, made from its rows alone: for the terminal, as Markdown and as LaTeX.
+"""Tables of a benchmark's files, made from its rows alone: for the terminal, as Markdown and as LaTeX.
 
     results      tasks × methods, mean ± standard deviation over limits × seeds, as the paper prints it
-    published    each of those with its 95 % interval, beside what the paper prints
+    published    each of those with its 95 % interval and its interquartile mean, beside what the paper prints
     limits       every limit for itself
     ranks        methods over all tasks
+    profile      the share of runs that are safe and earn at least so much
     improvement  how probably a run of one method is better than one of another
 
 Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the terminal) the safe method of highest reward.
@@ -11,20 +12,16 @@ Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the termina
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from pdocrl.bench import published
-from pdocrl.bench.results import TABLES, Row
-from pdocrl.bench.statistics import Cell, best_safe, compare, make_cells, standings
-from pdocrl.bench.typeset import DASH, Style, Table, Text
-from pdocrl.files import write_text
-
-WIDEST = 9  # columns that fit a terminal
+from pdocrl.bench.results import Row
+from pdocrl.report.published import AVERAGE, published
+from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, names_of, standings
+from pdocrl.scores.intervals import interval_words, number
+from pdocrl.scores.score import Cell
+from pdocrl.table import DASH, Style, Table, Text
 
 
 def make_tables(rows: Sequence[Row]) -> list[Table]:
@@ -34,40 +31,18 @@ def make_tables(rows: Sequence[Row]) -> list[Table]:
         return []
     notes = _notes(rows, cells)
     several = len({cell.method for cell in cells}) > 1
-    beside = any(published.published(cell.method, cell.task) for cell in cells)
+    beside = any(published(cell.method, cell.task) for cell in cells)
     return [
         results_table(cells, notes),
         *([published_table(cells, notes)] if beside else []),
         limits_table(cells, notes),
-        *([ranks_table(cells, notes), improvement_table(cells, notes)] if several else []),
+        *([ranks_table(cells, notes), profile_table(cells, notes), improvement_table(cells, notes)] if several else []),
     ]
-
-
-def write_tables(folder: str | os.PathLike[str], tables: Sequence[Table]) -> list[Path]:
-    """FOLDER/tables/NAME.md and .tex of each; the Markdown files' paths."""
-    made = []
-    for table in tables:
-        target = Path(folder) / TABLES / f"{table.name}.md"
-        write_text(target, table.markdown())
-        write_text(target.with_suffix(".tex"), table.latex())
-        made.append(target)
-    return made
-
-
-def show_tables(tables: Sequence[Table], folder: Path) -> None:
-    """On standard output; those too wide for a terminal are only named there, and printed whole when piped."""
-    wide = [table for table in tables if sys.stdout.isatty() and len(table.columns) > WIDEST]
-    told: set[str] = set()
-    for table in tables:
-        if table not in wide:
-            table.show(told)
-    for table in wide:
-        print(f"{table.title}: {folder / TABLES / table.name}.md")
 
 
 def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     """Tasks × methods as the paper's table, with the mean over tasks as the last line."""
-    methods, tasks = _names(cells)
+    methods, tasks = names_of(cells)
     by_place = {(cell.task, cell.method): cell for cell in cells}
     body = []
     for task in tasks:
@@ -77,7 +52,7 @@ def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
             line += _pair(by_place.get((task, method)), best)
         body.append(tuple(line))
     if len(tasks) > 1:
-        body.append(tuple([Text(published.AVERAGE), *_averages(cells, methods, tasks)]))
+        body.append(tuple([Text(AVERAGE), *_averages(cells, methods, tasks)]))
     columns = [("", "task"), *((method, name) for method in methods for name in ("reward", "cost"))]
     title = "Normalised reward and cost, mean ± standard deviation over limits × seeds"
     return Table("results", title, tuple(columns), tuple(body), tuple(notes))
@@ -87,7 +62,7 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     """One line per task and method: measured, with intervals, and what the paper prints."""
     body = []
     for cell in cells:
-        paper, style = published.published(cell.method, cell.task), _style(cell, best_safe(cells, cell.task))
+        paper, style, score = published(cell.method, cell.task), _style(cell, best_safe(cells, cell.task)), cell.score
         own: tuple[Text, ...] = (Text(DASH), Text(DASH))
         if paper is not None:
             kind: Style = "safe" if paper.safe else "unsafe"
@@ -96,17 +71,19 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
             (
                 Text(cell.task),
                 Text(cell.method),
-                Text(_spread(cell.reward, cell.reward_std), style),
-                Text(_interval(cell.reward_interval)),
-                Text(_spread(cell.cost, cell.cost_std), style),
-                Text(_interval(cell.cost_interval)),
-                Text(f"{cell.safe_limits} of {len(cell.limits)}"),
+                Text(_spread(score.reward, cell.reward_std), style),
+                Text(score.words("reward")),
+                Text(number(score.reward_iqm)),
+                Text(_spread(score.cost, cell.cost_std), style),
+                Text(score.words("cost")),
+                Text(number(score.cost_iqm)),
+                Text(f"{score.safe_limits} of {score.limits}"),
                 *own,
             )
         )
     columns = (
-        ("", "task"), ("", "method"), ("", "reward"), ("", "95 %"), ("", "cost"), ("", "95 %"), ("", "safe limits"),
-        ("published", "reward"), ("published", "cost"),
+        ("", "task"), ("", "method"), ("", "reward"), ("", "95 %"), ("", "IQM"), ("", "cost"), ("", "95 %"),
+        ("", "IQM"), ("", "safe limits"), ("published", "reward"), ("published", "cost"),
     )  # fmt: skip
     return Table("published", "Measured, beside what the paper prints", columns, tuple(body), tuple(notes))
 
@@ -115,20 +92,19 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     """One line per task, method and limit."""
     body = []
     for cell in cells:
-        for at, means in zip(cell.limits, cell.resampled, strict=True):
-            style: Style = "safe" if at.safe else "unsafe"
-            low, high = np.quantile(means, [0.025, 0.975], axis=0)
+        for score in cell.score.by_limit:
+            style: Style = "safe" if score.safe else "unsafe"
             body.append(
                 (
                     Text(cell.task),
                     Text(cell.method),
-                    Text(", ".join(f"{x:g}" for x in at.limit) or DASH),
-                    Text(_number(at.reward), style),
-                    Text(_interval((low[0], high[0]))),
-                    Text(f"{at.cost:.2f}", style),
-                    Text(_interval((low[1], high[1]))),
-                    Text("yes" if at.safe else "no"),
-                    Text(f"{cell.safe_limits} of {len(cell.limits)}"),
+                    Text(", ".join(f"{x:g}" for x in score.limit or []) or DASH),
+                    Text(number(score.reward), style),
+                    Text(score.words("reward")),
+                    Text(number(score.cost), style),
+                    Text(score.words("cost")),
+                    Text("yes" if score.safe else "no"),
+                    Text(f"{cell.score.safe_limits} of {cell.score.limits}"),
                 )
             )
     names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", "safe", "safe limits")
@@ -142,36 +118,47 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
         (
             Text(s.method),
             Text(f"{s.rank:.2f}", "safe" if s.safe_tasks == s.tasks else ""),
-            Text(_interval(s.rank_interval)),
+            Text(interval_words(s.rank_interval)),
             Text(f"{s.safe_tasks} of {s.tasks}"),
-            Text(_number(s.reward)),
-            Text(f"{s.cost:.2f}"),
+            Text(f"{s.safe_limits} of {s.limits}"),
+            Text(number(s.reward)),
+            Text(number(s.reward_iqm)),
+            Text(number(s.cost)),
+            Text(number(s.cost_iqm)),
         )
         for s in standings(cells)
     ]
-    names = ("method", "average rank", "95 %", "safe tasks", "reward", "cost")
+    names = ("method", "average rank", "95 %", "safe tasks", "limits kept", "reward", "IQM", "cost", "IQM")
     note = (
-        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Means over tasks."
+        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
+        "means over tasks. IQM: interquartile mean over all runs, the mean of the middle half."
     )
     return Table("ranks", "Methods over all tasks", tuple(("", n) for n in names), tuple(body), (note, *notes))
 
 
+def profile_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+    """The performance profile of every method, at a few levels of reward."""
+    body = [(Text(s.method), *(Text(f"{share:.2f}") for share in s.profile)) for s in standings(cells)]
+    names = ("method", *(f"reward ≥ {level:g}" for level in LEVELS))
+    note = "Share of all runs (tasks × limits × seeds) that keep their limit and earn at least so much."
+    return Table("profile", "Performance profile", tuple(("", n) for n in names), tuple(body), (note, *notes))
+
+
 def improvement_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     """Method × method."""
-    methods = _names(cells)[0]
+    methods = names_of(cells)[0]
     body = []
     for method in methods:
         line = [Text(method)]
         for other in methods:
             found = None if other == method else compare(cells, method, other)
-            shown = DASH if found is None else f"{found.probability:.2f} {_interval(found.interval)}"
-            clear = found is not None and found.interval[0] > 0.5 and found.runs > 1
-            line.append(Text(shown, "safe" if clear else ""))
+            shown = DASH if found is None else f"{found.probability:.2f} {interval_words(found.interval)}"
+            line.append(Text(shown, "safe" if found is not None and found.clear else ""))
         body.append(tuple(line))
     note = (
         "Probability that a run of the line's method is better than one of the column's on the same task at the same "
-        "limit, mean over tasks, with 95 % interval; better: safe before unsafe, then reward among the safe, cost "
-        "among the unsafe. Bold: the interval lies above one half."
+        "limit, mean over tasks, with 95 % interval over trainings; better: safe before unsafe, then reward among the "
+        "safe, cost among the unsafe. Bold: the interval lies above one half."
     )
     columns = (("", "method"), *(("", method) for method in methods))
     return Table("improvement", "Probability of improvement", columns, tuple(body), (note, *notes))
@@ -181,13 +168,18 @@ def _pair(cell: Cell | None, best: str | None) -> list[Text]:
     if cell is None:
         return [Text(DASH), Text(DASH)]
     style = _style(cell, best)
-    return [Text(_spread(cell.reward, cell.reward_std), style), Text(_spread(cell.cost, cell.cost_std), style)]
+    return [
+        Text(_spread(cell.score.reward, cell.reward_std), style),
+        Text(_spread(cell.score.cost, cell.cost_std), style),
+    ]
 
 
 def _averages(cells: Sequence[Cell], methods: Sequence[str], tasks: Sequence[str]) -> list[Text]:
     """Mean over tasks, spread over all runs; of methods that were run on every task, which alone compare."""
     whole = {m: [c for c in cells if c.method == m] for m in methods}
-    means = {m: (np.mean([c.reward for c in own]), np.mean([c.cost for c in own])) for m, own in whole.items()}
+    means = {
+        m: (np.mean([c.score.reward for c in own]), np.mean([c.score.cost for c in own])) for m, own in whole.items()
+    }
     complete = [m for m in methods if len(whole[m]) == len(tasks)]
     safe = [m for m in complete if means[m][1] <= 1]
     best = max(safe, key=lambda m: means[m][0]) if safe else None
@@ -205,13 +197,15 @@ def _averages(cells: Sequence[Cell], methods: Sequence[str], tasks: Sequence[str
 def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     """How the numbers came about, and what they do not compare with."""
     protocols = ", ".join(dict.fromkeys(row.protocol for row in rows))
-    runs = ", ".join(str(n) for n in sorted({cell.runs for cell in cells}))
-    episodes = ", ".join(str(n) for n in sorted({cell.episodes for cell in cells}))
+    runs = ", ".join(str(n) for n in sorted({cell.score.runs for cell in cells}))
+    episodes = ", ".join(str(n) for n in sorted({cell.score.episodes for cell in cells}))
     notes = [
         f"Protocol {protocols}; {runs} runs per task and method, {steps_told(rows)} steps, {episodes} episodes each."
     ]
-    if min(len(at.rewards) for cell in cells for at in cell.limits) == 1:
-        notes.append("One seed per limit: the intervals know nothing of how trainings differ.")
+    if any(cell.score.intervals_over == "trainings" for cell in cells):
+        notes.append("Intervals: 95 %, over trainings (t); a training that plays several limits counts once.")
+    if any(cell.score.intervals_over == "episodes" for cell in cells):
+        notes.append("One training only: these intervals are over episodes and know nothing of how trainings differ.")
     if any(row.recollected for row in rows):
         tasks = ", ".join(dict.fromkeys(row.task for row in rows if row.recollected))
         notes.append(f"Data not the published files: {tasks}. Compare methods here, not with published numbers.")
@@ -233,20 +227,8 @@ def steps_told(rows: Sequence[Row]) -> str:
 
 
 def _style(cell: Cell, best: str | None) -> Style:
-    return "best" if cell.method == best else "safe" if cell.safe else "unsafe"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-0.00", "0.00")
+    return "best" if cell.method == best else "safe" if cell.score.safe else "unsafe"
 
 
 def _spread(mean: float, std: float) -> str:
-    return f"{_number(mean)} ± {std:.2f}"
-
-
-def _interval(pair: tuple[float, float]) -> str:
-    return f"[{_number(pair[0])}, {_number(pair[1])}]"
-
-
-def _names(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    return list(dict.fromkeys(c.method for c in cells)), list(dict.fromkeys(c.task for c in cells))
+    return f"{number(mean)} ± {std:.2f}"

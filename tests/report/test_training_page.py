@@ -14,16 +14,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pdocrl.report as report_package
+import pdocrl.report.page as report_page
 from pdocrl.data import Task, register, save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
-from pdocrl.report import figures, read_record, report
+from pdocrl.records import write_record
+from pdocrl.report import read_results, report
 from pdocrl.report.chart import COLOURS
-from pdocrl.report.findings import findings, lead, table
+from pdocrl.report.findings import findings, lead
+from pdocrl.report.page_tables import at_one_limit
+from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
-from pdocrl.scores import evaluate as scoring
+from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
 from pdocrl.training import train as training
 
 LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)
@@ -34,7 +37,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
     """A training folder as `train` and `evaluate` leave it, with known numbers, without training."""
 
     def make(costs: dict[float, list[float]] | None = None, n_costs: int = 1, w: float = 9.9) -> Path:
-        register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
+        task = register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
         dataset = make_random_dataset(n_costs=n_costs, episodes=40)
         save(dataset, tmp_path / "toy.npz")
         runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in LIMITS for s in SEEDS]
@@ -70,19 +73,27 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         costs = costs or {1.0: [0.0, 1.0], 3.0: [2.0, 4.0]}
         scored = []
-        for run in runs:
-            own = costs[run["cost_limit"][0]]
-            plain = (lambda x: x) if n_costs == 1 else (lambda x: [x] * n_costs)
-            episodes = [{"seed": 7 + e, "reward": 2.0 * e, "cost": plain(c), "length": 9} for e, c in enumerate(own)]
+        for i, run in enumerate(runs):
+            limit = run["cost_limit"]
+            own = costs[limit[0]]
+            episodes = [
+                EpisodeScore(
+                    seed=7 + e, reward=2.0 * e, cost=[c] * n_costs, length=9, normalized_reward=(2.0 * e + 10) / 20,
+                    normalized_cost=c / limit[0],
+                )
+                for e, c in enumerate(own)
+            ]  # fmt: skip
             mean = float(np.mean(own))
-            scored.append({
-                "agent": "pdocrl", "seed": run["seed"], "cost_limit": plain(run["cost_limit"][0]),
-                "reward": float(np.mean([e["reward"] for e in episodes])), "cost": plain(mean),
-                "normalized_reward": 0.5, "normalized_cost": mean / run["cost_limit"][0],
-                "safe": mean <= run["cost_limit"][0], "failure": None, "episodes": episodes,
-            })  # fmt: skip
-        result = scoring.Evaluation("Toy", "custom", {"name": "toy.npz"}, 300, scored, scoring._summary("Toy", scored))
-        (folder / "scores.json").write_text(json.dumps(result.as_dict()))
+            scored.append(RunScore(
+                agent="pdocrl", run=i, training=i, seed=run["seed"], settings={}, cost_limit=limit, trained_limit=limit,
+                reward=float(np.mean([e.reward for e in episodes])), cost=[mean] * n_costs, normalized_reward=0.5,
+                normalized_cost=mean / limit[0], safe=mean <= limit[0], failure=None, episodes=episodes,
+            ))  # fmt: skip
+        data = DataName(name="toy.npz", digest=dataset.digest)
+        scores = Scores(
+            task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(task, scored)
+        )
+        write_record(folder / "scores.json", scores)
         return folder
 
     return make
@@ -96,7 +107,7 @@ class Page(HTMLParser):
         self.source = path.read_text(encoding="utf-8")
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.text = ""
-        self.feed(re.sub(r"<style>.*?</style>", "", self.source, flags=re.DOTALL))
+        self.feed(re.sub(r"(?<=<style>).*?</style>", "</style>", self.source, flags=re.DOTALL))
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -113,7 +124,7 @@ def test_the_page_asks_nothing_of_the_network(make_run):
     for _, attributes in page.elements:
         for name in ("src", "srcset", "href"):
             assert attributes.get(name, "#").startswith(("data:", "#"))
-    assert not page.all("script")
+    assert len(page.all("script")) == 1  # the page's own
     assert "http" not in page.source
     assert "@import" not in page.source
     assert "url(" not in page.source.split("<svg")[0]
@@ -121,9 +132,10 @@ def test_the_page_asks_nothing_of_the_network(make_run):
 
 def test_every_picture_has_a_text_and_every_id_is_unique(make_run):
     page = Page(report(make_run()))
-    drawings = page.all("svg")
-    assert len(drawings) == 6  # plane, episodes, learning, λ, w, others
-    assert all(len(svg["aria-label"]) > 20 and svg["role"] == "img" for svg in drawings)
+    drawings = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
+    # plane, two of limits asked, episodes, two of learning, λ, two of w, others
+    assert len(drawings) == 10
+    assert all(svg["role"] == "img" and svg["aria-labelledby"] and svg["aria-describedby"] for svg in drawings)
     assert all(img.get("alt") for img in page.all("img"))
     ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
     assert max(ids.values()) == 1
@@ -136,24 +148,26 @@ def test_the_page_has_one_title_headed_sections_and_a_labelled_table(make_run):
     assert page.all("html") == [{"lang": "en"}]
     assert len(page.all("h1")) == 1
     assert len(page.all("h2")) >= 7
-    assert page.all("caption")
+    assert all(table["aria-describedby"] for table in page.all("table"))
     assert {th["scope"] for th in page.all("th")} == {"col", "row"}
     assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
 
 
 def test_every_colour_of_a_picture_follows_the_theme(make_run):
+    """Colours are the stylesheet's; no picture brings its own."""
     page = Page(report(make_run()))
-    styles = [attributes["style"] for _, attributes in page.elements if "style" in attributes]
-    assert styles
-    assert not [style for style in styles if re.search(r"(fill|stroke): #", style)]
-    used = set(re.findall(r"var\((--[\w-]+)", " ".join(styles)))
+    for tag, attributes in page.elements:
+        assert not {"fill", "stroke"} & set(attributes), tag
+        assert "#" not in attributes.get("style", "")
+    css = (Path(report_page.__file__).parent / "page.css").read_text()
+    used = set(re.findall(r"var\((--[\w-]+)", css)) - {"--share"}
     for theme in _themes():
         assert used <= set(theme)
 
 
 def _themes() -> list[dict[str, str]]:
     """The colours of the light and of the dark page."""
-    css = (Path(report_package.__file__).parent / "page.css").read_text()
+    css = (Path(report_page.__file__).parent / "page.css").read_text()
     light, dark = re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)
     return [dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
 
@@ -183,66 +197,67 @@ def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
 
 
 def test_the_table_holds_the_scores(make_run):
-    rows = table(read_record(make_run()))
-    assert [(row.group.label, row.score["safe"], row.over, row.episodes) for row in rows] == [
+    rows = at_one_limit(read_results(make_run()))
+    assert [(row.label, row.score.safe, row.over, row.episodes) for row in rows] == [
         ("limit 1", True, 0, 4),  # costs 0 and 1, for two seeds
         ("limit 3", True, 2, 4),  # costs 2 and 4: their mean is the limit
     ]
     assert [row.cost for row in rows] == [(0.5,), (3.0,)]
     assert [row.reward for row in rows] == [1.0, 1.0]
-    assert rows[0].score["reward"] == pytest.approx((1 + 10) / 20)
+    assert rows[0].score.reward == pytest.approx((1 + 10) / 20)
 
 
 def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run):
-    record = read_record(make_run())
+    record = read_results(make_run())
     dataset = record.dataset
-    for row in table(record):
-        kept = [
-            r for r, c in zip(dataset.reward_return, dataset.cost_return[:, 0], strict=True) if c <= row.group.limit[0]
-        ]
+    for row in at_one_limit(record):
+        kept = [r for r, c in zip(dataset.reward_return, dataset.cost_return[:, 0], strict=True) if c <= row.limit[0]]
         assert row.best_logged == max(kept)
 
 
 def test_an_unsafe_policy_is_called_so(make_run):
-    record = read_record(make_run({1.0: [5.0, 5.0], 3.0: [0.0, 0.0]}))
-    rows = table(record)
-    assert lead(record, rows).startswith("1 of 2 policies keep their cost limit")
-    assert "At limit 1 the mean cost is 5.00 times the limit: not safe." in findings(record, rows)
+    record = read_results(make_run({1.0: [5.0, 5.0], 3.0: [0.0, 0.0]}))
+    assert lead(record).startswith("1 of 2 policies keep their cost limit")
+    assert "At limit 1 the mean cost is 5.00 times the limit: not safe." in findings(record)
     page = Page(report(record))
     assert page.text.count("✗ no") == page.text.count("✓ yes") == 1
 
 
 @pytest.mark.parametrize(("w", "said"), [(9.9, True), (1.1, False)])
 def test_saturation_of_w_is_pointed_out_only_when_it_happened(make_run, w, said):
-    record = read_record(make_run(w=w))
-    assert any("has saturated" in note for note in findings(record, table(record))) is said
+    record = read_results(make_run(w=w))
+    assert any("has saturated" in note for note in findings(record)) is said
 
 
-def test_a_curve_is_the_mean_of_its_seeds_and_its_band_their_range(make_run):
-    figure = figures.learning(read_record(make_run()))
-    reward, cost = figure.axes
-    first, second = reward.get_lines()
-    assert first.get_xdata().tolist() == list(STEPS)
-    assert first.get_ydata().tolist() == [t + 0.5 for t in STEPS]  # runs 0 and 1
-    assert second.get_ydata().tolist() == [t + 2.5 for t in STEPS]  # runs 2 and 3
-    band = reward.collections[0].get_paths()[0].get_extents()
-    assert (band.y0, band.y1) == (STEPS[0], STEPS[-1] + 1)
-    drawn = [line.get_ydata()[0] for line in cost.get_lines() if len(set(line.get_ydata())) == 1]
-    assert set(LIMITS) <= set(drawn)
+def test_every_limit_has_its_own_curve_with_a_band_of_its_seeds(make_run):
+    page = report(make_run()).read_text()
+    reward = next(svg for svg in re.findall(r"<svg.*?</svg>", page) if 'aria-labelledby="reward-0-t"' in svg)
+    assert re.findall(r'data-limit="(\d)"', reward) == ["1", "3"]
+    assert reward.count('class="band') == reward.count('class="line') == 2
+    ends = [(STEPS[-1] + i + 10) / 20 for i in (0.5, 2.5)]  # the mean of runs 0 and 1, and of runs 2 and 3
+    assert f"At the end: limit 1 {ends[0]:.3g}; limit 3 {ends[1]:.3g}." in reward
 
 
 def test_policies_lie_in_the_plane_where_they_were_scored(make_run):
-    (panel,) = figures.plane(read_record(make_run())).axes
-    marks = {c.get_label(): c.get_offsets().tolist() for c in panel.collections if c.get_label()[:1] != "_"}
-    assert marks == {"pdocrl, limit 1": [[0.5, 1.0]] * 2, "pdocrl, limit 3": [[3.0, 1.0]] * 2}
+    (drawing,) = data_planes(read_results(make_run())).values()
+    marks = re.findall(r"<title>(pdocrl[^<]*)</title>", drawing)
+    assert marks == [
+        f"pdocrl, limit {limit:g}, seed {seed}: return 1, cost {cost}"
+        for limit, cost in zip(LIMITS, ("0.5", "3.0"), strict=True)
+        for seed in SEEDS
+    ]
+    dots = [path.count("M") for path in re.findall(r'class="dots[^"]*" d="([^"]*)"', drawing)]
+    assert 0 < sum(dots) <= 40  # logged episodes; those that coincide are one
 
 
 def test_two_constraints_have_a_panel_each(make_run):
-    record = read_record(make_run(n_costs=2))
-    assert len(figures.learning(record).axes) == 3
-    assert len(figures.multipliers(record).axes) == len(figures.episode_costs(record).axes) == 2
-    assert len(figures.plane(record).axes) == 2
-    assert "cost_1 3.0" in Page(report(record)).text
+    folder = make_run(n_costs=2)
+    assert len(data_planes(read_results(folder))) == 2
+    page = Page(report(folder))
+    named = [svg["aria-labelledby"] for svg in page.all("svg") if "aria-labelledby" in svg]
+    for name in ("costs-0", "costs1-0", "cost-0", "cost1-0", "lambda_0-0", "lambda_1-0"):
+        assert f"{name}-t" in named
+    assert "cost_1 3.0" in page.text
 
 
 def test_sections_appear_only_with_their_data(make_run):
@@ -252,23 +267,22 @@ def test_sections_appear_only_with_their_data(make_run):
     (folder.parent / "toy.npz").unlink()
     page = Page(report(folder))
     assert "pdocrl evaluate" in page.text
-    for title in ("The data, and where", "Cost of every episode", "while training", "An episode"):
+    for title in ("The data, and where", "Cost of every episode", "Reward and cost while training", "An episode"):
         assert title not in page.text
     assert "The price of cost" in page.text
-    with pytest.raises(PdocrlError, match="data it was trained on was not found"):
-        figures.plane(read_record(folder))
+    assert data_planes(read_results(folder)) == {}
 
 
 def test_data_that_changed_since_is_not_shown_as_the_training_s(make_run, make_random_dataset):
     folder = make_run()
     save(make_random_dataset(seed=9), folder.parent / "toy.npz")
-    assert read_record(folder).dataset is None
+    assert read_results(folder).dataset is None
     with pytest.raises(PdocrlError, match="was trained on other data"):
-        read_record(folder, make_random_dataset(seed=9))
+        read_results(folder, make_random_dataset(seed=9))
 
 
 def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
-    record = read_record(make_run())
+    record = read_results(make_run())
     asked = {}
 
     def remember(data, agent, **arguments):
@@ -276,9 +290,9 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
         raise PdocrlError("enough")
 
     monkeypatch.setattr(training, "train", remember)
-    line, *others = commands(record)
+    line, *others = commands(record)[0].splitlines()
     run_cli(*shlex.split(line)[1:])
-    assert asked["data"] == record.plan.data
+    assert asked["data"] == record.trained.plan.data
     assert (asked["agent"], asked["task"], asked["steps"]) == ("pdocrl", "Toy", 300)
     assert [list(limit) for limit in asked["cost_limit"]] == [[limit] for limit in LIMITS]
     assert tuple(asked["seed"]) == SEEDS
@@ -288,11 +302,13 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
 
 
 def test_names_cannot_smuggle_markup_into_the_page(make_run):
-    record = read_record(make_run())
-    plan = dataclasses.replace(record.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None)
+    record = read_results(make_run())
+    plan = dataclasses.replace(
+        record.trained.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
+    )
     hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))
     page = Page(report(hostile))
-    assert not page.all("script")
+    assert len(page.all("script")) == 1
     assert not page.all("i")
 
 
@@ -312,7 +328,10 @@ def test_the_command_writes_the_page_and_prints_one_object(make_run, run_cli):
         (lambda folder: (folder / "run.json").unlink(), "no run.json here"),
         (lambda folder: (folder / "policies.npz").unlink(), "no policies yet"),
         (lambda folder: (folder / "scores.json").write_text('{"runs": ['), "Make it again: pdocrl evaluate"),
-        (lambda folder: (folder / "scores.json").write_text('{"runs": []}'), "holds 0 of 4 runs"),
+        (
+            lambda folder: (folder / "scores.json").write_text('{"runs": []}'),
+            "`format` is 0, this version reads",
+        ),
         (lambda folder: (folder / "index.html").mkdir(), "is a folder; name the page"),
     ],
 )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.bench import published
 from pdocrl.bench.results import Row
-from pdocrl.bench.statistics import make_cells
 from pdocrl.bench.suite import named_suites
-from pdocrl.bench.tables import make_tables, results_table, write_tables
-from pdocrl.bench.typeset import Table, Text
 from pdocrl.data.tasks import BUILT_IN
+from pdocrl.report import published
+from pdocrl.report.statistics import make_cells
+from pdocrl.report.tables import make_tables, results_table
+from pdocrl.table import Table, Text, write_tables
 
 Play = Callable[..., list[Row]]
 
@@ -64,7 +64,7 @@ def test_published_numbers_stand_beside_the_measured(rows: list[Row]) -> None:
     table = next(table for table in make_tables(rows) if table.name == "published")
     line = next(line for line in table.rows if (line[0].text, line[1].text) == ("BallRun", "pdocrl"))
     assert [cell.text for cell in line[-2:]] == ["0.48 ± 0.33", "0.86 ± 0.82"]
-    assert line[6].text == "1 of 1"
+    assert line[8].text == "1 of 1"
 
 
 def test_recollected_data_and_broken_runs_are_told(rows: list[Row]) -> None:
@@ -86,15 +86,16 @@ def test_methods_trained_for_other_steps_are_named(rows: list[Row]) -> None:
 def test_one_seed_makes_no_clear_winner(play: Play) -> None:
     rows = play({(10.0, 0): [(0.9, 0.0)]}, agent="a") + play({(10.0, 0): [(0.1, 0.0)]}, agent="b")
     table = make_tables(rows)[-1]
-    assert table.rows[0][2] == Text("1.00 [1.00, 1.00]", "")
-    assert any("One seed per limit" in note for note in table.notes)
-    twice = rows + [dataclasses.replace(row, seed=1) for row in rows]
+    long = rows + [dataclasses.replace(row, episode=1) for row in rows]
+    assert table.rows[0][2] == Text("1.00 –", "")
+    assert any("know nothing of how trainings differ" in note for note in make_tables(long)[0].notes)
+    twice = rows + [dataclasses.replace(row, seed=1, training=1) for row in rows]
     assert make_tables(twice)[-1].rows[0][2].style == "safe"
 
 
 def test_every_table_is_written_twice(rows: list[Row], tmp_path: Path) -> None:
     write_tables(tmp_path, make_tables(rows))
-    names = {"results", "published", "limits", "ranks", "improvement"}
+    names = {"results", "published", "limits", "ranks", "profile", "improvement"}
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {f"{n}.{s}" for n in names for s in ("md", "tex")}
     assert make_tables([]) == []
 
@@ -104,7 +105,7 @@ def test_the_terminal_shows_numbers_and_intervals_whole(rows: list[Row], capsys:
         table.show()
     text = capsys.readouterr().out
     assert "0.50 ± 0.25 ★" in text
-    assert "[0.25, 0.75]" in text
+    assert "[-2.68, 3.68]" in text  # ½ ± 12.706 · ¼
 
 
 def test_the_paper_prints_every_method_on_every_task() -> None:

@@ -1,0 +1,329 @@
+"""The tables of a page, made from the same cells as the Markdown and LaTeX files: every number has one source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
+from pdocrl.report.record import PlayedRun, Results, limit_name
+from pdocrl.report.statistics import LEVELS, Comparison, Standing, best_safe, compare, standings
+from pdocrl.scores.intervals import Interval
+from pdocrl.scores.score import Cell, Score
+from pdocrl.table import DASH, Belongs, Style, Table, Text
+
+SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
+NO_VALUE = Text(DASH, value="")
+
+
+@dataclasses.dataclass(frozen=True)
+class AtOneLimit:
+    """One line of a training's own table: a method's policies at one limit, over all their episodes."""
+
+    method: str
+    label: str  # "limit 10", with the settings that tell variants apart
+    limit: tuple[float, ...]
+    score: Score
+    reward: float  # mean return of an episode
+    cost: tuple[float, ...]  # mean costs of an episode
+    over: int  # episodes that cost more than the limit
+    episodes: int
+    best_logged: float | None  # highest return of a logged episode within the limit; None: there is none, or no data
+
+
+def at_one_limit(record: Results) -> list[AtOneLimit]:
+    """The lines of a training's own table; empty before `evaluate`."""
+    found = []
+    for cell in record.cells:
+        for score in cell.score.by_limit:
+            limit = tuple(score.limit or ())
+            own = [run for run in record.runs if (run.method, run.asked) == (cell.method, limit)]
+            costs = np.concatenate([run.costs for run in own])
+            name = f"limit {limit_name(limit)}" if limit else "no limit"
+            found.append(
+                AtOneLimit(
+                    method=cell.method,
+                    label=name if record.by_limit else f"{cell.method}, {name}",
+                    limit=limit,
+                    score=score,
+                    reward=float(np.concatenate([run.returns for run in own]).mean()),
+                    cost=tuple(costs.mean(axis=0).tolist()),
+                    over=int((costs > np.asarray(limit)).any(axis=1).sum()),
+                    episodes=len(costs),
+                    best_logged=_best_logged(record, limit),
+                )
+            )
+    return found
+
+
+def _best_logged(record: Results, limit: tuple[float, ...]) -> float | None:
+    if record.dataset is None:
+        return None
+    within = (record.dataset.cost_return <= np.asarray(limit)).all(axis=1)
+    return float(record.dataset.reward_return[within].max()) if within.any() else None
+
+
+def of_training(record: Results) -> Table:
+    """A line per limit: reward, return, cost, episodes over the limit, safe or not, and the best that was logged."""
+    rows = at_one_limit(record)
+    plan = record.trainings[0].plan
+    assert plan is not None
+    names = plan.cost_names
+    heads = ["Policy for", "Normalised reward", "Return"]
+    heads += ["Cost per episode", "Episodes over the limit", "Safe"] if names else []
+    heads += ["Best logged return within the limit"] if record.dataset is not None else []
+    body, belongs = [], []
+    for row in rows:
+        score = row.score
+        series = record.series(row.method, limit_name(row.limit))
+        line = [
+            Text(row.label, series=series),
+            Text(decimal(score.reward, 3), "safe", below=_between(score.reward_interval, score, 3), value=score.reward),
+            Text(f"{row.reward:,.0f}", value=row.reward),
+        ]
+        if names:
+            costs = [f"{c:.1f}" if len(names) == 1 else f"{n} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
+            share = f"{decimal(score.cost)} of the limit"
+            line += [
+                Text(", ".join(costs), "safe", (share, *_between(score.cost_interval, score)), score.cost),
+                Text(f"{row.over} of {row.episodes}", value=row.over),
+                Text("✓ yes", "yes") if score.safe else Text("✗ no", "no"),
+            ]
+        if record.dataset is not None:
+            best = row.best_logged
+            line.append(Text("none", value="") if best is None else Text(f"{best:,.0f}", value=best))
+        body.append(tuple(line))
+        belongs.append((("method", row.method), ("limit", limit_name(row.limit))))
+    seeds = "one training seed" if rows[0].score.trainings == 1 else f"{rows[0].score.trainings} training seeds"
+    over = "episodes only, for want of another training" if rows[0].score.intervals_over == "episodes" else "trainings"
+    note = (
+        f"{record.tasks[0]}, {rows[0].score.episodes} episodes of each policy's last checkpoint, {seeds}; in brackets "
+        f"95 % intervals, over {over}. Safe: mean cost within the limit."
+    )
+    return _table("Result table", heads, body, note, rows=belongs)
+
+
+def of_estimates(record: Results) -> Table:
+    """A line per run of a training: what was said of it from the data alone."""
+    training = record.trainings[0]
+    assert training.ope is not None
+    played = {(run.method, run.limit, run.seed): run for run in record.runs}
+    body = []
+    for run, told in zip(training.runs, training.ope.runs, strict=True):
+        (method, limit, seed), kind = run, _VERDICT_STYLES.get(told.within_limit, "")
+        body.append(
+            (
+                Text(f"{record.key(method, limit)}, seed {seed}", series=record.series(method, limit)),
+                _estimated(told.normalized_reward, told.normalized_reward_interval),
+                _estimated(told.normalized_cost, told.normalized_cost_interval),
+                Text(told.verdict or DASH, kind),
+                Text("; ".join(told.doubts) or ("" if told.trusted else "not trusted")),
+                _as_played(played.get(run)),
+            )
+        )
+    heads = ["Policy for", "Reward, estimated", "Cost / limit, estimated", "From the data alone", "Doubts", "Played"]
+    note = f"Estimated without a simulator, by {training.ope.method}, with 95 % intervals. Played: reward / cost."
+    return _table("Estimates from the data alone", heads, body, note)
+
+
+_VERDICT_STYLES: dict[bool | None, Style] = {True: "yes", False: "no"}
+
+
+def _estimated(value: float | None, interval: list[float] | None) -> Text:
+    if value is None:
+        return NO_VALUE
+    below = () if interval is None else (f"[{decimal(interval[0])}, {decimal(interval[1])}]",)
+    return Text(decimal(value), below=below, value=value)
+
+
+def _as_played(run: PlayedRun | None) -> Text:
+    if run is None:
+        return NO_VALUE
+    return Text(f"{decimal(run.reward)} / {decimal(run.cost)}", "safe" if run.safe else "unsafe", value=run.cost)
+
+
+def headline(record: Results) -> Table:
+    """Methods × tasks, the best method first: reward, below it cost, below that what the paper prints."""
+    by_place = {(cell.task, cell.method): cell for cell in record.cells}
+    best = {task: best_safe(record.cells, task) for task in record.tasks}
+    overall = {standing.method: standing for standing in standings(record.cells)}
+    body = []
+    for method in record.ranked:
+        line = [_method(record, method), _overall(overall.get(method), record.scored_tasks)]
+        for task in record.tasks:
+            cell = by_place.get((task, method))
+            line.append(_missing(record, task, method) if cell is None else _cell(cell, best[task] == method))
+        body.append(tuple(line))
+    heads = ["Method", "All tasks", *record.tasks]
+    columns: list[Belongs] = [(), (), *((("task", task),) for task in record.tasks)]
+    note = (
+        "Methods by average rank. Normalised reward, and below it cost as a share of the limit: mean ± standard "
+        f"deviation over limits × seeds. {SAFE_RULE} ★: the safe method of highest reward, where one is highest. Point "
+        "at a cell for its 95 % intervals; they also stand in the next table. “Paper”: the published reward / cost. A "
+        "column sorts by reward. “All tasks”: those that are scored."
+    )
+    return _table("Results of all methods on all tasks", heads, body, note, columns, _methods(record))
+
+
+def _cell(cell: Cell, best: bool) -> Text:
+    score = cell.score
+    over = "" if score.intervals_over == "trainings" else ", over episodes only"
+    words = f"95 % intervals{over}: reward {between(score.reward_interval)}, cost {between(score.cost_interval)}"
+    words += f"; interquartile means: reward {decimal(score.reward_iqm)}, cost {decimal(score.cost_iqm)}"
+    kept = f"{score.safe_limits} of {score.limits} limits kept"
+    below = [f"cost {decimal(score.cost)} ± {cell.cost_std:.2f}", kept, *_paper(published(cell.method, cell.task))]
+    kind: Style = "best" if best else "safe" if score.safe else "unsafe"
+    text = f"{decimal(score.reward)} ± {cell.reward_std:.2f}"
+    return Text(text, kind, tuple(below), score.reward, words, (("task", cell.task),))
+
+
+def _paper(known: Published | None) -> list[str]:
+    return [] if known is None else [f"paper {decimal(known.reward)} / {decimal(known.cost)}"]
+
+
+def _overall(standing: Standing | None, tasks: list[str]) -> Text:
+    """The mean over tasks, of methods that were run on every scored task, which alone compare."""
+    if standing is None or standing.tasks < len(tasks):
+        return dataclasses.replace(NO_VALUE, hint="not scored on every task")
+    same = {*PUBLISHED.get(standing.method, {})} == {*tasks, AVERAGE}  # else the paper's mean is over other tasks
+    below = [
+        f"cost {decimal(standing.cost)}",
+        f"{standing.safe_limits} of {standing.limits} limits kept",
+        *(_paper(published(standing.method, AVERAGE)) if same else []),
+    ]
+    kind: Style = "safe" if standing.cost <= 1 else "unsafe"
+    return Text(decimal(standing.reward), kind, tuple(below), standing.reward)
+
+
+def _missing(record: Results, task: str, method: str) -> Text:
+    known = [t.status for t in record.trainings if (t.task, t.method) == (task, method)]
+    said = known[0].status if known else "not in the suite"
+    return Text(DASH, below=(said,), value="", belongs=(("task", task),))
+
+
+def per_limit(record: Results) -> Table:
+    """A line per task and method, a column per limit, and at how many of them it is safe, which a mean can hide."""
+    body, belongs = [], []
+    cells = sorted(record.cells, key=lambda c: (record.tasks.index(c.task), record.ranked.index(c.method)))
+    for cell in cells:
+        score = cell.score
+        by_limit = {limit_name(own.limit or []): _at_limit(own) for own in score.by_limit}
+        kept = score.safe_limits == score.limits
+        line = [_method(record, cell.method), Text(cell.task)]
+        line += [by_limit.get(n, dataclasses.replace(NO_VALUE, belongs=(("limit", n),))) for n in record.limits]
+        share = score.safe_limits / score.limits
+        line.append(Text(f"{score.safe_limits} of {score.limits}", "yes" if kept else "no", value=share))
+        mean = f"{decimal(score.reward)} / {decimal(score.cost)}"
+        line.append(Text(mean, "safe" if score.safe else "unsafe", _both(score), score.reward))
+        body.append(tuple(line))
+        belongs.append((("method", cell.method), ("task", cell.task)))
+    heads = ["Method", "Task", *(f"Limit {limit}" for limit in record.limits), "Safe at", "Mean over limits"]
+    columns: list[Belongs] = [(), (), *((("limit", limit),) for limit in record.limits), (), ()]
+    over = sorted({cell.score.intervals_over for cell in cells})
+    note = (
+        "Reward / cost at each limit, mean over seeds and episodes, with 95 % intervals over "
+        f"{' or, of one training, '.join(reversed(over))}. {SAFE_RULE} A limit's column sorts by reward."
+    )
+    return _table("Results at each limit", heads, body, note, columns, belongs)
+
+
+def _at_limit(score: Score) -> Text:
+    text = f"{decimal(score.reward)} / {decimal(score.cost)}"
+    belongs = (("limit", limit_name(score.limit or [])),)
+    return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
+
+
+def ranks(record: Results) -> Table:
+    """Methods over all tasks, the best first, with interquartile means."""
+    body = []
+    for s in standings(record.cells):
+        below = () if s.rank_interval is None else (between(s.rank_interval),)
+        body.append(
+            (
+                _method(record, s.method),
+                Text(decimal(s.rank), below=below, value=s.rank),
+                Text(f"{s.safe_limits} of {s.limits}", value=s.safe_limits / s.limits),
+                Text(f"{s.safe_tasks} of {s.tasks}", value=s.safe_tasks / s.tasks),
+                Text(decimal(s.reward), below=(f"IQM {decimal(s.reward_iqm)}",), value=s.reward),
+                Text(decimal(s.cost), below=(f"IQM {decimal(s.cost_iqm)}",), value=s.cost),
+                *(Text(f"{share:.2f}", value=share) for share in s.profile),
+            )
+        )
+    heads = ["Method", "Average rank", "Limits kept", "Safe tasks", "Reward", "Cost"]
+    heads += [f"Safe, reward ≥ {level:g}" for level in LEVELS]
+    note = (
+        "Rank 1 is best: safe before unsafe, then by reward among the safe and by cost among the unsafe. Means over "
+        "the tasks a method was run on; IQM: the interquartile mean over all its runs. The last columns are the share "
+        "of its runs that keep their limit and earn at least so much."
+    )
+    rows: list[Belongs] = [(("method", s.method),) for s in standings(record.cells)]
+    return _table("Methods over all tasks", heads, body, note, rows=rows)
+
+
+def improvement(record: Results) -> Table:
+    """Method × method; the fill follows the number, so that the eye finds the strong rows."""
+    methods = [method for method in record.ranked if method in {cell.method for cell in record.cells}]
+    body = [
+        (
+            _method(record, method),
+            *(_improves(None if other == method else compare(record.cells, method, other)) for other in methods),
+        )
+        for method in methods
+    ]
+    note = (
+        "Probability that a run of the line's method is better than a run of the column's, on the same task at the "
+        "same limit; better as in the ranks. Mean over tasks, with 95 % intervals over trainings. Bold: the interval "
+        "lies above one half."
+    )
+    rows: list[Belongs] = [(("method", method),) for method in methods]
+    return _table("Probability of improvement", ["Line beats column", *methods], body, note, rows=rows)
+
+
+def _improves(found: Comparison | None) -> Text:
+    if found is None:
+        return NO_VALUE
+    below = () if found.interval is None else (between(found.interval),)
+    kind: Style = "safe" if found.clear else ""
+    return Text(decimal(found.probability), kind, below, found.probability, heat=found.probability)
+
+
+def _method(record: Results, method: str) -> Text:
+    return Text(method, series=None if record.by_limit else record.methods.index(method))
+
+
+def _methods(record: Results) -> list[Belongs]:
+    return [(("method", method),) for method in record.ranked]
+
+
+def _both(score: Score) -> tuple[str, ...]:
+    if score.reward_interval is None:
+        return ()
+    return (f"{between(score.reward_interval)} / {between(score.cost_interval)}",)
+
+
+def _between(interval: Interval | None, score: Score, digits: int = 2) -> tuple[str, ...]:
+    return () if interval is None else (between(interval, digits),)
+
+
+def between(pair: Interval | None, digits: int = 2) -> str:
+    """A 95 % interval."""
+    return DASH if pair is None else f"[{decimal(pair[0], digits)}, {decimal(pair[1], digits)}]"
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """With a true minus, and none before a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def _table(
+    title: str,
+    heads: list[str],
+    body: Sequence[tuple[Text, ...]],
+    note: str,
+    columns: Sequence[Belongs] | None = None,
+    rows: Sequence[Belongs] | None = None,
+) -> Table:
+    heads_ = tuple(("", head) for head in heads)
+    return Table("", title, heads_, tuple(body), (note,), tuple(columns or ()), tuple(rows or ()))

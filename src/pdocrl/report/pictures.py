@@ -1,0 +1,275 @@
+"""Pictures of what was reached, one panel per task: the reward–cost plane, every episode's cost, limits asked and kept,
+performance profiles, and off-policy estimates against roll-outs.
+
+Costs are shares of the limit, on a root axis: 1 is the limit, and what lies far beyond stays on the paper.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from markupsafe import Markup
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.report import chart
+from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
+from pdocrl.report.record import OpeRun, PlayedRun, Results
+from pdocrl.scores.intervals import Floats
+from pdocrl.scores.score import Cell
+
+ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
+LETTER = 6.7  # width of one, about
+SHADES = 4  # --safe-0 … --safe-3 of the stylesheet: tighter limits are darker
+
+Drawings = dict[str, Markup]  # task → its pictures
+
+
+def data_planes(record: Results) -> Drawings:
+    """{cost: picture}: the data's episodes by cost and return, the limits, and where the policies lie."""
+    if record.dataset is None:
+        return {}
+    return {
+        name.replace("_", " "): _data_plane(record, record.dataset, k)
+        for k, name in enumerate(record.dataset.cost_names)
+    }
+
+
+def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
+    cost, earned = dataset.cost_return[:, k], dataset.reward_return
+    asked = sorted({run.asked[k] for run in record.runs} | _trained_limits(record, k))
+    height = 300.0
+    means = [(run, float(run.costs[:, k].mean()), float(run.returns.mean())) for run in record.runs]
+    everything = np.concatenate([cost, [c for _, c, _ in means]])
+    x = chart.spanning(everything, LEFT + 8, WIDTH - RIGHT, also=(0.0, *asked))
+    y = chart.spanning(np.concatenate([earned, [r for *_, r in means]]), height - BOTTOM, TOP + 12)
+    body = chart.axes(x, y, f"{dataset.cost_names[k].replace('_', ' ')} of an episode", "return")
+    tightest = np.searchsorted(asked, cost)  # number of the tightest limit each episode keeps
+    for i in range(len(asked) + 1):
+        own = tightest == i
+        kind = f"safe-{min(i, SHADES - 1)}" if i < len(asked) else "over"
+        body += chart.dots(kind, x(cost[own]), y(earned[own])) if own.any() else ""
+    order = np.argsort(cost, kind="stable")
+    best = np.maximum.accumulate(earned[order])
+    rises = np.append(True, best[1:] > best[:-1])
+    body += chart.frontier(x(cost[order][rises]), y(best[rises]), x.end)
+    for limit in asked:
+        body += chart.upright(float(x(limit)), y.end - 4, y.start, f"{limit:g}")
+    for run, spent, gained in means:
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {gained:,.0f}, cost {spent:.1f}"
+        mark = chart.mark(record.series(run.method, run.limit), float(x(spent)), float(y(gained)), words, large=True)
+        body += chart.group(mark, method=run.method, limit=run.limit)
+    places = "; ".join(
+        f"{run.method}, limit {run.limit}: return {gained:,.0f}, cost {spent:.1f}" for run, spent, gained in means
+    )
+    description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {places}."
+    return chart.drawing(f"data-{k}", height, "The data, and where the policies came to lie", description, body)
+
+
+def _trained_limits(record: Results, k: int) -> set[float]:
+    plans = [training.plan for training in record.trainings if training.plan is not None]
+    return {run["cost_limit"][k] for plan in plans for run in plan.runs if len(run["cost_limit"]) > k}
+
+
+def planes(record: Results) -> Drawings:
+    """{task: picture}: every run where it was scored, the limit as a line."""
+    return {task: _plane(record, task, own) for task in record.tasks if (own := record.runs_of(task))}
+
+
+def _plane(record: Results, task: str, runs: list[PlayedRun]) -> Markup:
+    height = 250.0
+    x = chart.from_zero([run.cost for run in runs], LEFT, WIDTH - RIGHT)
+    y = chart.spanning([run.reward for run in runs], height - BOTTOM, TOP + 12, also=(0.0,))
+    body = chart.axes(x, y, "cost / limit", "normalised reward")
+    body += chart.upright(float(x(1)), y.end - 4, y.start, "limit")
+    for run in runs:
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: reward {run.reward:.2f}, cost {run.cost:.2f}"
+        series = record.series(run.method, run.limit)
+        mark = chart.mark(series, float(x(run.cost)), float(y(run.reward)), words, filled=run.safe)
+        body += chart.group(mark, method=run.method, limit=run.limit)
+    safe = sum(run.safe for run in runs)
+    best = max((run for run in runs if run.safe), key=lambda run: run.reward, default=None)
+    description = f"{len(runs)} runs by cost and reward, {safe} of them within their limit. "
+    description += (
+        "None is safe." if best is None else f"The highest safe reward is {best.reward:.2f}, by {best.method}."
+    )
+    return chart.drawing(f"plane-{record.tasks.index(task)}", height, f"{task}: reward against cost", description, body)
+
+
+def episode_costs(record: Results) -> Drawings:
+    """{task: pictures}: a stroke per episode, a row per method and limit, the shape at the mean; one per constraint."""
+    found = {}
+    for task in record.tasks:
+        own = record.runs_of(task)
+        if own and own[0].asked:
+            found[task] = Markup("").join(_costs(record, task, own, k) for k in range(len(own[0].asked)))
+    return found
+
+
+def _costs(record: Results, task: str, runs: list[PlayedRun], k: int) -> Markup:
+    rows: dict[str, dict[str, list[PlayedRun]]] = {}
+    for method in record.ranked:
+        for limit in record.limits:
+            own = [run for run in runs if (run.method, run.limit) == (method, limit)]
+            if own:
+                rows.setdefault(method, {})[limit] = own
+    bottom = TOP + sum(ROW * len(limits) + GAP for limits in rows.values())
+    names = LETTER * max(len(method) for method in rows) + 24
+    x = chart.from_zero(np.concatenate([run.shares[:, k] for run in runs]), names, WIDTH - RIGHT)
+    which = f" {k + 1}" if len(runs[0].asked) > 1 else ""
+    body = chart.base(x, bottom, f"cost{which} of an episode / limit") + chart.upright(float(x(1)), TOP - 4, bottom)
+    top, told = TOP, []
+    for method, limits in rows.items():
+        inside = chart.words(0, top + ROW * len(limits) / 2 + 4, method, kind="name")
+        for limit, own in limits.items():
+            cost = np.concatenate([run.shares[:, k] for run in own])
+            mean, middle = float(cost.mean()), top + ROW / 2
+            series = record.series(method, limit)
+            words = f"{method}, limit {limit}: mean {mean:.2f}, {(cost > 1).sum()} of {len(cost)} episodes over"
+            row = chart.words(names - 5, middle + 3.5, limit, "end", "tiny")
+            row += chart.strokes(x(cost), middle, ROW - 3, series)
+            row += chart.mark(series, float(x(mean)), middle, words, filled=mean <= 1)
+            inside += chart.group(row, limit=limit)
+            told.append(words)
+            top += ROW
+        body += chart.group(inside, method=method)
+        top += GAP
+    description = f"Costs of all episodes as shares of the limit. {'; '.join(told)}."
+    name = f"costs{k or ''}-{record.tasks.index(task)}"
+    return chart.drawing(name, bottom + 34, f"{task}: cost of every episode", description, body)
+
+
+def asked_and_played(record: Results) -> Drawings:
+    """{task: pictures}: reward and cost against the limit that was asked for, of methods with several limits."""
+    found = {}
+    for task in record.scored_tasks:
+        cells = [c for c in record.cells if c.task == task and len(c.limits) > 1 and len(c.limits[0].limit) == 1]
+        if cells:
+            found[task] = _against_limit(record, task, cells, "cost") + _against_limit(record, task, cells, "reward")
+    return found
+
+
+def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> Markup:
+    height = 220.0
+    asked = {cell.method: np.array([at.limit[0] for at in cell.limits]) for cell in cells}
+    scale = {m: own if what == "cost" else np.ones(len(own)) for m, own in asked.items()}  # shares → costs per episode
+    means, between = {}, {}
+    for cell in cells:
+        scores = cell.score.by_limit
+        means[cell.method] = np.array([getattr(s, what) for s in scores]) * scale[cell.method]
+        spans = [getattr(s, f"{what}_interval") or (getattr(s, what),) * 2 for s in scores]
+        between[cell.method] = np.array(spans) * scale[cell.method][:, None]
+    x = chart.spanning(np.concatenate(list(asked.values())), LEFT, WIDTH - RIGHT, also=(0.0,))
+    # An interval of two or three trainings can be very wide; the means decide the scale, and bars end at the frame.
+    highest = max(1.5 * float(np.concatenate(list(means.values())).max()), x.high if what == "cost" else 0.0)
+    values = np.concatenate([*means.values(), np.minimum(np.concatenate(list(between.values())).ravel(), highest)])
+    least = 1.5 * min(float(np.concatenate(list(means.values())).min()), 0.0)
+    y = chart.spanning(np.maximum(values, least), height - BOTTOM, TOP + 12, also=(0.0,))
+    label = "cost played" if what == "cost" else "normalised reward"
+    body = chart.axes(x, y, "limit asked", label)
+    if what == "cost":
+        same = np.array([0.0, min(x.high, y.high)])
+        body += chart.dashed(x(same), y(same))
+    told = []
+    for cell in cells:
+        method, order = cell.method, np.argsort(asked[cell.method])
+        series = record.methods.index(method)
+        inside = chart.curve(series, x(asked[method][order]), y(means[method][order]))
+        for i in order:
+            limit, mean, (low, high) = asked[method][i], means[method][i], between[method][i]
+            low, high = np.clip([low, high], y.low, y.high)
+            words = f"{method}, limit {limit:g} asked: {what} {mean:.2f}"
+            inside += chart.whisker(series, float(x(limit)), float(y(low)), float(y(high)))
+            inside += chart.mark(series, float(x(limit)), float(y(mean)), words, filled=cell.limits[i].safe)
+            told.append(words)
+        body += chart.group(inside, method=method)
+    name = f"asked-{what}-{record.tasks.index(task)}"
+    return chart.drawing(name, height, f"{task}: {label} against the limit asked", f"{'; '.join(told)}.", body)
+
+
+def profiles(record: Results) -> Drawings:
+    """{"all tasks": pictures}: the share of runs that are safe and earn more than so much, and that cost no more."""
+    if len(record.methods) < 2 or len(record.runs) < 2:
+        return {}
+    return {"all scored tasks": _profile(record, "reward") + _profile(record, "cost")}
+
+
+def _profile(record: Results, what: str) -> Markup:
+    height = 220.0
+    rewards = np.array([run.reward for run in record.runs])
+    costs = np.array([run.cost for run in record.runs])
+    if what == "reward":
+        x = chart.spanning(rewards, LEFT, WIDTH - RIGHT, also=(0.0,))
+    else:
+        x = chart.Axis(0.0, 3.0, LEFT, WIDTH - RIGHT)
+    y = chart.Axis(0.0, 1.05, height - BOTTOM, TOP + 12)
+    label = "share of runs, safe and above" if what == "reward" else "share of runs at most"
+    body = chart.axes(x, y, "normalised reward" if what == "reward" else "cost / limit", label)
+    body += chart.upright(float(x(1)), y.end - 4, y.start, "limit") if what == "cost" else ""
+    at = np.linspace(x.low, x.high, 80)
+    told = []
+    for method in record.ranked:
+        own = np.array([run.method == method for run in record.runs])
+        if not own.any():
+            continue
+        if what == "reward":
+            share = ((costs[own] <= 1) & (rewards[own] >= at[:, None])).mean(axis=1)
+        else:
+            share = (costs[own] <= at[:, None]).mean(axis=1)
+        body += chart.group(chart.curve(record.methods.index(method), x(at), y(share)), method=method)
+        told.append(f"{method} {share[int(np.argmin(abs(at - (0.5 if what == 'reward' else 1.0))))]:.2f}")
+    where = "at a reward of 0.5" if what == "reward" else "at the limit"
+    description = f"Performance profile over all runs. Shares {where}: {'; '.join(told)}."
+    return chart.drawing(f"profile-{what}", height, f"Performance profile of {what}", description, body)
+
+
+def estimates(record: Results) -> Drawings:
+    """{task: pictures}: reward and cost as estimated from the data alone, against those played; needs ope.json."""
+    found = {}
+    for task in record.tasks:
+        pairs = judged(record, task)
+        if pairs:
+            found[task] = _estimate(record, task, "reward", pairs) + _estimate(record, task, "cost", pairs)
+    return found
+
+
+def judged(record: Results, task: str) -> list[tuple[PlayedRun, OpeRun]]:
+    """Runs that were both estimated and played at the limit of their training."""
+    played = {(run.method, run.limit, run.seed): run for run in record.runs_of(task)}
+    return [
+        (played[run], told)
+        for training in record.trainings
+        if training.task == task and training.ope is not None
+        for run, told in zip(training.runs, training.ope.runs, strict=True)
+        if run in played
+    ]
+
+
+def _estimate(record: Results, task: str, what: str, pairs: list[tuple[PlayedRun, OpeRun]]) -> Markup:
+    known = [
+        (run, told, value, span)
+        for run, told in pairs
+        if (value := getattr(told, f"normalized_{what}")) is not None
+        and (span := getattr(told, f"normalized_{what}_interval")) is not None
+    ]
+    if not known:
+        return Markup("")
+    height = 220.0
+    played: Floats = np.array([getattr(run, what) for run, *_ in known])
+    between: Floats = np.array([span for *_, span in known])  # [n, 2]
+    everything = np.concatenate([played, [value for *_, value, _ in known], between.ravel()])
+    make = chart.from_zero if what == "cost" else chart.spanning
+    x, y = make(played, LEFT, WIDTH - RIGHT), make(everything, height - BOTTOM, TOP + 12)
+    body = chart.axes(x, y, f"{what} played", f"{what} estimated")
+    same = np.linspace(max(x.low, y.low), min(x.high, y.high), 40)
+    body += chart.dashed(x(same), y(same))
+    for run, told, value, (low, high) in known:
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: {what} {getattr(run, what):.2f} played, "
+        words += f"{value:.2f} [{low:.2f}, {high:.2f}] estimated"
+        words += "" if told.trusted else "; not trusted"
+        at, series = float(x(getattr(run, what))), record.series(run.method, run.limit)
+        mark = chart.whisker(series, at, float(y(low)), float(y(high)))
+        mark += chart.mark(series, at, float(y(value)), words, filled=told.trusted)
+        body += chart.group(mark, method=run.method, limit=run.limit)
+    inside = int(((between[:, 0] <= played) & (played <= between[:, 1])).sum())
+    description = f"{len(known)} runs. In {inside} of them the played {what} lies in the 95 % interval of the estimate."
+    name = f"ope-{what}-{record.tasks.index(task)}"
+    return chart.drawing(name, height, f"{task}: {what} estimated and played", description, body)

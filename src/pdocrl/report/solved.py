@@ -1,0 +1,191 @@
+"""The page of a `solve` folder: what the policy earns and costs against its limits, and how far to trust it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import field
+
+from pdocrl.errors import PdocrlError
+from pdocrl.files import read_json
+from pdocrl.records import Part, from_plain
+from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
+from pdocrl.table import DASH, Table, Text
+
+FILE, PICTURE = "result.json", "solve.png"
+MOST = 200  # lines of the policy that a page shows
+
+Numbers = dict[str, float]
+
+
+class Logged(Part, frozen=True, kw_only=True):
+    """What the log itself earned and cost."""
+
+    value: float
+    costs: Numbers
+
+
+class Spread(Part, frozen=True, kw_only=True):
+    """Intervals of a result."""
+
+    level: float
+    value: list[float]
+    costs: dict[str, list[float]]
+
+
+class Covered(Part, frozen=True, kw_only=True):
+    """How the log covers the policy."""
+
+    pairs: int
+    pairs_total: int
+    states: int
+    states_total: int
+    concentrability: float
+    outside: float
+
+
+class Choice(Part, frozen=True, kw_only=True):
+    """What another bound on the density ratio would have given."""
+
+    C: float | None = None
+    value: float
+    costs: Numbers
+    limits: str | None = None
+    concentrability: float | None = None
+
+
+class PolicyLine(Part, frozen=True, kw_only=True):
+    """π(a|s) of one pair."""
+
+    state: object
+    action: object
+    probability: float
+
+
+class SolvedFile(Part, frozen=True, kw_only=True):
+    """The part of result.json a page shows."""
+
+    status: str
+    value: float
+    costs: Numbers
+    log: Logged
+    limits: Numbers
+    senses: dict[str, str]
+    multipliers: Numbers
+    certificate: float
+    coverage: Covered
+    method: str
+    gamma: float
+    intervals: Spread | None = None
+    C: float | None = None
+    choices: list[Choice] = field(default_factory=list)
+    policy: list[PolicyLine] = field(default_factory=list)
+
+
+def is_solved(folder: str | os.PathLike[str]) -> bool:
+    """Whether `pdocrl solve --out` wrote this folder."""
+    return (Path(folder) / FILE).is_file()
+
+
+def render_solved(folder: Path) -> str:
+    """The whole page as text."""
+    path = folder / FILE
+    try:
+        result = from_plain(read_json(path), SolvedFile)
+    except PdocrlError as error:
+        said = str(error).removeprefix(f"{path}: ")
+        raise PdocrlError(f"{path}: {said} Make it again: pdocrl solve LOG --out {folder}") from error
+    picture = folder / PICTURE
+    sections = [
+        Section("Result", [Tables([_outcome(result).html()])]),
+        Section("What to notice", [Listed(_notes(result))]),
+        *([Section("In one picture", [Figure(as_image(picture), _ALT)])] if picture.exists() else []),
+        Section("How far to trust it", [Tables([_trust(result).html()])]),
+        *([Section("Other bounds on w", [Tables([_choices(result).html()])])] if result.choices else []),
+        Section("The policy", [Tables([_policy(result).html(tall=True)])]),
+    ]
+    return render_page(f"Solved: {folder.name}", _lead(result), [s for s in sections if s.is_there])
+
+
+_ALT = "Reward and costs with their intervals against the limits, and how the log covers the policy."
+
+
+def _kept(result: SolvedFile, name: str) -> bool:
+    limit, cost = result.limits[name], result.costs[name]
+    return cost >= limit if result.senses.get(name, "<=").startswith(">") else cost <= limit
+
+
+def _lead(result: SolvedFile) -> str:
+    gain = f"{result.value:.4g} a step where the log earned {result.log.value:.4g}"
+    if not result.limits:
+        return f"A policy that earns {gain}."
+    kept = sum(_kept(result, name) for name in result.limits)
+    return f"A policy that earns {gain}, and by the log's own count keeps {kept} of {len(result.limits)} limits."
+
+
+def _outcome(result: SolvedFile) -> Table:
+    spread = result.intervals
+    level = f"{100 * spread.level:g} % interval" if spread else "Interval"
+    rows = [["reward", result.log.value, result.value, _span(spread.value) if spread else DASH, DASH, DASH, DASH]]
+    for name, cost in result.costs.items():
+        limit = f"{result.senses.get(name, '<=')} {result.limits[name]:.4g}" if name in result.limits else DASH
+        between = _span(spread.costs[name]) if spread and name in spread.costs else DASH
+        price = f"{result.multipliers[name]:.4g}" if name in result.multipliers else DASH
+        kept = DASH if name not in result.limits else "yes" if _kept(result, name) else "no"
+        rows.append([name, result.log.costs.get(name, float("nan")), cost, between, limit, price, kept])
+    heads = ["Per step", "In the log", "Policy", level, "Limit", "Multiplier", "Kept"]
+    return Table.of(heads, rows, "Result table")
+
+
+def _trust(result: SolvedFile) -> Table:
+    cover = result.coverage
+    rows = [
+        ["status", result.status.replace("_", " ")],
+        ["certificate ξ", f"{result.certificate:.2g} ({result.method})"],
+        ["discount γ", f"{result.gamma:g}"],
+        ["bound C on w", "none" if result.C is None else f"{result.C:.4g}"],
+        ["pairs in the log", f"{cover.pairs} of {cover.pairs_total}"],
+        ["states in the log", f"{cover.states} of {cover.states_total}"],
+        ["concentrability of the policy", f"{cover.concentrability:.4g}"],
+        ["time outside the log", f"{100 * cover.outside:.2g} %"],
+    ]
+    return Table.of(["What", "Found"], rows, "How far to trust it")
+
+
+def _choices(result: SolvedFile) -> Table:
+    names = list(result.choices[0].costs)
+    rows = [
+        ["none" if c.C is None else f"{c.C:.4g}", c.value, *c.costs.values(), c.limits or DASH,
+         "chosen" if c.C == result.C else ""]
+        for c in result.choices
+    ]  # fmt: skip
+    return Table.of(["C", "Reward", *names, "Limits", "Which"], rows, "Other bounds on w")
+
+
+def _policy(result: SolvedFile) -> Table:
+    shown = result.policy[:MOST]
+    rows = tuple((Text(str(p.state)), Text(str(p.action)), Text(f"{p.probability:.4g}")) for p in shown)
+    more = len(result.policy) - len(shown)
+    notes = (f"The first {MOST} of {len(result.policy)} lines; policy.parquet has all.",) if more else ()
+    return Table("", "The policy", (("", "State"), ("", "Action"), ("", "Probability")), rows, notes)
+
+
+def _notes(result: SolvedFile) -> list[str]:
+    found = []
+    if result.status != "optimal":
+        found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
+    broken = [name for name in result.limits if not _kept(result, name)]
+    if broken:
+        found.append(f"Not kept, by the log's own count: {', '.join(broken)}.")
+    if result.intervals is not None:
+        open_ = [n for n, (low, high) in result.intervals.costs.items() if low <= result.limits.get(n, high + 1) < high]
+        if open_:
+            found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
+    if result.coverage.outside > 0.01:
+        found.append(f"The policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
+    return found
+
+
+def _span(interval: list[float]) -> str:
+    return f"{interval[0]:.4g} … {interval[1]:.4g}"
