@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 def solve(
     log: Positional[str],
     /,
-    gamma: float,
+    gamma: float | None = None,
     limit: UseAppendAction[tuple[tuple[str, ...], ...]] = (),
     method: str = "lp",
     parameter: tuple[str, ...] = (),
@@ -24,7 +25,8 @@ def solve(
     B: float | None = None,
     min_count: int | None = None,
     iterations: int | None = None,
-    horizon: float | None = None,
+    horizon: int | None = None,
+    window: float | None = None,
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int | None = None,
@@ -36,6 +38,7 @@ def solve(
     memory: str = "1GB",
     threads: int | None = None,
     out: Path | None = None,
+    unseen: str = "behaviour",
     json: bool = False,
 ) -> None:
     """From a log of finite states and actions to the best policy it supports that keeps the limits.
@@ -47,7 +50,7 @@ def solve(
 
     Args:
         log: A file, a pattern with *, or the name of an example.
-        gamma: The discount, strictly between 0 and 1.
+        gamma: The discount, strictly between 0 and 1; with --horizon it is 1 unless given.
         limit: Such as "cost<=0.1" or "served>=0.95", on the discounted average per step (1−γ)J of a column.
         method: lp is exact; pdocrl and pdorl are the paper's; regret_matching and optimistic converge faster. Others,
             see docs/which-method.md: pdca, wsac, mbcl, pocc, coral, pro_rl, pessimistic, dpdl, mo_spibb,
@@ -57,7 +60,8 @@ def solve(
         B: Bound on the multipliers, where the largest reward and cost are 1; from the log if not given.
         min_count: Rows a state and action must have to be believed; chosen from the log if not given.
         iterations: Of all methods that iterate; 10,000 for the paper's algorithms.
-        horizon: Steps of an episode; limits are then per episode.
+        horizon: The most steps an episode has; limits are then on the total of an episode.
+        window: Limits are on the discounted average of so many steps.
         confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
@@ -68,10 +72,12 @@ def solve(
         columns: This log's names for columns, such as state=room next_state=then.
         memory: Limit for reading the log; beyond it, a temporary folder is used.
         threads: For reading the log; all cores by default.
-        out: A folder for policy.parquet, policy.json, result.json and solve.png.
+        out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
+        unseen: What the exported policy does in states the log never had: behaviour, uniform, refuse, or an action.
         json: Print one JSON object instead of tables.
     """
     from pdocrl.tabular import report
+    from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
     from pdocrl.tabular.saddle import solve as solve_counts
@@ -79,13 +85,15 @@ def solve(
     from pdocrl.theory.rivals.registry import RIVALS
 
     limits = as_limits([text for group in limit for text in group])
-    if horizon is not None:
-        limits = per_step(limits, horizon)
+    if window is not None and horizon is not None:
+        raise PdocrlError("--horizon is for episodes, --window for a process that goes on: give one of them.")
+    if window is not None:
+        limits = per_step(limits, window)
     if method not in METHODS and method not in RIVALS:
         raise UnknownNameError("method", method, [*METHODS, *RIVALS])
     if parameter and (method not in RIVALS or method == "pdocrl"):
         raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
-    if not 0 < gamma < 1:
+    if horizon is None and (gamma is None or not 0 < gamma < 1):
         raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
     if out is not None and out.exists() and not out.is_dir():
         raise PdocrlError(f"--out {out} is a file; name a folder.")
@@ -97,6 +105,7 @@ def solve(
             columns=dict(_pair(text, "--columns", "state=room") for text in columns),
             memory=memory,
             threads=threads,
+            horizon=horizon,
         )
         if dead_ends == "end":
             counts = counts.ending_in(counts.dead_ends)
@@ -107,7 +116,11 @@ def solve(
             given: dict[str, float | str] = {name: value for name, value in own.items() if value is not None}
             given |= dict(_pair(text, "--parameter", "beta=3") for text in parameter)
             redrawn = 200 if resamples is None else resamples
-            result = solve_with(method, counts, gamma, limits, given, redrawn, level, seed, status.update)
+            rate = 1.0 if gamma is None else gamma
+            problem, discount = (counts, rate) if counts.horizon is None else weighted(counts, rate)
+            result = solve_with(method, problem, discount, limits, given, redrawn, level, seed, status.update)
+            if counts.horizon is not None:
+                result = dataclasses.replace(result, gamma=rate, unit="episode")
         else:
             result = solve_counts(
                 counts,
@@ -125,11 +138,11 @@ def solve(
                 seed=seed,
                 progress=status.update,
             )
-    files = report.save(result, out, horizon) if out is not None else []
+    files = report.save(result, out, window, unseen) if out is not None else []
     if json:
-        console.print_json(report.as_json(result, horizon))
+        console.print_json(report.as_json(result, window))
     else:
-        console.print_table(*report.outcome_table(result, horizon))
+        console.print_table(*report.outcome_table(result, window))
         console.print_table(*report.facts_table(result))
         if result.choices:
             console.print_table(*report.choice_table(result), title="What other C would have given")

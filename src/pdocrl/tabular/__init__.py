@@ -11,6 +11,7 @@ from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.logs import counts_with_ray
+from pdocrl.tabular.policy import TabularPolicy, load
 from pdocrl.tabular.saddle import Result, solve
 
 __all__ = [
@@ -22,12 +23,14 @@ __all__ = [
     "Point",
     "Result",
     "Sets",
+    "TabularPolicy",
     "certify",
     "counts_with_ray",
     "evaluate",
     "extract",
     "garnet",
     "gridworld",
+    "load",
     "merge",
     "occupancy",
     "random_cmdp",

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.episodes import MARK, check_length, order
 from pdocrl.tabular.groups import Groups, group_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Counts:
     actions: tuple[Label, ...]
     cost_names: tuple[str, ...]
     groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
+    horizon: int | None = None  # steps of an episode, where states are told apart by step: "calm 10 @ 3"
 
     def __post_init__(self) -> None:
         if not len(self.count):
@@ -174,6 +176,8 @@ class Counts:
         n_actions: int | None = None,
         d0: ArrayLike | None = None,
         episode: ArrayLike | None = None,
+        step: ArrayLike | None = None,
+        horizon: int | None = None,
     ) -> Counts:
         """Count n transitions held in memory.
 
@@ -190,7 +194,12 @@ class Counts:
             n_actions: likewise for actions.
             d0: [S] a start distribution known beforehand.
             episode: [n] the name of each row's episode, so that episodes, not rows, are taken as independent.
+            step: [n] the time within the episode; without it rows are in time order.
+            horizon: tell states apart by their step in the episode, so that limits are per episode (see `episodes`).
+                Without `terminal`, an episode's last row is its end.
         """
+        if horizon is not None:
+            return _by_step(state, action, next_state, reward, costs, terminal, episode, step, int(horizon))
         names, signals = _named_signals(reward, costs)
         size = signals.shape[1]
         over = np.zeros(size, bool) if terminal is None else _flags("terminal", terminal)
@@ -362,6 +371,28 @@ def lookalikes(labels: Sequence[Label]) -> list[tuple[str, str]]:
             pairs.append((found[plain], label))
         found.setdefault(plain, label)
     return pairs
+
+
+def _by_step(
+    state: ArrayLike,
+    action: ArrayLike,
+    next_state: ArrayLike,
+    reward: ArrayLike,
+    costs: ArrayLike | Mapping[str, ArrayLike] | None,
+    terminal: ArrayLike | None,
+    episode: ArrayLike | None,
+    step: ArrayLike | None,
+    horizon: int,
+) -> Counts:
+    if episode is None:
+        raise DataError("a horizon needs `episode`: the name of each row's episode.")
+    t, last = order(episode, step)
+    check_length(int(t.max()) + 1, horizon)
+    over = (last if terminal is None else _flags("terminal", terminal)) | (t == horizon - 1)
+    states = [f"{s}{MARK}{k}" for s, k in zip(np.asarray(state).tolist(), t, strict=True)]
+    then = [f"{s}{MARK}{k + 1}" for s, k in zip(np.asarray(next_state).tolist(), t, strict=True)]
+    counts = Counts.from_arrays(states, action, then, reward, costs, over, initial=t == 0, episode=episode)
+    return dataclasses.replace(counts, horizon=horizon)
 
 
 def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:

@@ -52,11 +52,11 @@ class Limit:
         return f"{self.name}{self.sense}{self.value:g}"
 
 
-def per_step(limits: Iterable[Limit], horizon: float) -> tuple[Limit, ...]:
-    """Limits per episode of so many steps, as limits on the average per step."""
-    if not horizon > 0:
-        raise PdocrlError(f"the horizon is {horizon}; it must be positive.")
-    return tuple(dataclasses.replace(limit, value=limit.value / horizon) for limit in limits)
+def per_step(limits: Iterable[Limit], window: float) -> tuple[Limit, ...]:
+    """Limits per so many steps, as limits on the average per step."""
+    if not window > 0:
+        raise PdocrlError(f"the window is {window} steps; it must be positive.")
+    return tuple(dataclasses.replace(limit, value=limit.value / window) for limit in limits)
 
 
 Limits = Iterable[Limit | str] | Mapping[str, float]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
 from pdocrl.tabular.counts import LIMB, Ints
+from pdocrl.tabular.episodes import MARK, check_length
 
 LABELS = ("state", "action", "next_state")
 REQUIRED = (*LABELS, "reward")
@@ -26,6 +27,8 @@ OPTIONAL = ("terminal", "initial", "episode", "step")
 INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"))}
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
+
+_T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -61,6 +64,25 @@ class LogFile:
     types: dict[str, str]  # column → DuckDB type, without its parameters
     column: dict[str, str]  # role → column
     costs: tuple[str, ...]
+    horizon: int | None = None  # then `rows` also have t and last, and states are told apart by their step
+
+    def by_step(self, horizon: int) -> LogFile:
+        """The same log with each row's step in its episode, t = 0, 1, …, and whether it is the episode's last."""
+        if "episode" not in self.column:
+            raise DataError(
+                f"{self.name}: a horizon needs a column `episode`; name it with --columns episode=NAME, or give "
+                "--window for limits per so many steps of a process that goes on."
+            )
+        episode = _quote(self.column["episode"])
+        source, time = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {self.rows})", _ROW
+        if "step" in self.column:
+            source, time = self.rows, f"{self._time(self.column['step'])}, {self.label('state')}"
+        window = f"OVER (PARTITION BY {episode} ORDER BY {time})"
+        numbered = f"SELECT *, CAST(row_number() {window} - 1 AS BIGINT) AS {_T} FROM {source}"
+        rows = f"(SELECT *, {_T} = max({_T}) OVER (PARTITION BY {episode}) AS {_LAST} FROM ({numbered}))"
+        longest = self.fetch(f"SELECT coalesce(max({_T}), 0) + 1 FROM {rows}")[0][0]
+        check_length(int(longest), horizon, self.name)
+        return dataclasses.replace(self, rows=rows, horizon=horizon)
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -98,7 +120,7 @@ class LogFile:
         low = [f"(t{i} & {(1 << LIMB) - 1}::HUGEINT)" for i in range(len(scaled))]
         high = [f"((t{i} - {x}) // {1 << LIMB}::HUGEINT)" for i, x in enumerate(low)]
         halves = ", ".join(f"CAST({x} AS BIGINT) AS half{i}" for i, x in enumerate((*high, *low)))
-        state, over = self.label("state"), self._flag("terminal")
+        state, over = self.label("state"), self._over()
         grouped = (
             f"SELECT {state} AS s, {self.label('action')} AS a, {over} AS over, "
             f"CASE WHEN {over} THEN {state} ELSE {self.label('next_state')} END AS z, "
@@ -113,7 +135,7 @@ class LogFile:
 
     def by_group(self, groups: int) -> dict[str, NDArray[Any]]:
         """Arrays s, a, z, over, g, n and x0 … xK (means): the groups of `tally` once more, by groups of episodes."""
-        state, over = self.label("state"), self._flag("terminal")
+        state, over = self.label("state"), self._over()
         means = ", ".join(f"avg({self._number(x)}) AS x{i}" for i, x in enumerate(self.signals))
         asked = (
             f"SELECT {state} AS s, {self.label('action')} AS a, {over} AS over, "
@@ -125,7 +147,7 @@ class LogFile:
 
     def starts_by_group(self, groups: int) -> list[tuple[Any, int, int]]:
         """(state, group, episodes of that group begun there)."""
-        if "initial" in self.column:
+        if "initial" in self.column and self.horizon is None:
             first = f"SELECT {self.label('state')} AS s, {self._group(groups)} AS g FROM {self.rows}"
             first += f" WHERE {self._flag('initial')}"
         else:
@@ -137,7 +159,7 @@ class LogFile:
 
     def starts(self) -> dict[Any, int] | None:
         """{state: episodes begun there}, or None if the log does not say."""
-        if "initial" in self.column:
+        if "initial" in self.column and self.horizon is None:
             marked = f"SELECT {self.label('state')} AS s FROM {self.rows} WHERE {self._flag('initial')}"
             return dict(self.fetch(f"SELECT s, count(*) FROM ({marked}) GROUP BY s"))
         if "episode" in self.column:
@@ -151,7 +173,7 @@ class LogFile:
     def _first_rows(self) -> str:
         rows, time = self.rows, "row"
         if "step" in self.column:
-            time = self._number(self.column["step"])
+            time = self._time(self.column["step"])
         else:
             rows = f"(SELECT row_number() OVER () AS row, * FROM {self.rows})"
         episode = f"CAST({_quote(self.column['episode'])} AS VARCHAR)"
@@ -160,6 +182,19 @@ class LogFile:
 
     def label(self, role: str) -> str:
         """SQL for a label: BIGINT, or VARCHAR where state and next_state are not both numbers; NULL if it is none."""
+        if self.horizon is not None and role != "action":
+            step = _T if role == "state" else f"({_T} + 1)"
+            return f"(CAST({self._label(role)} AS VARCHAR) || '{MARK}' || {step})"
+        return self._label(role)
+
+    def _over(self) -> str:
+        """SQL for whether nothing follows a row."""
+        if self.horizon is None:
+            return self._flag("terminal")
+        end = self._flag("terminal") if "terminal" in self.column else _LAST
+        return f"({end} OR {_T} = {self.horizon - 1})"
+
+    def _label(self, role: str) -> str:
         together = ("state", "next_state") if role != "action" else (role,)
         name = _quote(self.column[role])
         if any(self.types[self.column[r]] not in NUMBERS for r in together):
@@ -170,6 +205,15 @@ class LogFile:
 
     def _number(self, column: str) -> str:
         return f"TRY_CAST({_quote(column)} AS DOUBLE)"
+
+    def _time(self, column: str) -> str:
+        """SQL for a time as a number: a number as it is, a date or timestamp in seconds."""
+        name, kind = _quote(column), self.types[column]
+        if kind.startswith(("TIMESTAMP", "DATE")):
+            return f"CAST(epoch(CAST({name} AS TIMESTAMP)) AS DOUBLE)"
+        if kind in TEXTS:
+            return f"coalesce(TRY_CAST({name} AS DOUBLE), CAST(epoch(TRY_CAST({name} AS TIMESTAMP)) AS DOUBLE))"
+        return self._number(column)
 
     def _flag(self, role: str) -> str:
         """SQL for a truth value, NULL where it is neither true nor false."""
@@ -191,8 +235,8 @@ class LogFile:
         for role in LABELS:
             column, name = self.column[role], _quote(self.column[role])
             label = name if self.types[column] in INTEGERS else self.label(role)
-            if role == "next_state" and "terminal" in self.column:
-                label = f"CASE WHEN {self._flag('terminal')} THEN {self.label('state')} ELSE {self.label(role)} END"
+            if role == "next_state" and ("terminal" in self.column or self.horizon is not None):
+                label = f"CASE WHEN {self._over()} THEN {self.label('state')} ELSE {self.label(role)} END"
             missing = (f"({label}) IS NULL AND {name} IS NULL", "missing")
             wrong = (f"({label}) IS NULL", "{} is not a label; those are integers or text")
             yield _Check(f"count({label})", column, (missing, wrong))
@@ -200,7 +244,8 @@ class LogFile:
             name = _quote(self.column["episode"])
             yield _Check(f"count({name})", self.column["episode"], ((f"{name} IS NULL", "missing"),))
         for column in (*self.signals, *([self.column["step"]] if "step" in self.column else [])):
-            name, value = _quote(column), self._number(column)
+            name = _quote(column)
+            value = self._time(column) if column == self.column.get("step") else self._number(column)
             sound = f"isfinite({value})"
             # Not `isnan`: from a Parquet file's statistics DuckDB concludes that there is none, and is wrong.
             faults = [

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.counts import LIMB, Counts, Floats, Ints, Label, encode, moments, sorted_labels
+from pdocrl.tabular.episodes import MARK
 from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.groups import MOST, Groups
 from pdocrl.tabular.logfile import LogFile, Paths, Tally, find_files, open_log
@@ -47,6 +48,7 @@ def count(
     columns: Mapping[str, str] | None = None,
     memory: str = "1GB",
     threads: int | None = None,
+    horizon: int | None = None,
 ) -> Counts:
     """Count the rows of one or many files.
 
@@ -58,11 +60,13 @@ def count(
         columns: this log's name for a column, where it differs: {"state": "room"}.
         memory: DuckDB's limit; beyond it, it spills to a temporary folder.
         threads: DuckDB's threads; all cores by default.
+        horizon: tell states apart by their step in the episode, so that limits are per episode (see `episodes`).
     """
-    with open_log(find_files(path), costs, columns, memory, threads) as log:
+    with open_log(find_files(path), costs, columns, memory, threads) as opened:
+        log = opened if horizon is None else opened.by_step(horizon)
         exponent = _exponents(log.survey())
         counts = _counts([log.tally(exponent)], log.starts(), start, exponent, log)
-        return dataclasses.replace(counts, groups=_groups(log, counts, d0_known=start is not None))
+        return dataclasses.replace(counts, groups=_groups(log, counts, d0_known=start is not None), horizon=horizon)
 
 
 def counts_with_ray(
@@ -153,13 +157,15 @@ def _counts(
 
     starts = np.zeros(len(states))
     if start is not None:
+        start = start if log.horizon is None else f"{start}{MARK}0"
         known = {str(label): index for index, label in enumerate(states)}
         if str(start) not in known:
             raise DataError(f"{log.name}: no state {start!r} to start from.{did_you_mean(str(start), known)}")
         starts[known[str(start)]] = 1
     elif begun is not None:
         starts[encode("initial", read(np.array(list(begun), froms.dtype)), states)] = list(begun.values())
-    _check_entered(log, states, s, to, starts)
+    if starts.any() or not over.all():  # if every row ends, as in a bandit's log, every row is also a start
+        _check_entered(log, states, s, to, starts)
     if start is None and begun is None:
         np.add.at(starts, s, rows)
     pair, to = np.divmod(key, len(states) + 1)

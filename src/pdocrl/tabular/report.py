@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
+from pdocrl.tabular import policy
 from pdocrl.tabular.counts import Counts, lookalikes
+from pdocrl.tabular.episodes import split_label
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.saddle import Result
 
 Rows = list[list[object]]
+UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
 FEW = 0.1  # share of steps on few rows from which a reader is told
 
 
-def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
+def as_json(result: Result, window: float | None = None) -> dict[str, Any]:
     """Everything about a result as plain values. Costs, limits and multipliers are by column name."""
     names = _names(result.limits)
     cover, spread = result.coverage, result.intervals
@@ -47,6 +51,8 @@ def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
         "intervals": None,
         "method": result.method,
         "gamma": result.gamma,
+        "unit": result.unit,
+        "units": {name: dict(zip(("value", *names), row, strict=True)) for name, row in other_units(result).items()},
         "C": _number(result.sets.C),
         "B": result.sets.B,
         "min_count": result.min_count,
@@ -72,21 +78,53 @@ def as_json(result: Result, horizon: float | None = None) -> dict[str, Any]:
             "optimism": spread.optimism,
             "resamples": spread.resamples,
         }
-    if horizon is not None:
-        found["horizon"] = horizon
-        found["per_episode"] = {"value": result.value * horizon} | {n: c * horizon for n, c in costs.items()}
+    if window is not None:
+        found["window"] = window
+        found["per_window"] = {"value": result.value * window} | {n: c * window for n, c in costs.items()}
     return found
 
 
+def other_units(result: Result) -> dict[str, list[float]]:
+    """What value and costs are in other words, where episodes end: per step taken, and per episode, discounted."""
+    if result.unit != "discounted":
+        return {}
+    both = [result.value, *result.costs.tolist()]
+    mass = max(float(result.coverage.mu.sum()), 1e-300)
+    return {
+        "per step taken": [x / mass for x in both],
+        "per episode, discounted": [x / (1 - result.gamma) for x in both],
+    }
+
+
 def policy_rows(result: Result) -> list[dict[str, Any]]:
-    """π(a|s) > 0, row by row."""
-    return [
-        {"state": result.states[s], "action": result.actions[a], "probability": float(result.policy[s, a])}
-        for s, a in np.argwhere(result.policy > 0)
-    ]
+    """π(a|s) > 0, row by row; with the step, where states have one."""
+    rows = []
+    for s, a in np.argwhere(result.policy > 0):
+        where: dict[str, Any] = {"state": result.states[s]}
+        if result.unit == "episode":
+            where = dict(zip(("state", "step"), split_label(result.states[s]), strict=True))
+        rows.append({**where, "action": result.actions[a], "probability": float(result.policy[s, a])})
+    return rows
 
 
-def outcome_table(result: Result, horizon: float | None = None) -> tuple[list[str], Rows]:
+def policy_content(result: Result, unseen: str = "behaviour") -> dict[str, Any]:
+    """What `policy.load` reads. `unseen`: the log's most usual mix ("behaviour"), "uniform", "refuse", or an action."""
+    labels = [str(action) for action in result.actions]
+    if unseen in labels:
+        rule = {"rule": "action", "chances": [float(label == unseen) for label in labels]}
+    elif unseen == "refuse":
+        rule = {"rule": "refuse"}
+    elif unseen == "uniform":
+        rule = {"rule": "uniform", "chances": [1 / len(labels)] * len(labels)}
+    elif unseen == "behaviour":
+        often = result.coverage.mu_D.sum(axis=0)
+        rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
+    else:
+        raise UnknownNameError("rule for unseen states", unseen, ["behaviour", "uniform", "refuse", *labels])
+    return {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": policy_rows(result)}
+
+
+def outcome_table(result: Result, window: float | None = None) -> tuple[list[str], Rows]:
     """What the policy earns and costs, against the limits."""
     spread = result.intervals
     level = f"{100 * spread.level:g} % interval" if spread else "interval"
@@ -97,11 +135,15 @@ def outcome_table(result: Result, horizon: float | None = None) -> tuple[list[st
             text += f" (aimed at {result.tightened[i]:.4g})"
         interval = _span(spread.costs[i]) if spread else ""
         rows.append([limit.name, float(result.log_costs[i]), float(cost), interval, text, f"{lam:.4g}"])
-    columns = ["per step", "in the log", "policy", level, "limit", "multiplier"]
-    if horizon is not None:
-        columns.append("per episode")
-        for row in rows:
-            row.append(float(row[2]) * horizon)  # type: ignore[arg-type]
+    columns = [UNITS[result.unit], "in the log", "policy", level, "limit", "multiplier"]
+    for name, values in other_units(result).items():
+        columns.append(name)
+        for row, value in zip(rows, values, strict=True):
+            row.append(value)
+    if window is not None:
+        columns.append(f"per {window:g} steps")
+        for row, value in zip(rows, [result.value, *result.costs.tolist()], strict=True):
+            row.append(value * window)
     return columns, rows
 
 
@@ -179,21 +221,24 @@ def notes(result: Result, counts: Counts) -> list[str]:
     return found
 
 
-def save(result: Result, folder: Path, horizon: float | None = None) -> list[Path]:
-    """policy.parquet, policy.json, result.json and solve.png."""
+def save(result: Result, folder: Path, window: float | None = None, unseen: str = "behaviour") -> list[Path]:
+    """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
     import pyarrow.parquet
 
     from pdocrl.tabular.picture import draw
 
-    rows = policy_rows(result)
-    columns = {name: [row[name] for row in rows] for name in ("state", "action", "probability")}
-    files = [folder / name for name in ("policy.parquet", "policy.json", "result.json", "solve.png")]
+    content = policy_content(result, unseen)
+    rows = content["rows"]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", "result.json", "solve.png")]
     with atomic_path(files[0]) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    write_json(files[1], rows)
-    write_json(files[2], as_json(result, horizon))
-    with atomic_path(files[3]) as path:
+    write_json(files[1], content)
+    with atomic_path(files[2]) as path:
+        path.write_bytes(Path(policy.__file__).read_bytes())
+    write_json(files[3], as_json(result, window))
+    with atomic_path(files[4]) as path:
         draw(result, path)
     return files
 

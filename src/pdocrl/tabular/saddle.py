@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
+from pdocrl.tabular.episodes import weighted
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
@@ -30,7 +31,7 @@ LP_UP_TO = 4000  # pairs; beyond, one linear program takes minutes, and w is not
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """A policy and what is known about it. Values and costs are (1−γ)J: averages per step, discounted."""
+    """A policy and what is known about it. Values and costs are (1−γ)J, or per episode where states have a step."""
 
     status: Status
     policy: Floats  # [S, A]
@@ -51,6 +52,7 @@ class Result:
     sets: Sets
     method: str
     gamma: float
+    unit: Literal["step", "discounted", "episode"]  # of value and costs; see `solve`
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
     n: Ints | None  # [S, A] rows of the log at each pair
@@ -88,6 +90,10 @@ def solve(
 ) -> Result:
     """The best policy the data supports that keeps the limits.
 
+    Values, costs and limits are (1−γ)J. Where nothing ends, that is a discounted average per step ("step"). Where
+    episodes end it is what an episode pays, discounted, times 1−γ ("discounted"). If the counts tell steps apart (see
+    `episodes`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs ("episode").
+
     Args:
         data: counts of a log, or a Lagrangian made by hand (then there are no intervals, and C must be given).
         gamma: the discount, strictly between 0 and 1; a Lagrangian has its own.
@@ -112,6 +118,9 @@ def solve(
     """
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
+    given, episodic = gamma, isinstance(data, Counts) and data.horizon is not None
+    if isinstance(data, Counts) and data.horizon is not None:
+        data, gamma = weighted(data, 1.0 if gamma is None else gamma)
     log, L, chosen = _problem(data, gamma, limits)
     counts = log
     if log is not None:
@@ -164,7 +173,10 @@ def solve(
         if solution.status == "optimal":
             break
     solution, spread = found[-1] if found[-1][0].status == "optimal" else found[0]
-    return make_result(log, chosen, solution, method, spread, choices, min_count or 1)
+    result = make_result(log, chosen, solution, method, spread, choices, min_count or 1)
+    if episodic:
+        return dataclasses.replace(result, gamma=1.0 if given is None else given, unit="episode")
+    return result
 
 
 def _problem(
@@ -255,6 +267,7 @@ def make_result(
         sets=solution.sets,
         method=method,
         gamma=L.gamma,
+        unit="step" if L.P[L.seen.ravel()].sum() > L.seen.sum() - 1e-6 else "discounted",
         states=states,
         actions=actions,
         n=None if counts is None else counts.n,

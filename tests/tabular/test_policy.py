@@ -1,0 +1,89 @@
+"""A policy that travels: the same probabilities, in a process that has NumPy alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.policy import UnseenStateError, load
+from pdocrl.tabular.report import save
+from pdocrl.tabular.saddle import Result, solve
+
+
+def solved(horizon: int | None = None) -> Result:
+    rng = np.random.default_rng(0)
+    n = 2000
+    s, a = rng.integers(3, size=n), rng.integers(2, size=n)
+    names = np.array(["früh", "späť", "nacht 1"])
+    counts = Counts.from_arrays(
+        names[s], a, names[(s + a) % 3], s * 1.0, (a + s) % 2 * 1.0, episode=np.arange(n) // 4, horizon=horizon
+    )
+    return solve(counts, 0.9, ["cost<=1" if horizon else "cost<=0.3"], C=5, resamples=0)
+
+
+def test_probabilities_are_those_of_the_result_and_actions_are_drawn_from_them(tmp_path: Path) -> None:
+    result = solved()
+    save(result, tmp_path)
+    policy = load(tmp_path, seed=0)
+    for s, state in enumerate(result.states):
+        chances = [policy.probabilities(state).get(action, 0.0) for action in result.actions]
+        np.testing.assert_allclose(chances, result.policy[s])
+    mixed = max(range(3), key=lambda s: result.policy[s].min())
+    drawn = [policy.act({"state": result.states[mixed]}) for _ in range(4000)]
+    assert np.mean(np.array(drawn) == result.actions[1]) == pytest.approx(result.policy[mixed, 1], abs=0.03)
+
+
+def test_a_policy_of_episodes_depends_on_the_step(tmp_path: Path) -> None:
+    result = solved(horizon=4)
+    save(result, tmp_path)
+    policy = load(tmp_path)
+    at = result.states.index("früh @ 2")
+    chances = [policy.probabilities("früh", step=2).get(action, 0.0) for action in result.actions]
+    np.testing.assert_allclose(chances, result.policy[at])
+
+
+def test_states_never_seen_follow_the_rule_chosen_at_export(tmp_path: Path) -> None:
+    result = solved()
+    for rule, expected in (("uniform", [0.5, 0.5]), ("1", [0.0, 1.0]), ("behaviour", None)):
+        save(result, tmp_path, unseen=rule)
+        chances = load(tmp_path).chances("never")
+        assert chances.sum() == pytest.approx(1)
+        if expected:
+            assert chances.tolist() == expected
+    save(result, tmp_path, unseen="refuse")
+    with pytest.raises(UnseenStateError, match="never was in state 'never'"):
+        load(tmp_path).act("never")
+    with pytest.raises(PdocrlError, match="unknown rule"):
+        save(result, tmp_path, unseen="unifrm")
+
+
+def test_it_acts_where_there_is_nothing_but_numpy(tmp_path: Path) -> None:
+    save(solved(), tmp_path / "policy")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("numpy", "numpy.libs"):
+        source = Path(np.__file__).parents[1] / name
+        if source.exists():
+            os.symlink(source, alone / name)
+    code = (
+        "import sys, act\n"
+        "p = act.load(sys.argv[1], seed=0)\n"
+        "print(p.act('früh') in p.actions, sorted(m for m in sys.modules if m.split('.')[0] in "
+        "('pdocrl', 'scipy', 'duckdb', 'highspy', 'jax')))"
+    )
+    environment = {"PYTHONPATH": f"{alone}{os.pathsep}{tmp_path / 'policy'}", "PYTHONUTF8": "1"}
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(tmp_path / "policy")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert found.stdout.strip() == "True []", found.stderr
