@@ -32,10 +32,11 @@ def lead(record: Results) -> str:
         return f"{size} {order[0].method} keeps its limits {_often(order[0])}."
     most = max(s.safe_limits / s.limits for s in order)
     keepers = [s for s in order if s.safe_limits / s.limits == most]
-    said = f" {_named(keepers)} {'keeps its' if len(keepers) == 1 else 'keep their'} limits most often, "
-    said += f"{_often(keepers[0])}"
-    if len({s.limits for s in keepers}) > 1:  # the same share of unequally many
-        said = f" {_named(keepers)} keep their limits most often, {100 * most:.0f} % of the time"
+    verb, their = ("keeps", "its") if len(keepers) == 1 else ("keep", "their")
+    often = _often(keepers[0]) if len({s.limits for s in keepers}) == 1 else f"{100 * most:.0f} % of the time"
+    said = f" {_named(keepers)} {verb} {their} limits most often, {often}"
+    if most == 1 and len(keepers) == len(order):
+        said = " All keep every limit (task × limit)"
     first = [s for s in order if np.isclose(s.rank, order[0].rank)]
     if len(first) == len(order):
         return f"{size}{said}; all have the same average rank."

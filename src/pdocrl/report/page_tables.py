@@ -252,11 +252,11 @@ def ranks(record: Results) -> Table:
             )
         )
     heads = ["Method", "Average rank", "Limits kept", "Safe tasks", "Reward", "Cost"]
-    heads += [f"Safe, reward ≥ {level:g}" for level in LEVELS]
+    heads += [f"Safe ≥ {level:g}" for level in LEVELS]
     note = (
         "Rank 1 is best: safe before unsafe, then by reward among the safe and by cost among the unsafe. Means over "
-        "the tasks a method was run on; IQM: the interquartile mean over all its runs. The last columns are the share "
-        "of its runs that keep their limit and earn at least so much."
+        "the tasks a method was run on; IQM: the interquartile mean over all its runs. “Safe ≥ 0.2”: the "
+        "share of its runs that keep their limit and earn a reward of at least 0.2."
     )
     rows: list[Belongs] = [(("method", s.method),) for s in standings(record.cells)]
     return _table("Methods over all tasks", heads, body, note, rows=rows)

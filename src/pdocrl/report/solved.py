@@ -45,7 +45,7 @@ class Covered(Part, frozen=True, kw_only=True):
     outside: float
 
 
-class Choice(Part, frozen=True, kw_only=True):
+class OtherBound(Part, frozen=True, kw_only=True):
     """What another bound on the density ratio would have given."""
 
     C: float | None = None
@@ -79,7 +79,7 @@ class SolvedFile(Part, frozen=True, kw_only=True):
     gamma: float
     intervals: Spread | None = None
     C: float | None = None
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[OtherBound] = field(default_factory=list)
     policy: list[PolicyLine] = field(default_factory=list)
 
 
