@@ -23,7 +23,8 @@ from pdocrl.console import print_table
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.files import write_csv
 from pdocrl.scores.evaluate import evaluate
-from pdocrl.training.train import read_lines, train
+from pdocrl.training.folder import read_lines
+from pdocrl.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS, SEEDS, STEPS, EPISODES = (5.0, 10.0, 20.0, 40.0), (0, 5, 10, 15, 20), 100_000, 20

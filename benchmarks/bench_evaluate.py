@@ -25,7 +25,7 @@ from pdocrl.data import find_task
 from pdocrl.envs import Rollouts
 from pdocrl.files import write_csv
 from pdocrl.scores.evaluate import evaluate
-from pdocrl.training.train import load_trained
+from pdocrl.training.folder import load_trained
 
 
 def cpu_seconds() -> float:

@@ -38,7 +38,7 @@ from pdocrl.bench.suite import Group, Method, Suite, TaskEntry
 from pdocrl.console import log, print_table
 from pdocrl.data import Dataset, Task, find_task, make_dataset, save
 from pdocrl.envs.rollout import Rollouts
-from pdocrl.training.train import load_trained
+from pdocrl.training.folder import load_trained
 
 HERE = Path(__file__).parent
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from pdocrl.files import write_csv
-from pdocrl.training.train import load_trained, read_lines
+from pdocrl.training.folder import load_trained, read_lines
 
 STEPS = 3000
 

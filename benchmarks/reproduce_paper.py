@@ -18,7 +18,8 @@ from pdocrl.files import write_csv
 from pdocrl.report.published import PUBLISHED
 from pdocrl.scores.evaluate import evaluate
 from pdocrl.scores.protocols import find_protocol
-from pdocrl.training.train import load_trained, train
+from pdocrl.training.folder import load_trained
+from pdocrl.training.train import train
 
 
 def main() -> None:

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
 import pdocrl
+from pdocrl.errors import PdocrlError
 
 
 @pytest.mark.parametrize("name", pdocrl.__all__)
 def test_every_name_is_there(name: str) -> None:
-    assert callable(getattr(pdocrl, name))
+    assert callable(getattr(pdocrl, name)) or name == "__version__"
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert pdocrl.__version__ == version("pdocrl")
+
+
+def test_packages_named_like_a_function_are_called_like_it() -> None:
+    """Also once their modules have been imported, which put the package where the function would be."""
+    import pdocrl.ope.estimate
+    import pdocrl.report.page
+
+    with pytest.raises(PdocrlError, match="no run"):
+        pdocrl.report("nowhere")
+    with pytest.raises(PdocrlError, match="no run"):
+        pdocrl.ope("nowhere")
 
 
 def test_no_module_hides_a_function() -> None:
     """A submodule of the same name would take the function's place as soon as anyone imports it."""
     code = (
-        "import pdocrl, pdocrl.demo, pdocrl.cli; print([n for n in pdocrl.__all__ if not callable(getattr(pdocrl, n))])"
+        "import pdocrl, pdocrl.demo, pdocrl.cli, pdocrl.report.page; "
+        "print([n for n in pdocrl.__all__ if n[0] != '_' and not callable(getattr(pdocrl, n))])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"

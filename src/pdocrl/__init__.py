@@ -14,30 +14,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pdocrl.data import Dataset as Dataset
+    from pdocrl.data import Task as Task
     from pdocrl.data import load as load
+    from pdocrl.data import make_dataset as make_dataset
+    from pdocrl.data import register as register
     from pdocrl.data import save as save
-    from pdocrl.policies.export import export as export
-    from pdocrl.report import report as report
+    from pdocrl.envs import rollout as rollout
+    from pdocrl.experts.flow import collect as collect
     from pdocrl.scores.evaluate import evaluate as evaluate
     from pdocrl.tabular.saddle import solve as solve
-    from pdocrl.training.train import load_trained as load_trained
+    from pdocrl.training.export import export as export
+    from pdocrl.training.folder import load_trained as load_trained
     from pdocrl.training.train import resume as resume
     from pdocrl.training.train import train as train
 
 _HOMES = {
     "Dataset": "pdocrl.data",
-    "load": "pdocrl.data",
-    "save": "pdocrl.data",
-    "train": "pdocrl.training.train",
-    "resume": "pdocrl.training.train",
-    "load_trained": "pdocrl.training.train",
+    "Task": "pdocrl.data",
+    "collect": "pdocrl.experts.flow",
     "evaluate": "pdocrl.scores.evaluate",
+    "export": "pdocrl.training.export",
+    "load": "pdocrl.data",
+    "load_trained": "pdocrl.training.folder",
+    "make_dataset": "pdocrl.data",
+    "register": "pdocrl.data",
+    "resume": "pdocrl.training.train",
+    "rollout": "pdocrl.envs",
+    "save": "pdocrl.data",
     "solve": "pdocrl.tabular.saddle",
+    "train": "pdocrl.training.train",
 }
-__all__ = sorted(_HOMES)
+__all__ = sorted([*_HOMES, "__version__", "ope", "report"])
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pdocrl")
+    if name in {"ope", "report"}:  # packages that may be called, see `callable_package`
+        return importlib.import_module(f"pdocrl.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pdocrl' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

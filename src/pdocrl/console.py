@@ -34,7 +34,7 @@ def log(message: str) -> None:
 
 
 def progress(description: str = "{task.description}") -> Progress:
-    """A progress bar on standard error: what, bar, count, elapsed, remaining. Silent when not a terminal."""
+    """A progress bar on standard error: what, bar, count, elapsed, remaining. Silent without terminal or notebook."""
     return Progress(
         TextColumn(description),
         BarColumn(),
@@ -42,6 +42,6 @@ def progress(description: str = "{task.description}") -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr,
-        disable=not stderr.is_terminal,
+        disable=not (stderr.is_terminal or stderr.is_jupyter),
         transient=True,
     )

@@ -17,7 +17,9 @@ from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.report import Results, read_results, report
 from pdocrl.scores.evaluate import Scores, evaluate
-from pdocrl.training.train import Plan, Trained, resume, train
+from pdocrl.training.folder import Trained
+from pdocrl.training.plan import Plan
+from pdocrl.training.train import resume, train
 
 TASK = "BallRun"
 LIMITS = (10.0, 20.0, 40.0)

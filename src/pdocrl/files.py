@@ -51,7 +51,7 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary: Path | None = None
-    with _naming(target):
+    with naming(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             # The suffix stays last, because libraries choose a format by it; `.partial` is git-ignored and never read.
@@ -77,7 +77,7 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary: Path | None = None
-    with _naming(target):
+    with naming(target):
         try:
             if target.exists():
                 raise PdocrlError(f"{target} already exists. Remove it first, or choose another name.")
@@ -112,7 +112,7 @@ def write_csv(target: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]])
 
 
 @contextlib.contextmanager
-def _naming(target: Path) -> Iterator[None]:
+def naming(target: Path) -> Iterator[None]:
     """Disk trouble of the place we write to as a `PdocrlError` that names the target; any other error passes on."""
     try:
         yield

@@ -185,11 +185,11 @@ def test_on_the_bandit_it_reaches_the_best_logged_return_and_keeps_the_limit() -
     config = make_config(cdt, cost_limit=probe.cost_limit, horizon=float(HORIZON), **settings, **numbers)
     trainer = Trainer(cdt, probe.dataset, [Run(config, 0)])
     trainer.advance(1500)
-    policy = trainer.policies()[0]
+    policy = trainer.policies()[0].network
     assert isinstance(policy, TransformerPolicy)
     step, action, earned, spent = policy.begin(0), 0.0, 0.0, 0.0
     for _ in range(HORIZON):
-        action = float(step(np.ones(1, np.float32), action, np.array([action**2]))[0])
+        action = float(step(np.zeros(1, np.float32), action, np.array([action**2]))[0])  # the one state, standardised
         earned, spent = earned + action, spent + action**2
     assert policy.target_return < probe.reward * HORIZON
     assert earned == pytest.approx(policy.target_return, rel=0.1)

@@ -152,14 +152,15 @@ def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, m
 def random_inputs(policy: Any) -> dict[str, Any]:
     """Six random inputs of each kind a policy's pure function takes."""
     rng = np.random.default_rng(0)
-    if isinstance(policy, TransformerPolicy):
+    network = policy.network
+    if isinstance(network, TransformerPolicy):
         sizes = {"returns": (4,), "costs": (4, 1), "obs": (4, 1), "actions": (4, 1)}
         feeds: dict[str, Any] = {name: rng.normal(size=(6, *size)) for name, size in sizes.items()}
         feeds["mask"] = np.arange(4) >= [[3], [2], [1], [0], [0], [0]]  # padding is on the left
         return {"time": rng.integers(0, 20, (6, 4))} | {n: x.astype(np.float32) for n, x in feeds.items()}
     feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
-    if isinstance(policy, CandidatePolicy):
-        feeds["latent"] = rng.normal(size=(6, policy.candidates, policy.latent_dim)).astype(np.float32)
+    if isinstance(network, CandidatePolicy):
+        feeds["latent"] = rng.normal(size=(6, network.candidates, network.latent_dim)).astype(np.float32)
     return feeds
 
 
@@ -171,9 +172,9 @@ def test_policy_survives_its_file_and_onnx_computes_the_same(name: str, tmp_path
     session = onnxruntime.InferenceSession(to_onnx(policy).SerializeToString())
     feeds = random_inputs(policy)
     assert {entry.name for entry in session.get_inputs()} == feeds.keys()
-    expected = getattr(policy, "act", policy)(**feeds)
+    expected = policy.act(**feeds)
     np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=1e-5)
-    np.testing.assert_array_equal(getattr(restored, "act", restored)(**feeds), expected)
+    np.testing.assert_array_equal(restored.act(**feeds), expected)
 
 
 def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
@@ -209,7 +210,7 @@ def test_numpy_and_jax_act_alike(name: str) -> None:
     state = jax.tree.map(lambda leaf: leaf[trainer.training[4]], trainer.state)
     feeds = random_inputs(policy)
     found = in_jax(name, trainer.runs[4].config, state, feeds)
-    np.testing.assert_allclose(found, getattr(policy, "act", policy)(**feeds), atol=1e-5)
+    np.testing.assert_allclose(found, getattr(policy.network, "act", policy.network)(**feeds), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if find_agent(name).fewest_costs > 0])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.agents.agent import agent_names, describe_config, find_agent
+from pdocrl.agents.agent import AgentConfig, agent_names, describe_config, find_agent
 from pdocrl.cli import main
 from pdocrl.errors import PdocrlError
 
@@ -49,3 +49,24 @@ def test_every_setting_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
             assert field["meaning"], f"{name}: {field['name']} has no comment"
     assert main(["agents", "pdocrl"]) == 0
     assert "learning_rate" in capsys.readouterr().out
+
+
+class Awkward(AgentConfig):
+    """Fields as a formatter or a person may lay them out."""
+
+    plain: float = 1.0  # how much
+    colour: str = "#fff"  # of the # sign
+    wide: tuple[int, ...] = (  # first half,
+        1,
+        2,  # second half
+    )
+    bare: int = 3
+
+
+def test_the_meaning_of_a_field_is_found_however_it_is_laid_out() -> None:
+    found = {field["name"]: field["meaning"] for field in describe_config(Awkward)}
+    assert found["plain"] == "how much"
+    assert found["colour"] == "of the # sign"
+    assert found["wide"] == "first half, second half"
+    assert found["bare"] == ""
+    assert found["gamma"] == "discount factor γ"

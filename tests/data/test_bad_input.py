@@ -149,7 +149,10 @@ def test_float64_beyond_float32_is_named_not_warned_about(run_cli: Run, small_da
 @pytest.mark.parametrize("value", [1.01, -7])
 def test_actions_outside_bounds(run_cli: Run, good_file: Path, value: float) -> None:
     path = edited(good_file, put("actions", (3, 0), value))
-    expected = f"good.hdf5: `actions` is {value:g} at row 3, column 0. Rescale actions to [-1, 1]."
+    expected = (
+        f"good.hdf5: `actions` is {value:g} at row 3, column 0. Actions must lie in [-1, 1]: "
+        "`pdocrl data convert --rescale-actions LOW HIGH` makes them so."
+    )
     assert refusal(run_cli, "data", "info", path) == expected
 
 

@@ -16,7 +16,9 @@ from pdocrl.errors import PdocrlError
 from pdocrl.ope import METHODS, estimate
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
-from pdocrl.training.train import Plan, Trained
+from pdocrl.records import write_record
+from pdocrl.training.folder import Trained
+from pdocrl.training.plan import Plan
 
 HORIZON = 10
 Cli = Callable[..., tuple[int, str, str]]
@@ -51,7 +53,7 @@ def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], 
 
 def write(folder: Path, made: Trained) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(dataclasses.asdict(made.plan)))
+    write_record(folder / "run.json", made.plan)
     policies.save(folder / "policies.npz", made.policies, {"step": 1, "failures": {}})
     return folder
 

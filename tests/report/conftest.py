@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, writ
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_json
-from pdocrl.training.train import Plan
+from pdocrl.records import write_record
+from pdocrl.training.plan import Plan
 
 TASKS = ("BallRun", "CarCircle")
 METHODS = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
@@ -99,7 +99,7 @@ def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> Non
         checkpoint_every=STEPS, evaluate_every=STEPS // points if extras else 0, evaluate_episodes=5, versions=VERSIONS,
     )  # fmt: skip
     folder.mkdir(parents=True)
-    write_json(folder / "run.json", dataclasses.asdict(plan))
+    write_record(folder / "run.json", plan)
     logged = {"bc": ("actor_loss",), "cpq": ("actor_loss", "q")}.get(agent, ("lambda", "w", "w_at_clip"))
     steps = np.linspace(STEPS / points, STEPS, points).astype(int).tolist()
     metrics = [

@@ -27,7 +27,7 @@ from pdocrl.report.page_tables import at_one_limit
 from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
 from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
-from pdocrl.training import train as training
+from pdocrl.training import plan as training
 
 LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)
 
@@ -49,7 +49,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
         )  # fmt: skip
         folder = tmp_path / "toy run"
         folder.mkdir()
-        (folder / "run.json").write_text(json.dumps(dataclasses.asdict(plan)))
+        (folder / "run.json").write_text(json.dumps(as_plain(plan)))
         policy = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
         policies.save(folder / "policies.npz", [policy] * len(runs), {"step": 300, "failures": {}})
         lam = {"lambda": 2.0} if n_costs == 1 else {f"lambda_{k}": 2.0 for k in range(n_costs)}

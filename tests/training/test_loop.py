@@ -116,7 +116,7 @@ def test_runs_that_share_a_training_fail_together() -> None:
     assert found.training.tolist() == [0, 0, 1, 1]
     assert found.failures == dict.fromkeys((2, 3), "step 13: loss is not finite")
     assert np.isnan(stages[-1].metrics["loss"]).tolist() == [False, False, True, True]
-    assert [float(p.weights[0][0, 0]) for p in found.policies()[:2]] == [30, 30]
+    assert [float(p.network.weights[0][0, 0]) for p in found.policies()[:2]] == [30, 30]
 
 
 def test_training_ends_when_every_run_has_failed() -> None:

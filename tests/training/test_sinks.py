@@ -12,8 +12,9 @@ import pytest
 from pdocrl.cli import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
+from pdocrl.training.folder import read_lines
 from pdocrl.training.sinks import open_sinks
-from pdocrl.training.train import read_lines, train
+from pdocrl.training.train import train
 from probes import bandit
 
 SETTINGS = {"hidden": (8, 8), "batch_size": 16}

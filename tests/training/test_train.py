@@ -16,7 +16,8 @@ from pdocrl.cli import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
-from pdocrl.training.train import load_trained, resume, train
+from pdocrl.training.folder import load_trained
+from pdocrl.training.train import resume, train
 from probes import bandit
 
 SETTINGS = {"hidden": (8, 8), "batch_size": 16}
@@ -122,7 +123,7 @@ def test_policies_file_is_read_back_exactly(uninterrupted: Path) -> None:
     found, story = policies.load_all(uninterrupted / "policies.npz")
     assert story["step"] == 4000
     assert len(found) == 2
-    assert found[0].weights[0].shape == (1, 8)
+    assert found[0].network.weights[0].shape == (1, 8)
 
 
 @pytest.mark.parametrize(

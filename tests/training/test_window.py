@@ -19,7 +19,8 @@ from pdocrl.data.dataset import make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.loop import Run, Trainer
-from pdocrl.training.train import Plan, resume, train
+from pdocrl.training.plan import Plan
+from pdocrl.training.train import resume, train
 from pdocrl.training.window import Window, open_windows
 from probes import HORIZON, bandit
 
@@ -38,7 +39,7 @@ class CountState(eqx.Module):
 
 
 class Count(Agent[AgentConfig, CountState]):
-    """Counts how often it is shown each row; the rows' observations are their numbers."""
+    """Counts how often it is shown each row; the rows' rewards are their numbers."""
 
     name, summary, paper, fewest_costs, Config = "count", "", "", 0, AgentConfig
 
@@ -46,7 +47,7 @@ class Count(Agent[AgentConfig, CountState]):
         return CountState(jnp.zeros(100, jnp.int32))
 
     def update(self, config: Any, state: Any, batch: Any, key: Any) -> Any:
-        return CountState(state.counts.at[batch.obs[:, 0].astype(jnp.int32)].add(1)), {"loss": jnp.zeros(())}
+        return CountState(state.counts.at[batch.reward.astype(jnp.int32)].add(1)), {"loss": jnp.zeros(())}
 
     def policy(self, config: Any, state: Any) -> MLPPolicy:
         raise NotImplementedError
@@ -60,7 +61,7 @@ def test_every_row_of_the_file_is_shown_equally_often(tmp_path: Path) -> None:
     """
     n, size, batch, every, windows = 100, 100, 20, 5, 200
     ones, number = np.ones(n), np.arange(n)
-    save(make_dataset(number, ones, ones, ones, number, 0 * ones, number % 10 == 9), tmp_path / "x.npz")
+    save(make_dataset(number, ones, number, ones, number, 0 * ones, number % 10 == 9), tmp_path / "x.npz")
     with open_windows(tmp_path / "x.npz", None, size, every) as data:
         found = Trainer(Count(), data, [Run(AgentConfig(cost_limit=(1.0,), batch_size=batch), 0)])
         found.advance(every * windows)

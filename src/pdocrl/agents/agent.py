@@ -10,11 +10,14 @@ one that learns from some episodes only overrides `rows`.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
+import io
 import math
-import re
+import textwrap
+import tokenize
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -240,7 +243,21 @@ def make_config(agent: Agent[C, Any], **settings: Any) -> C:
             )
         if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
             raise UnknownNameError(f"{name} of {agent.name}", str(value), get_args(kinds[name]))
+        _refuse_impossible(f"setting {name} of {agent.name}", name, value)
     return agent.Config(**settings)
+
+
+def _refuse_impossible(what: str, name: str, value: Any) -> None:
+    """Numbers no agent can mean: not finite, γ outside [0, 1), a negative rate or count, a layer without units."""
+    numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if type(x) in (int, float)]
+    if not all(math.isfinite(x) for x in numbers):
+        raise PdocrlError(f"{what} is {value}, must be finite.")
+    if name == "gamma" and not 0 <= value < 1:
+        raise PdocrlError(f"{what} is {value}, must be at least 0 and below 1.")
+    least = 1 if name in {"batch_size", "hidden"} else 0
+    counts = name.endswith("rate") or any(type(x) is int for x in numbers)
+    if counts and any(x < least for x in numbers):
+        raise PdocrlError(f"{what} is {value}, must be at least {least}.")
 
 
 def describe_config(config: type[AgentConfig]) -> list[dict[str, Any]]:
@@ -248,11 +265,29 @@ def describe_config(config: type[AgentConfig]) -> list[dict[str, Any]]:
     meanings: dict[str, str] = {}
     for owner in reversed(config.__mro__):
         if isinstance(owner, type) and issubclass(owner, AgentConfig):
-            found = re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(owner), re.MULTILINE)
-            meanings.update(found)
+            meanings |= _comments(owner)
     filled_in = {"cost_limit", "horizon"}
     return [
         {"name": f.name, "default": f.default, "meaning": meanings.get(f.name, "")}
         for f in dataclasses.fields(config)
         if f.name not in filled_in
     ]
+
+
+def _comments(owner: type) -> dict[str, str]:
+    """{field: the comments on its lines}, however it is laid out; {} for a class whose source is not at hand."""
+    try:
+        source = textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):
+        return {}
+    by_line: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            by_line[token.start[0]] = token.string.lstrip("# ").removeprefix("fmt: skip").strip()
+    (body,) = ast.parse(source).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        node.target.id: " ".join(filter(None, (by_line.get(n) for n in range(node.lineno, (node.end_lineno or 0) + 1))))
+        for node in body.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }

@@ -34,13 +34,14 @@ class Standards(eqx.Module):
     std: Float[Array, " S"]
     low: Float[Array, " S"]  # no imagined state leaves the box the data lies in
     high: Float[Array, " S"]
-    change: Float[Array, " S"]  # standard deviation of s′ − s
+    change: Float[Array, " S"]  # root mean square of s′ − s
     cost: Float[Array, ""]  # the largest cost of a step
 
     @staticmethod
     def measure(dataset: Dataset) -> tuple[tuple[float, ...], ...]:
         """The six fields as plain numbers, which a problem's description holds and a checkpoint stores."""
-        obs, change = dataset.obs, (dataset.next_obs - dataset.obs).std(0)
+        # The size of a change, not its spread: a clock always moves by the same, and dividing by 0 would be no unit.
+        obs, change = dataset.obs, np.sqrt(((dataset.next_obs - dataset.obs) ** 2).mean(0))
         largest = max(float(dataset.cost.max(initial=0.0)), 1e-6)
         found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest)
         return tuple(tuple(np.atleast_1d(np.asarray(x, np.float32)).tolist()) for x in found)
@@ -54,7 +55,7 @@ class Standards(eqx.Module):
 class Model(eqx.Module):
     """What happens next."""
 
-    dynamics: MLP  # M members: (s, a) → (s′ − s) / its standard deviation
+    dynamics: MLP  # M members: (s, a) → (s′ − s) / its size
     outcome: MLP  # (s, a, s′) → logits of the costs, as shares of the largest, [K], and of an ending, [1]
 
     def forward(self, standards: Standards, obs: Array, action: Array) -> Array:

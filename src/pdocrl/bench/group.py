@@ -22,7 +22,9 @@ from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
 from pdocrl.scores.evaluate import FILE as SCORES
 from pdocrl.scores.evaluate import read_scores
-from pdocrl.training.train import Plan, Trained, load_trained, read_lines, resume, train, train_seconds
+from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
+from pdocrl.training.plan import Plan
+from pdocrl.training.train import resume, train
 
 
 def folder_of(group: Group, out: Path) -> Path:

@@ -39,7 +39,7 @@ from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.files import atomic_path
 from pdocrl.scores.evaluate import score_played
-from pdocrl.training.train import POLICIES, Trained, load_trained
+from pdocrl.training.folder import POLICIES, Trained, load_trained
 
 EPISODES_PER_UNIT = 20  # of one policy: seconds of play, far above what a task costs, fine enough to share out
 RETRIES = 5  # of a task whose worker or node died

@@ -21,8 +21,8 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_json
+from pdocrl.training.folder import Trained
 from pdocrl.training.loop import Run, Trainer, trainings
-from pdocrl.training.train import Trained
 
 FEW_SECONDS = 1.0  # of steps behind a measured rate
 

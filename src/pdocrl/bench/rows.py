@@ -13,7 +13,7 @@ from pdocrl.bench.results import Row
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
 from pdocrl.scores.evaluate import RunScore, Scores
-from pdocrl.training.train import Plan
+from pdocrl.training.plan import Plan
 
 
 def make_rows(

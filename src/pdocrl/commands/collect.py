@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from pdocrl import console
-from pdocrl.errors import PdocrlError, PdocrlInterrupted
 
 if TYPE_CHECKING:
-    from pdocrl.experts.collect import Filter, Progress
-    from pdocrl.experts.problem import Problem
-    from pdocrl.experts.settings import Settings
+    from pdocrl.experts.collect import Progress
+    from pdocrl.experts.flow import Collected, Wanted
     from pdocrl.experts.store import Store
 
 _LIVE_EVERY_S = 10.0
@@ -70,98 +68,49 @@ def collect(
         json: Print one JSON object instead of tables.
     """
     from pdocrl.data.tasks import register_file
-    from pdocrl.experts.collect import Filter
-    from pdocrl.experts.problem import look_at
-    from pdocrl.experts.recipes import recipe_for, with_schedules
-    from pdocrl.experts.settings import settings_for
+    from pdocrl.experts import flow
 
     if tasks_file is not None:
         register_file(tasks_file)
-    if target is not None and target < 1:
-        raise PdocrlError(f"--target {target}: at least one episode must be kept.")
-    problem = look_at(task, costs, cost_function)
-    recipe = with_schedules(recipe_for(problem.name), schedules)
-    settings = settings_for(problem, task, recipe, cost_max, cost_function, seed)
-    wanted = Filter(
-        recipe.target if target is None else target,
-        recipe.reward_min if reward_min is None else reward_min,
-        filter_seed,
-    )
+    wanted = flow.prepare(
+        task, target=target, seed=seed, reward_min=reward_min, filter_seed=filter_seed, schedules=schedules,
+        costs=costs, cost_function=cost_function, cost_max=cost_max,
+    )  # fmt: skip
     if plan:
-        _plan(problem, settings, budget, wanted.target, workers, json)
+        _plan(wanted, budget, workers, json)
         return
-    out = out or Path(f"{problem.name.replace('/', '-')}.hdf5")
-    folder = store or out.with_suffix(".raw")
-    if write_only and not folder.is_dir():
-        raise PdocrlError(f"{folder}: no collection here to write. Leave out --write-only to begin one.")
-    settings = _with_budget(problem, settings, budget, workers, folder)
-    _run(problem, settings, folder, out, wanted, workers, live, write_only, json)
+    drawn = time.monotonic()
+
+    def redraw(opened: Store, progress: Progress) -> None:
+        nonlocal drawn
+        if live and time.monotonic() - drawn > _LIVE_EVERY_S:
+            _draw_so_far(wanted, opened, out or Path(f"{wanted.problem.name}.hdf5"))
+            drawn = time.monotonic()
+
+    _report(flow.run(wanted, out, budget, store, workers, write_only, redraw), json)
 
 
-def _run(
-    problem: Problem,
-    settings: Settings,
-    folder: Path,
-    out: Path,
-    wanted: Filter,
-    workers: int | None,
-    live: bool,
-    write_only: bool,
-    json: bool,
-) -> None:
-    from pdocrl.data import plot
-    from pdocrl.experts.collect import train_experts, write_dataset
-    from pdocrl.experts.store import Store
-
-    picture = out.with_suffix(".png")
-    with Store(folder, settings) as store:
-        try:
-            with console.progress() as bar:
-                line = bar.add_task(problem.name, total=settings.steps)
-                drawn = time.monotonic()
-
-                def watch(progress: Progress) -> None:
-                    nonlocal drawn
-                    bar.update(line, completed=progress.steps, description=_describe(problem, progress))
-                    if live and time.monotonic() - drawn > _LIVE_EVERY_S:
-                        plot.save(_scatter_so_far(problem, store), picture)
-                        drawn = time.monotonic()
-
-                if not write_only:
-                    train_experts(problem, store, workers, watch)
-        except KeyboardInterrupt:
-            kept = f"{len(store.journal.entries):,} episodes are safe in {folder}"
-            raise PdocrlInterrupted(f"interrupted; {kept}. Go on with the same command line.") from None
-        dataset = write_dataset(problem, store, out, wanted)
-        plot.save(plot.scatter(dataset, limits=_limits(settings)), picture)
-        _report(store, out, picture, json)
-
-
-def _report(store: Store, out: Path, picture: Path, json: bool) -> None:
+def _report(found: Collected, json: bool) -> None:
     from pdocrl.commands.data import info
-    from pdocrl.data.load import load
     from pdocrl.data.summary import summarise
     from pdocrl.experts import grid
 
-    entries = store.journal.ordered()
-    cells = grid.coverage(entries, store.settings.cost_max)
     if json:
-        told: dict[str, Any] = {"out": str(out), "picture": str(picture), "store": str(store.folder)}
-        told |= {"collected_episodes": len(entries), "collected_steps": sum(entry.length for entry in entries)}
-        console.print_json(told | {"cells": cells} | summarise(load(str(out))))
+        told: dict[str, Any] = {"out": str(found.out), "picture": str(found.picture), "store": str(found.store)}
+        told |= {"collected_episodes": found.episodes, "collected_steps": found.steps}
+        console.print_json(told | {"cells": found.cells} | summarise(found.dataset))
         return
-    info(str(out))
+    info(str(found.out))
     console.log(
-        f"wrote {out} and {picture}: chosen from {len(entries):,} episodes ({cells:,} of {grid.CELLS:,} cells) "
-        f"in {store.folder}"
+        f"wrote {found.out} and {found.picture}: chosen from {found.episodes:,} episodes "
+        f"({found.cells:,} of {grid.CELLS:,} cells) in {found.store}"
     )
 
 
-def _plan(
-    problem: Problem, settings: Settings, budget: str | None, target: int, workers: int | None, json: bool
-) -> None:
+def _plan(wanted: Wanted, budget: str | None, workers: int | None, json: bool) -> None:
     from pdocrl.experts.forecast import forecast, parse_budget
 
+    problem, settings, target = wanted.problem, wanted.settings, wanted.filter.target
     speed = forecast(problem, settings, workers)
     asked = parse_budget(budget) if budget else None
     if asked:
@@ -189,45 +138,12 @@ def _plan(
     )
 
 
-def _with_budget(
-    problem: Problem, settings: Settings, budget: str | None, workers: int | None, folder: Path
-) -> Settings:
-    """Time becomes steps by a measurement; a collection taken up again keeps the steps it began with."""
-    from pdocrl.experts.forecast import forecast, parse_budget
-    from pdocrl.experts.store import steps_begun_with
-
-    if budget is None:
-        return settings
-    asked = parse_budget(budget)
-    steps = asked.steps
-    if steps is None:
-        steps = steps_begun_with(folder) or forecast(problem, settings, workers).steps(asked.minutes or 0)
-    return dataclasses.replace(settings, steps=steps)
-
-
-def _describe(problem: Problem, progress: Progress) -> str:
-    from pdocrl.experts.grid import CELLS
-
-    costs = ", ".join(
-        f"{cost:.1f}/{'∞' if limit == float('inf') else f'{limit:.1f}'}"
-        for cost, limit in zip(progress.cost, progress.limit, strict=True)
-    )
-    return (
-        f"{problem.name} {progress.schedule}: {progress.episodes:,} episodes, reward {progress.reward:.0f}, "
-        f"cost/limit {costs}, cells {progress.cells}/{CELLS}"
-    )
-
-
-def _scatter_so_far(problem: Problem, store: Store) -> Any:
+def _draw_so_far(wanted: Wanted, store: Store, out: Path) -> None:
     from pdocrl.data import plot
-    from pdocrl.experts import grid
+    from pdocrl.experts import flow, grid
 
+    problem = wanted.problem
     entries = grid.within(store.journal.ordered(), store.settings.cost_max) or store.journal.ordered()
     title = f"{problem.name}   {len(entries):,} episodes so far"
-    return plot.scatter(grid.summary(entries, problem.name, problem.cost_names), _limits(store.settings), title=title)
-
-
-def _limits(settings: Settings) -> tuple[float, ...]:
-    """Where the plot draws its lines: DSRL's 10, 20 and 40 where the costs reach that far, else shares of them."""
-    top = max(settings.cost_max)
-    return (10, 20, 40) if top >= 40 else (0.125 * top, 0.25 * top, 0.5 * top)
+    seen = grid.summary(entries, problem.name, problem.cost_names)
+    plot.save(plot.scatter(seen, flow.limits(store.settings), title=title), out.with_suffix(".png"))

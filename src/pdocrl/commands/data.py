@@ -107,17 +107,23 @@ def plot(
 def convert(
     dataset: Positional[str],
     out: str,
+    rescale_actions: tuple[float, ...] = (),
     task: str | None = None,
     tasks_file: Path | None = None,
     json: bool = False,
 ) -> None:
     """Write a dataset in another format. The suffix chooses it; the digest stays the same.
 
+    Actions are kept in [-1, 1], with what that stands for beside them; logs in other units are brought there.
+
     Example: pdocrl data convert BallRun --out ballrun.parquet
+
+    Example: pdocrl data convert pendulum.csv --out pendulum.hdf5 --rescale-actions -2 2
 
     Args:
         dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
         out: The file to write: .hdf5, .h5, .npz, .parquet, .csv; without suffix, or as minari:ID, a Minari dataset.
+        rescale_actions: The lowest and the highest action of the environment; or all lowest, then all highest.
         task: Check the file against this task's dimensions.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object: what `data info` says, and `out`.
@@ -125,7 +131,10 @@ def convert(
     from pdocrl.data.load import load, save
 
     _register(tasks_file)
-    data = load(dataset, task)
+    if len(rescale_actions) % 2:
+        raise DataError("--rescale-actions takes the lowest and the highest action, or all lowest, then all highest.")
+    middle = len(rescale_actions) // 2
+    data = load(dataset, task, action_low=rescale_actions[:middle], action_high=rescale_actions[middle:])
     save(data, out)
     _report(data, out, json)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -17,22 +17,22 @@ def train(
     dataset: tyro.conf.Positional[str | None] = None,
     /,
     *,
-    agent: str = "pdocrl",
+    agent: str | None = None,
     task: str | None = None,
     horizon: int | None = None,
-    cost_limit: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …")] = ("10", "20", "40"),
-    seed: tuple[int, ...] = (0,),
-    steps: int = 100_000,
+    cost_limit: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="LIMIT …")] = None,
+    seed: tuple[int, ...] | None = None,
+    steps: int | None = None,
     set: Words = (),
     vary: Words = (),
     out: str | None = None,
     resume: str | None = None,
-    log_every: int = 1000,
-    checkpoint_every: int = 10_000,
-    evaluate_every: int = 0,
-    evaluate_episodes: int = 5,
-    window: int = 0,
-    refresh_every: int = 0,
+    log_every: int | None = None,
+    checkpoint_every: int | None = None,
+    evaluate_every: int | None = None,
+    evaluate_episodes: int | None = None,
+    window: int | None = None,
+    refresh_every: int | None = None,
     sink: tuple[str, ...] = (),
     json: bool = False,
 ) -> None:
@@ -41,42 +41,51 @@ def train(
     Example:
         pdocrl train BallRun --agent pdocrl --cost-limit 10 20 40 --seed 0 5 10 --out runs/ballrun
         pdocrl train my.hdf5 --task CarRun --set gamma=0.98 --vary learning_rate=1e-4,3e-4 --out runs/mine
-        pdocrl train --resume runs/ballrun
+        pdocrl train --resume runs/ballrun --steps 200000
 
     Args:
         dataset: a task's name or a file (HDF5, npz, Parquet, CSV, Minari).
-        agent: which method; `pdocrl agents` lists them.
+        agent: which method; `pdocrl agents` lists them; default: pdocrl.
         task: gives horizon, reference scores and simulator when the dataset is a file.
         horizon: steps of a full episode, when there is no task; default: the longest episode.
-        cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each limit.
-        seed: one run per seed and limit.
-        steps: gradient steps.
+        cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each; default: 10 20 40.
+        seed: one run per seed and limit; default: 0.
+        steps: gradient steps; default: 100000. With --resume: go on to so many.
         set: settings of the agent, the same in all runs.
         vary: settings to vary, values separated by commas; every combination becomes a run.
         out: folder for checkpoints, policies and metrics.
-        resume: go on with the training in this folder.
-        log_every: steps between lines of metrics.
-        checkpoint_every: steps between checkpoints.
-        evaluate_every: steps between evaluations in the simulator; 0 for none.
-        evaluate_episodes: episodes of each such evaluation.
-        window: hold only so many transitions of the file at a time, for files larger than memory; 0 for all.
+        resume: go on with the training in this folder, as it was begun; of its options only --steps may grow.
+        log_every: steps between lines of metrics; default: 1000.
+        checkpoint_every: steps between checkpoints; default: 10000.
+        evaluate_every: steps between evaluations in the simulator; default: none.
+        evaluate_episodes: episodes of each such evaluation; default: 5.
+        window: hold only so many transitions of the file at a time, for files larger than memory; default: all.
         refresh_every: steps after which the window is drawn anew; default: when each was used about once.
         sink: also send metrics to tensorboard or wandb.
         json: print one JSON object.
     """
-    from pdocrl.training import train as training
+    from pdocrl.training.train import resume as go_on
+    from pdocrl.training.train import train as begin
 
+    # What was not given is left to `begin`, where the defaults stand.
+    given: dict[str, Any] = {
+        "agent": agent, "task": task, "horizon": horizon, "seed": seed, "steps": steps, "out": out,
+        "cost_limit": None if cost_limit is None else [limit(word) for word in cost_limit],
+        "settings": settings(set) or None, "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
+        "log_every": log_every, "checkpoint_every": checkpoint_every, "evaluate_every": evaluate_every,
+        "evaluate_episodes": evaluate_episodes, "window": window, "refresh_every": refresh_every,
+    }  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        trained = training.resume(resume, dataset, sinks=sink)
+        others = [name for name in given if name != "steps"]
+        if others:
+            option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
+            raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")
+        trained = go_on(resume, dataset, steps=steps, sinks=sink)
     elif dataset is None:
         raise PdocrlError("which data? Give a task's name or a file, or --resume FOLDER.")
     else:
-        trained = training.train(
-            dataset, agent, task=task, horizon=horizon, cost_limit=[limit(word) for word in cost_limit], seed=seed,
-            steps=steps, settings=settings(set), vary={k: many(v) for k, v in pairs(vary).items()}, out=out,
-            log_every=log_every, checkpoint_every=checkpoint_every, evaluate_every=evaluate_every,
-            evaluate_episodes=evaluate_episodes, sinks=sink, window=window, refresh_every=refresh_every,
-        )  # fmt: skip
+        trained = begin(dataset, sinks=sink, **given)
     last = {line["run"]: line for line in trained.metrics}
     rows = [
         {

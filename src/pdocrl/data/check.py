@@ -6,12 +6,16 @@ import dataclasses
 import os
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdocrl.data import validate
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import open_named
 from pdocrl.data.tasks import Task
 from pdocrl.errors import DataError
+
+SCALES_APART = 1e3  # columns whose sizes differ by more are named
+LOOKED_AT = 20_000  # rows, when values are counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +52,7 @@ def notes(dataset: Dataset, task: Task | None = None) -> list[str]:
         found.append(
             f"{len(gaps)} rows inside episodes have another next observation than the row after (first: {gaps[0]})."
         )
-    constant = np.flatnonzero(np.ptp(dataset.obs, axis=0) == 0)
-    if len(constant):
-        found.append(f"observation columns that never change: {', '.join(map(str, constant))}.")
+    found += _odd_columns(dataset)
     if task is not None:
         longer = np.flatnonzero(dataset.episode_length > task.horizon)
         if len(longer):
@@ -64,3 +66,31 @@ def notes(dataset: Dataset, task: Task | None = None) -> list[str]:
                 f"{task.reward_max:.4g}: normalised rewards below 0 or above 1 are possible."
             )
     return found
+
+
+def _odd_columns(dataset: Dataset) -> list[str]:
+    """Observations and actions that are not what networks like best; what is done about them is said too."""
+    found = []
+    mean, std = dataset.obs_moments
+    changes = np.ptp(dataset.obs, axis=0) > 0
+    if not changes.all():
+        found.append(f"observation columns that never change, and are ignored: {_listed(~changes)}.")
+    size = np.hypot(mean, std)
+    if changes.any() and size[changes].max() > SCALES_APART * max(float(size[changes].min()), 1e-30):
+        large = int(np.argmax(np.where(changes, size, -1)))
+        found.append(
+            f"observation columns differ in scale by more than {SCALES_APART:g} (column {large} is about "
+            f"{size[large]:.3g}); training standardises each."
+        )
+    step = dataset.next_obs - dataset.obs
+    clock = changes & (np.ptp(step, axis=0) <= 1e-4 * np.abs(step).max(axis=0)) & (np.abs(step).max(axis=0) > 0)
+    if clock.any():
+        found.append(f"observation columns that count steps: {_listed(clock)}. Does the policy get a clock, too?")
+    few = np.array([len(np.unique(column[:LOOKED_AT])) <= 10 for column in dataset.obs.T]) & changes
+    if few.any():
+        found.append(f"observation columns with at most ten values: {_listed(few)}. Categories do better one-hot.")
+    return found
+
+
+def _listed(columns: NDArray[np.bool_]) -> str:
+    return ", ".join(str(i) for i in np.flatnonzero(columns))

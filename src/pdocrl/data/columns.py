@@ -3,7 +3,8 @@
     obs_0 … obs_S−1, action_0 … action_A−1, reward, cost (or cost_<name> …), next_obs_0 …, terminal, timeout
 
 One row per transition, episodes one after another. Without `next_obs_*` they are derived (see `validate`); without a
-cost column the dataset has no constraints. Numbers survive a round trip bit by bit, in CSV too.
+cost column the dataset has no constraints. Where ±1 stands for other actions of the environment, `action_low_0` … and
+`action_high_0` … say so in every row. Numbers survive a round trip bit by bit, in CSV too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.bounds import Bounds, is_unit, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import FIELDS, ArrayColumn, Source, blaming
 from pdocrl.errors import DataError
@@ -35,9 +37,9 @@ def open_source(path: Path) -> Iterator[Source]:
     table = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
     found = _assign(path.name, table.column_names)
     columns = {field: ArrayColumn(_label(names), _gather(path.name, table, names)) for field, names in found.items()}
-    yield Source(
-        path.name, columns, tuple(table.column_names), cost_names=tuple(found.get("cost", ())), spelling=SPELLING
-    )
+    bounds = _action_bounds(path.name, table, len(found.get("action", ())))
+    names = tuple(found.get("cost", ()))
+    yield Source(path.name, columns, tuple(table.column_names), None, names, bounds, SPELLING)
 
 
 def write(dataset: Dataset, path: Path) -> None:
@@ -66,7 +68,29 @@ def _named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
             named |= {f"{field.name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
         else:
             named[field.name] = array
+    if not is_unit(dataset.action_bounds):
+        for side, values in zip(("low", "high"), dataset.action_bounds, strict=True):
+            named |= {f"action_{side}_{i}": np.full(len(dataset), v, np.float32) for i, v in enumerate(values)}
     return named
+
+
+def _action_bounds(name: str, table: pyarrow.Table, dims: int) -> Bounds | None:
+    """What ±1 stands for, from columns `action_low_0` … that hold one number each; None without them."""
+    sides = []
+    for side in ("low", "high"):
+        names = [f"action_{side}_{i}" for i in range(dims)]
+        if not {*names} & {*table.column_names}:
+            return None
+        lost = next((column for column in names if column not in table.column_names), None)
+        if lost is not None:
+            raise DataError(
+                f"{name}: column `{lost}` is missing; action bounds are given for every action or for none."
+            )
+        values = np.asarray(_gather(name, table, names)).reshape(-1, dims)
+        if not len(values) or (values != values[0]).any():
+            raise DataError(f"{name}: `{_label(names)}` must hold one number throughout: they are bounds.")
+        sides.append(values[0])
+    return make_bounds(name, sides[0], sides[1], dims)
 
 
 def _assign(name: str, columns: list[str]) -> dict[str, list[str]]:

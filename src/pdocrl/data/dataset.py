@@ -2,23 +2,28 @@
 
 `terminal` ends the bootstrap (the world stopped), `timeout` does not (only the recording stopped); both end an episode.
 Costs are a matrix [N, K] with K ≥ 0 constraints everywhere, so that no code needs a special case for one cost.
+Actions are within [−1, 1]; what that stands for in the environment, `action_low … action_high`, travels with them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bounds
 from pdocrl.errors import DataError
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean and standard deviation
+MOMENT_ROWS = 1 << 14  # rows whose moments are taken at once: memory for doubles of these alone
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,7 +31,7 @@ class Dataset:
     """N transitions (s, a, r, c, s′). Arrays are read-only; rows of an episode are contiguous and in time order."""
 
     obs: Floats  # [N, S]
-    action: Floats  # [N, A]
+    action: Floats  # [N, A] in [−1, 1]
     reward: Floats  # [N]
     cost: Floats  # [N, K]
     next_obs: Floats  # [N, S]
@@ -35,6 +40,8 @@ class Dataset:
     name: str = "arrays"  # where it came from, for messages and reports
     cost_names: tuple[str, ...] = ()  # one per constraint; defaults to cost, or cost_0, cost_1, …
     notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
+    action_low: tuple[float, ...] = ()  # [A] the environment's action that −1 stands for; defaults to −1
+    action_high: tuple[float, ...] = ()  # [A] … and 1
 
     def __post_init__(self) -> None:
         n = len(self.obs)
@@ -53,6 +60,19 @@ class Dataset:
             raise DataError(f"{self.name}: `next_obs` has shape {self.next_obs.shape}, `obs` has {self.obs.shape}.")
         if len(self.cost_names) != self.n_costs:
             raise DataError(f"{self.name}: {len(self.cost_names)} cost names for {self.n_costs} cost columns.")
+        if not (self.action_low or self.action_high):
+            low, high = unit_bounds(self.action_dim)
+        else:
+            low, high = make_bounds(self.name, self.action_low, self.action_high, self.action_dim)
+        object.__setattr__(self, "action_low", low)
+        object.__setattr__(self, "action_high", high)
+
+    def __repr__(self) -> str:
+        costs = ", ".join(self.cost_names) or "no costs"
+        return (
+            f"Dataset({self.name}: {len(self):,} transitions, {self.obs_dim} observations, {self.action_dim} actions, "
+            f"{costs})"
+        )
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -68,6 +88,11 @@ class Dataset:
     @property
     def n_costs(self) -> int:
         return int(self.cost.shape[1])
+
+    @property
+    def action_bounds(self) -> Bounds:
+        """What −1 and 1 stand for in the environment."""
+        return self.action_low, self.action_high
 
     @cached_property
     def episode_start(self) -> Rows:
@@ -104,6 +129,11 @@ class Dataset:
         return float(self.cost.max(initial=0.0))
 
     @cached_property
+    def obs_moments(self) -> Moments:
+        """Mean and standard deviation of each observation column, [S] each."""
+        return moments(self.obs[i : i + MOMENT_ROWS] for i in range(0, len(self), MOMENT_ROWS))
+
+    @cached_property
     def initial_obs(self) -> Floats:
         """[E, S] where episodes start: samples of d₀."""
         return self.obs[self.episode_start]
@@ -128,6 +158,7 @@ class Dataset:
             sha.update(array.data)
         for field in ("terminal", "timeout"):
             sha.update(np.packbits(getattr(self, field)).tobytes())
+        add_bounds(sha, self.action_bounds)
         return sha.hexdigest()
 
     def rows_of(self, which: Rows) -> Rows:
@@ -152,6 +183,25 @@ class Dataset:
         )  # fmt: skip
 
 
+def moments(blocks: Iterable[Floats]) -> Moments:
+    """Mean and standard deviation [S] over blocks of rows [n, S], each merged into what came before."""
+    count, mean, spread = 0, np.float64(0), np.float64(0)
+    for block in blocks:
+        rows = np.asarray(block, np.float64)
+        here = rows.mean(0)
+        gap, total = here - mean, count + len(rows)
+        spread = spread + ((rows - here) ** 2).sum(0) + gap**2 * (count * len(rows) / total)
+        mean = mean + gap * (len(rows) / total)
+        count = total
+    return np.asarray(mean), np.sqrt(spread / count)
+
+
+def add_bounds(sha: Any, bounds: Bounds) -> None:
+    """Bounds other than ±1 are part of a digest: the same numbers then mean other actions."""
+    if not is_unit(bounds):
+        sha.update(np.asarray(bounds, "<f4").tobytes())
+
+
 def make_dataset(
     obs: ArrayLike,
     action: ArrayLike,
@@ -162,8 +212,13 @@ def make_dataset(
     timeout: ArrayLike,
     name: str = "arrays",
     cost_names: tuple[str, ...] = (),
+    action_low: ArrayLike | None = None,
+    action_high: ArrayLike | None = None,
 ) -> Dataset:
-    """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0."""
+    """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0.
+
+    With `action_low` and `action_high` (a number, or one per dimension) actions are given in these units.
+    """
     n = len(np.asarray(obs))
 
     def floats(values: ArrayLike) -> Floats:
@@ -179,9 +234,14 @@ def make_dataset(
     def flags(values: ArrayLike) -> Flags:
         return np.ascontiguousarray(column(values) != 0)
 
+    actions = matrix(action)
+    bounds = unit_bounds(actions.shape[1])
+    if action_low is not None and action_high is not None:
+        bounds = make_bounds(name, action_low, action_high, actions.shape[1])
+        actions = to_unit(actions, bounds)
     return Dataset(
         obs=matrix(obs),
-        action=matrix(action),
+        action=actions,
         reward=column(reward),
         cost=np.zeros((n, 0), np.float32) if cost is None else matrix(cost),
         next_obs=matrix(next_obs),
@@ -189,4 +249,6 @@ def make_dataset(
         timeout=flags(timeout),
         name=name,
         cost_names=cost_names,
+        action_low=bounds[0],
+        action_high=bounds[1],
     )

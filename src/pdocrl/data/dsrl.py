@@ -1,7 +1,8 @@
 """DSRL's HDF5 format: one array per key, the rows of all episodes one after another.
 
 Read with tolerance for what is found in the wild: `next_observations` missing (see `validate`), `[N, 1]` columns,
-float64, flags as bool or 0/1, several costs as `costs` [N, K], further keys. Written with a checksum per chunk, so that
+float64, flags as bool or 0/1, several costs as `costs` [N, K], further keys. What ±1 stands for among the actions is
+the array `action_bounds` [2, A], unless it is ±1. Written with a checksum per chunk, so that
 a flipped bit is an error and not a number.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.bounds import Bounds, is_unit, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
@@ -24,6 +27,7 @@ from pdocrl.errors import DataError
 from pdocrl.files import atomic_path
 
 CHUNK_ROWS = 8192  # whole rows per chunk: reading one row costs one chunk, not one per column
+BOUNDS = "action_bounds"
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, NotImplementedError)  # what h5py raises
 
 
@@ -56,8 +60,8 @@ def open_source(path: Path) -> Iterator[Source]:
         with blaming(path.name, *DAMAGE):
             keys = tuple(file)
             columns = {field: _column(file, key, path.name) for field, key in fields_by_key(keys).items()}
-            names = _cost_names(file, columns)
-        yield Source(path.name, columns, keys, path.stat().st_size, names)
+            names, bounds = _cost_names(file, columns), _action_bounds(file, columns, path.name)
+        yield Source(path.name, columns, keys, path.stat().st_size, names, bounds)
 
 
 def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = None) -> None:
@@ -72,6 +76,9 @@ def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = N
             chunk = (min(len(array), CHUNK_ROWS), *array.shape[1:])
             file.create_dataset(field.key, data=array, chunks=chunk, compression="gzip", shuffle=True, fletcher32=True)
         file["costs"].attrs["names"] = list(dataset.cost_names)
+        if not is_unit(dataset.action_bounds):
+            bounds = np.asarray(dataset.action_bounds, np.float32)
+            file.create_dataset(BOUNDS, data=bounds, chunks=bounds.shape, fletcher32=True)
 
 
 def _column(file: h5py.File, key: str, name: str) -> Column:
@@ -92,6 +99,20 @@ def _block_rows(array: h5py.Dataset, shape: tuple[int, ...]) -> int:
         return int(array.chunks[0])
     row_bytes = int(array.dtype.itemsize) * int(np.prod(shape[1:], dtype=object))
     return max(1, (1 << 18) // max(1, row_bytes))
+
+
+def _action_bounds(file: h5py.File, columns: dict[str, Column], name: str) -> Bounds | None:
+    """What `write` left beside the columns (older collections: in their story); files from elsewhere say nothing."""
+    if "action" not in columns:
+        return None
+    dims = columns["action"].shape[1] if len(columns["action"].shape) == 2 else 1
+    if BOUNDS in file:
+        stored = np.asarray(file[BOUNDS][...])
+        if stored.shape != (2, dims):
+            raise DataError(f"{name}: `{BOUNDS}` has shape {stored.shape}, expected (2, {dims}): lowest and highest.")
+        return make_bounds(name, stored[0], stored[1], dims)
+    story = json.loads(file.attrs.get("collection", "{}"))
+    return make_bounds(name, story["action_low"], story["action_high"], dims) if "action_low" in story else None
 
 
 def _cost_names(file: h5py.File, columns: dict[str, Column]) -> tuple[str, ...]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+
 from pdocrl.data import columns, dsrl, minari, npz, validate
+from pdocrl.data.bounds import rescaled
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import Source
 from pdocrl.data.tasks import Task, all_tasks, find_task
@@ -23,13 +26,21 @@ FORMATS = {".hdf5": dsrl, ".h5": dsrl, ".npz": npz, ".parquet": columns, ".csv":
 EMBEDDED = Path(__file__).parent / "embedded"  # {task name in lower case}.hdf5
 
 
-def load(name_or_path: str | os.PathLike[str], task: str | Task | None = None) -> Dataset:
+def load(
+    name_or_path: str | os.PathLike[str],
+    task: str | Task | None = None,
+    *,
+    action_low: float | Sequence[float] = (),
+    action_high: float | Sequence[float] = (),
+) -> Dataset:
     """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
 
-    A file is checked against `task` when one is given; a task's own file always is.
+    A file is checked against `task` when one is given; a task's own file always is. A file with actions in the
+    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each.
     """
+    low, high = np.atleast_1d(action_low).tolist(), np.atleast_1d(action_high).tolist()
     with open_named(name_or_path, task) as (source, known):
-        dataset = validate.read(source, known)
+        dataset = validate.read(rescaled(source, low, high) if low or high else source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
     return dataset
 

@@ -1,7 +1,8 @@
 """Minari datasets, both ways: episodes with T + 1 observations, costs in `infos["cost"]` or `infos["cost_<name>"]`.
 
 Infos recorded by Minari's collector have T + 1 entries, the first belonging to the reset; infos with T entries are read
-as one per step. Needs the extra `minari`.
+as one per step. Actions are stored in the units of the dataset's own action space, and read from them to [−1, 1]. Needs
+the extra `minari`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.bounds import rescaled, to_real
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import ArrayColumn, Source, blaming
-from pdocrl.errors import DataError, MissingExtraError
+from pdocrl.errors import NOT_CONTINUOUS, DataError, MissingExtraError
 from pdocrl.files import atomic_folder
 
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AssertionError, MemoryError, ImportError)
@@ -42,7 +44,8 @@ def open_source(path: Path) -> Iterator[Source]:
     dataset_class = _minari_module("minari").MinariDataset
     data = path / "data" if (path / "data").is_dir() else path
     with blaming(path.name, *DAMAGE):
-        episodes = list(dataset_class(data).iterate_episodes())
+        opened = dataset_class(data)
+        episodes = list(opened.iterate_episodes())
     if not episodes:
         raise DataError(f"{path.name}: no episodes.")
     parts = [_episode_columns(path.name, index, episode) for index, episode in enumerate(episodes)]
@@ -56,7 +59,9 @@ def open_source(path: Path) -> Iterator[Source]:
     if costs:
         columns["cost"] = ArrayColumn("infos/cost", np.concatenate([_as_matrix(joined[key]) for key in costs], axis=1))
     names = tuple(costs) if costs and columns["cost"].shape[1] == len(costs) else ()
-    yield Source(path.name, columns, tuple(joined), cost_names=names)
+    source = Source(path.name, columns, tuple(joined), cost_names=names)
+    box = _bounded_box(path.name, opened.spec.action_space)
+    yield source if box is None else rescaled(source, *box)
 
 
 def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
@@ -72,7 +77,7 @@ def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
         storage = storage_class.new(
             data,
             observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
-            action_space=Box(-1.0, 1.0, (dataset.action_dim,), np.float32),
+            action_space=Box(*np.asarray(dataset.action_bounds, np.float32), dtype=np.float32),
         )
         # Minari's own writer lets libhdf5 meet a full disk (see `hdf5`); so its main file is written here.
         with new_file(data / "main_data.hdf5") as file:
@@ -88,7 +93,7 @@ def _write_episode(group: Any, dataset: Dataset, index: int) -> None:
     group.attrs["id"] = index
     group.attrs["total_steps"] = int(length)
     group["observations"] = np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]])
-    group["actions"] = dataset.action[rows]
+    group["actions"] = to_real(dataset.action[rows], dataset.action_bounds)
     group["rewards"] = dataset.reward[rows]
     group["terminations"] = dataset.terminal[rows]
     group["truncations"] = dataset.timeout[rows]
@@ -109,6 +114,18 @@ def _refuse_gaps(dataset: Dataset) -> None:
             f"{dataset.name}: `next_obs` of row {gaps[0]} is not `obs` of row {gaps[0] + 1} ({len(gaps)} such rows), "
             "which Minari cannot store. Write .hdf5, .npz or .parquet."
         )
+
+
+def _bounded_box(name: str, space: Any) -> tuple[Any, Any] | None:
+    """The bounds Minari keeps beside the data; None where they are ±1, or infinite and so say nothing."""
+    from gymnasium.spaces import Box
+
+    if not isinstance(space, Box):
+        raise DataError(f"{name}: its action space is {space}. {NOT_CONTINUOUS}")
+    finite = np.isfinite(space.low).all() and np.isfinite(space.high).all()
+    if not finite or ((space.low == -1).all() and (space.high == 1).all()):
+        return None
+    return space.low.reshape(-1), space.high.reshape(-1)
 
 
 def _episode_columns(name: str, index: int, episode: Any) -> dict[str, NDArray[Any]]:

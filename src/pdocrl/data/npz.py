@@ -1,5 +1,7 @@
 """Plain `.npz`: one array per key, with DSRL's names or `Dataset`'s own. Nothing in it is ever unpickled.
 
+`action_bounds` [2, A], lowest and highest, says what ±1 stands for.
+
 Members are read block by block from the archive, so a file larger than memory can be drawn from; the archive's own
 checksums are verified on the way.
 """
@@ -20,6 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from pdocrl.data.bounds import Bounds, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
 from pdocrl.errors import DataError
@@ -107,24 +110,42 @@ def open_source(path: Path) -> Iterator[Source]:
         archive = zipfile.ZipFile(path)
     with archive:
         with blaming(path.name, *DAMAGE):
+            for name in archive.namelist():
+                archive.open(name).close()  # a damaged name is noticed, not taken for one that is missing
             keys = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
             columns: dict[str, Column] = {
                 field: NpzColumn(key, archive, path.name) for field, key in fields_by_key(keys).items()
             }
             names = _cost_names(archive, columns, path.name) if "cost_names" in keys else ()
-        yield Source(path.name, columns, keys, path.stat().st_size, names)
+            bounds = None
+            if "action" in columns and "action_bounds" in keys:
+                bounds = _action_bounds(archive, (columns["action"].shape[1:] or (1,))[0], path.name)
+        yield Source(path.name, columns, keys, path.stat().st_size, names, bounds)
 
 
 def write(dataset: Dataset, path: Path) -> None:
     """An uncompressed archive with the dataset in it, whole or not at all."""
     arrays = {field.key: getattr(dataset, field.name) for field in FIELDS}
     with atomic_path(path) as temporary:
-        np.savez(temporary, allow_pickle=False, cost_names=np.array(dataset.cost_names, dtype=np.str_), **arrays)
+        names = np.array(dataset.cost_names, dtype=np.str_)
+        bounds = np.asarray(dataset.action_bounds, np.float32)
+        np.savez(temporary, allow_pickle=False, cost_names=names, action_bounds=bounds, **arrays)
+
+
+def _small(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
+    with archive.open(f"{key}.npy") as stream:
+        return npy.read_array(stream, allow_pickle=False)
+
+
+def _action_bounds(archive: zipfile.ZipFile, dims: int, name: str) -> Bounds:
+    stored = _small(archive, "action_bounds")
+    if stored.shape != (2, dims) or stored.dtype.kind not in "fiu":
+        raise DataError(f"{name}: `action_bounds` has shape {stored.shape}, expected (2, {dims}): lowest and highest.")
+    return make_bounds(name, stored[0], stored[1], dims)
 
 
 def _cost_names(archive: zipfile.ZipFile, columns: dict[str, Column], name: str) -> tuple[str, ...]:
-    with archive.open("cost_names.npy") as stream:
-        names = npy.read_array(stream, allow_pickle=False)
+    names = _small(archive, "cost_names")
     width = (columns["cost"].shape[1:] or (1,))[0] if "cost" in columns else 0
     if names.dtype.kind != "U" or names.shape != (width,):
         raise DataError(f"{name}: `cost_names` has shape {names.shape}, expected one name per cost column ({width}).")

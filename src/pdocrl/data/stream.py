@@ -12,6 +12,7 @@ constant memory.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -25,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data import validate
-from pdocrl.data.dataset import Floats, Rows
+from pdocrl.data.bounds import Bounds, unit_bounds
+from pdocrl.data.dataset import Floats, Moments, Rows, add_bounds, moments
 from pdocrl.data.load import open_named
 from pdocrl.data.source import FIELDS, Source
 from pdocrl.data.tasks import Task
@@ -44,6 +46,7 @@ class Facts:
     digest: str  # that of the `Dataset` the file would load as
     largest_reward: float  # |r|
     largest_cost: float
+    obs_moments: Moments  # mean and standard deviation of each observation column
 
 
 class Stream:
@@ -90,6 +93,11 @@ class Stream:
         """As the file names them; empty where it does not."""
         return self._source.cost_names
 
+    @property
+    def action_bounds(self) -> Bounds:
+        """What −1 and 1 stand for in the environment."""
+        return self._source.action_bounds or unit_bounds(self.action_dim)
+
     @cached_property
     def longest_episode(self) -> int:
         ends = np.flatnonzero(self._kept("terminal") | self._kept("timeout"))
@@ -99,14 +107,29 @@ class Stream:
     def facts(self) -> Facts:
         """Read the file once from front to back, every value checked."""
         sha, largest = hashlib.sha256(), dict.fromkeys(FLOATS, 0.0)
-        for name in FLOATS:
-            sha.update(f"{name}{(len(self), *self._tail(name))}".encode())
+
+        held: set[str] = set()  # what actions are: 0, 1 or something between
+
+        def noted(name: str) -> Iterator[Floats]:
             for block in self._blocks(name):
+                if name == "action" and "between" not in held:
+                    held.update(validate.kinds_of(block))
                 largest[name] = max(largest[name], float(np.abs(block).max(initial=0.0)))
                 sha.update(np.ascontiguousarray(block, dtype="<f4").data)
+                yield block
+
+        for name in FLOATS:
+            sha.update(f"{name}{(len(self), *self._tail(name))}".encode())
+            if name == "obs":
+                spread = moments(block for block in noted(name) if len(block))
+            else:
+                collections.deque(noted(name), maxlen=0)
+        if held == {"0", "1"}:
+            validate.refuse(f"{self.name}: `{self._source.columns['action'].key}` {validate.FINITE}")
         for name in self._flags:
             sha.update(np.packbits(self._kept(name)).tobytes())
-        return Facts(sha.hexdigest(), largest["reward"], largest["cost"])
+        add_bounds(sha, self.action_bounds)
+        return Facts(sha.hexdigest(), largest["reward"], largest["cost"], spread)
 
     def batches(self, batch_size: int, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Endless batches {field: [B, …]}: obs, action, reward, cost, next_obs (float32); terminal, timeout (bool)."""

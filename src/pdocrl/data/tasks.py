@@ -10,6 +10,9 @@ Users add their own with `register` or from a TOML file (`PDOCRL_TASKS=my.toml`)
     reward_min = 0.0                  # reference scores for normalisation
     reward_max = 250.0
     cost_max = 60.0
+    costs = ["cost_speed"]            # keys of `info` that hold the costs, where it is not `cost`
+    cost_function = "my_costs:heat"   # or a function of (obs, action, next_obs, info)
+    render_mode = "rgb_array"         # for films; without it there are none
     files = ["my_robot.hdf5"]         # beside the TOML file, in PDOCRL_DATA, or in the download cache
 """
 
@@ -37,12 +40,17 @@ class Task:
     reward_max: float = 1.0
     cost_max: float | None = None  # largest episode cost in the reference data; None: no constraint known
     files: tuple[str, ...] = ()  # known dataset files, the preferred one first
+    costs: tuple[str, ...] = ()  # keys of `info` that hold the costs; empty: `cost`
+    cost_function: str | None = None  # instead, module:function(obs, action, next_obs, info)
+    render_mode: str | None = None  # asked of the environment
 
     def __post_init__(self) -> None:
         for field in ("horizon", "obs_dim", "action_dim"):
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise PdocrlError(f"task {self.name}: `{field}` is {value}, must be at least 1.")
+        if self.costs and self.cost_function is not None:
+            raise PdocrlError(f"task {self.name}: give either `costs` or `cost_function`, not both.")
         if not self.reward_min < self.reward_max:
             raise PdocrlError(
                 f"task {self.name}: `reward_min` {self.reward_min} must be below `reward_max` {self.reward_max}."
@@ -117,6 +125,9 @@ def _task(path: Path, name: str, table: Any) -> Task:
         "reward_max": (int, float),
         "cost_max": (int, float),
         "files": (list,),
+        "costs": (list,),
+        "cost_function": (str,),
+        "render_mode": (str,),
     }
     for key, value in table.items():
         if key not in kinds:
@@ -128,9 +139,12 @@ def _task(path: Path, name: str, table: Any) -> Task:
     files = table.get("files", [])
     if not all(isinstance(file, str) for file in files):
         raise PdocrlError(f"{path}: task {name}: `files` must be a list of file names.")
+    costs = table.get("costs", [])
+    if not all(isinstance(key, str) for key in costs):
+        raise PdocrlError(f"{path}: task {name}: `costs` must be a list of keys of `info`.")
     beside = [path.parent.resolve() / file for file in files]
     found = tuple(str(full) if full.exists() else file for full, file in zip(beside, files, strict=True))
     try:
-        return Task(name=name, **(table | {"files": found}))
+        return Task(name=name, **(table | {"files": found, "costs": tuple(costs)}))
     except PdocrlError as error:
         raise PdocrlError(f"{path}: {error}") from error

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset, Flags, Rows
 from pdocrl.data.source import FIELDS, Column, Field, Source
 from pdocrl.data.tasks import Task
-from pdocrl.errors import DataError, did_you_mean
+from pdocrl.errors import NOT_CONTINUOUS, DataError, did_you_mean
 
 Report = Callable[[str], object]
 
 ACTION_SLACK = 1e-5  # rounding of a rescaled action, not a different scale
+RESCALE = "Actions must lie in [-1, 1]: `pdocrl data convert --rescale-actions LOW HIGH` makes them so."
+FINITE = f"holds nothing but 0 and 1: choices, not amounts. {NOT_CONTINUOUS}"
 LARGEST_RATIO = 1100  # deflate, the densest common compression, reaches 1032:1; more is a broken or hostile header
 BLOCK_ROWS = 1 << 14  # values are checked in blocks, so that checking needs no memory worth naming
 
@@ -46,7 +48,13 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
         notes.append("no costs in the file: read as a dataset without constraints.")
     if "next_obs" not in arrays:
         notes.append(_derive_next_obs(arrays, source.name))
-    return Dataset(**arrays, name=source.name, cost_names=source.cost_names, notes=tuple(notes))
+    if finite_actions(arrays["action"]):
+        findings(f"{source.name}: `{source.columns['action'].key}` {FINITE}")
+        return None
+    low, high = source.action_bounds or ((), ())
+    return Dataset(
+        **arrays, name=source.name, cost_names=source.cost_names, notes=tuple(notes), action_low=low, action_high=high
+    )
 
 
 def check_shapes(source: Source, task: Task | None, report: Report) -> None:
@@ -140,7 +148,9 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
     else:
         bad, why = ~np.isfinite(values), "Remove that episode, or repair the value."
     if not bad.any() and field.name == "action":
-        bad, why = np.abs(values) > 1 + ACTION_SLACK, "Rescale actions to [-1, 1]."
+        bad, why = np.abs(values) > 1 + ACTION_SLACK, RESCALE
+        if bad.any() and len(values) > 1 and (values == np.rint(values)).all():
+            why = f"Are they choices? {NOT_CONTINUOUS} Else they {RESCALE.removeprefix('Actions ')}"
     if not bad.any() and field.name == "cost":
         bad, why = values < 0, "Costs must be ≥ 0: is this a reward?"
     if not bad.any():
@@ -148,6 +158,18 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
     row, column = (int(i) for i in np.argwhere(bad)[0])
     place = f"row {rows[row]}" + (f", column {column}" if values.shape[1] > 1 else "")
     return f"`{key}` is {values[row, column]:g} at {place}. {why}"
+
+
+def finite_actions(action: NDArray[Any]) -> bool:
+    """Whether actions are 0 in some places, 1 in others and nothing else: choices under numbers, not amounts."""
+    return kinds_of(action) == {"0", "1"}
+
+
+def kinds_of(action: NDArray[Any]) -> set[str]:
+    """Which of "0", "1" and "between" (anything else) there are among the actions."""
+    zero, one = action == 0, action == 1
+    found = {"0": zero.any(), "1": one.any(), "between": not (zero | one).all()}
+    return {kind for kind, there in found.items() if there}
 
 
 def check_ends(source: Source, terminal: Flags, timeout: Flags, report: Report) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.tasks import Task, all_tasks, find_task
+from pdocrl.envs.costs import CostFunction, CostOf, InfoCosts, find_cost_function, import_own
 from pdocrl.errors import MissingExtraError, PdocrlError, UnknownNameError
 
 # Run tasks: index of y in the observation, its scale, index of (vx, vy), their scale, and the speed limit.
@@ -40,8 +41,8 @@ _BOUNDARY = 2.0  # Run tasks: |y| beyond this costs 1 a step
 def make(name: str) -> gymnasium.Env:
     """An environment by task name (`BallRun`), Bullet id (`SafetyBallRun-v0`) or any registered Gymnasium id.
 
-    Bullet's Run and Circle tasks come as `BulletEnv`; everything else is what Gymnasium makes of it, with the task's
-    horizon as its time limit if it has none of its own.
+    `module:Name-v0` imports the module. Bullet's Run and Circle tasks come as `BulletEnv`; everything else is what
+    Gymnasium makes of it, no episode longer than the task's horizon, with the task's own costs in `info["cost"]`.
     """
     return maker(name)()
 
@@ -55,8 +56,18 @@ def maker(name: str) -> Callable[[], gymnasium.Env]:
     if env_id.startswith("Safety"):
         _register_bullet()
     spec = _find_spec(env_id)
-    horizon = task.horizon if task is not None and spec.max_episode_steps is None else None
-    return functools.partial(_make, spec, horizon)
+    if task is None:
+        return functools.partial(_make, spec)
+    horizon = min(task.horizon, spec.max_episode_steps or task.horizon)
+    make = functools.partial(_make, spec, horizon, task.render_mode)
+    if task.cost_function is not None:
+        return functools.partial(with_costs, make, find_cost_function(task.cost_function))
+    return functools.partial(with_costs, make, InfoCosts(task.costs)) if task.costs else make
+
+
+def with_costs(make: Callable[[], gymnasium.Env], function: CostFunction) -> gymnasium.Env:
+    """The environment with its costs by a function; may be sent to another process."""
+    return CostOf(make(), function)
 
 
 class BulletEnv(gymnasium.Env):  # type: ignore[misc]
@@ -163,22 +174,26 @@ def _task_of(name: str) -> Task | None:
         return None
 
 
-def _make(spec: Any, horizon: int | None) -> gymnasium.Env:
+def _make(spec: Any, horizon: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
     if spec.entry_point == "bullet_safety_gym.envs.builder:EnvironmentBuilder" and spec.kwargs["task"] in _REPEATABLE:
         return BulletEnv(spec)
     try:
-        return gymnasium.make(spec, max_episode_steps=horizon, disable_env_checker=True)
+        shown = {} if render_mode is None else {"render_mode": render_mode}
+        return gymnasium.make(spec, max_episode_steps=horizon, disable_env_checker=True, **shown)
     except (gymnasium.error.Error, ImportError) as error:
         raise PdocrlError(f"environment {spec.id} cannot be made: {_one_line(error)}") from error
 
 
 def _find_spec(env_id: str) -> Any:
+    module, _, name = env_id.rpartition(":")
+    if module:  # Gymnasium's own look-up splits it only when it makes the environment
+        import_own(module, f"environment {env_id}")
     try:
-        return gymnasium.spec(env_id)
+        return gymnasium.spec(name)
     except gymnasium.error.Error:
         known = [*(t.name for t in all_tasks()), *gymnasium.envs.registry]
         hint = "Give a task of `pdocrl tasks` or a registered Gymnasium id (`module:Name-v0` imports the module)."
-        raise UnknownNameError("environment", env_id, known, hint) from None
+        raise UnknownNameError("environment", name, known, hint) from None
     except ImportError as error:
         raise PdocrlError(f"environment {env_id}: {_one_line(error)}") from error
 

@@ -10,7 +10,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import NOT_CONTINUOUS, PdocrlError
+from pdocrl.policies.policy import WorldPolicy
 
 Step = Callable[[NDArray[np.float32], float, NDArray[np.float64]], Any]
 LONGEST = 1_000_000  # steps after which an episode is taken to have no end
@@ -21,9 +22,10 @@ class Trajectory:
     """Every step of one episode, as the policy saw it and as it was carried out."""
 
     obs: NDArray[np.float32]  # [T + 1, S] the last one is where the episode ended
-    action: NDArray[Any]  # [T, A] after clipping
+    action: NDArray[Any]  # [T, A] after clipping, in the environment's units
     reward: NDArray[np.float64]  # [T]
     cost: NDArray[np.float64]  # [T, K]
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # [A] each, of the environment's actions; None: discrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Player:
 
     Args:
         env: any Gymnasium environment with array observations and box or discrete actions.
-        costs: the keys of `info` that hold the costs. None: `cost` where the environment has it (a number, or one per
-            constraint), else no cost at all.
+        costs: the keys of `info` that hold the costs; where it lacks them, the names of the K numbers in `cost`. None:
+            `cost` where the environment has it (a number, or one per constraint), else no cost at all.
     """
 
     def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None) -> None:
@@ -67,6 +69,8 @@ class Player:
         called with one observation as a batch, [1, S] → [1, A], so that its rounding does not depend on how many
         episodes are played side by side. `look` is called after the reset and after every step.
         """
+        if isinstance(policy, WorldPolicy):
+            self._refuse_other_bounds(policy)
         step: Step = policy.begin(seed) if hasattr(policy, "begin") else lambda obs, *_: policy(obs[None])[0]
         raw, _ = self.env.reset(seed=seed)
         reward, cost = 0.0, np.zeros(len(self.cost_names))
@@ -95,9 +99,26 @@ class Player:
         if record:
             last = np.atleast_1d(np.asarray(raw, dtype=np.float32))
             trajectory = Trajectory(
-                np.stack([*seen, last]), np.stack([np.atleast_1d(a) for a in done]), np.array(rewards), np.stack(costs)
-            )
+                np.stack([*seen, last]), np.stack([np.atleast_1d(a) for a in done]), np.array(rewards), np.stack(costs),
+                None if self._discrete else (self._low, self._high),
+            )  # fmt: skip
         return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
+
+    def _refuse_other_bounds(self, policy: WorldPolicy) -> None:
+        """A trained policy speaks the units of its data; where the environment's are others it must not act."""
+        if self._discrete:
+            raise PdocrlError(
+                f"the environment's actions are {self.env.action_space}, the policy's are real. {NOT_CONTINUOUS}"
+            )
+        low, high = policy.scales.action_low, policy.scales.action_high
+        if low.shape != self._low.shape:
+            return  # named by the action's own shape
+        if not (np.allclose(low, self._low, rtol=1e-5) and np.allclose(high, self._high, rtol=1e-5)):
+            raise PdocrlError(
+                f"the environment takes actions in {_box(self._low, self._high)}, the policy was trained for "
+                f"{_box(low, high)}. Is it the environment of the data? A file is told its bounds by `pdocrl data "
+                "convert --rescale-actions LOW HIGH`."
+            )
 
     def _executable(self, output: Any, step: int) -> Any:
         """The policy's output as the environment takes it: the space's type, within its bounds, never NaN.
@@ -122,6 +143,8 @@ class Player:
         info = self.env.step(self.env.action_space.sample())[4]
         keys = asked if asked is not None else tuple(key for key in ("cost",) if key in info)
         missing = [key for key in keys if key not in info]
+        if missing and "cost" in info and np.size(info["cost"]) == len(keys):
+            return ("cost",), keys  # the same costs under names of the data's own
         if missing:
             there = ", ".join(sorted(map(str, info))) or "nothing"
             raise PdocrlError(f"the environment's info has no `{missing[0]}`; it holds {there}.")
@@ -133,3 +156,9 @@ class Player:
         if len(self._keys) == 1:
             return np.asarray(info[self._keys[0]], dtype=np.float64).reshape(len(self.cost_names))
         return np.array([float(info[key]) for key in self._keys])
+
+
+def _box(low: NDArray[Any], high: NDArray[Any]) -> str:
+    """[0, 5], or [-1, 1] × [0, 5] where dimensions differ."""
+    sides = [f"[{a:g}, {b:g}]" for a, b in zip(low.reshape(-1), high.reshape(-1), strict=True)]
+    return sides[0] if len(set(sides)) == 1 else " × ".join(sides)

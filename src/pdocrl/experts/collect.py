@@ -185,12 +185,15 @@ def write_dataset(problem: Problem, store: Store, path: Path, wanted: Filter) ->
     """The collection after DSRL's grid filter, as a DSRL file that says how it was made."""
     entries = store.journal.ordered()
     chosen = grid.choose(entries, store.settings.cost_max, wanted.reward_min, wanted.target, wanted.seed)
-    dataset = store.journal.dataset(chosen, path.name, problem.cost_names)
+    dataset = dataclasses.replace(
+        store.journal.dataset(chosen, path.name, problem.cost_names),
+        action_low=tuple(problem.low.tolist()),
+        action_high=tuple(problem.high.tolist()),
+    )
     reward_min = None if math.isinf(wanted.reward_min) else wanted.reward_min
     filtered = {**vars(wanted), "reward_min": reward_min, "bins": grid.BINS, "collected_episodes": len(entries)}
     filtered["collected_steps"] = sum(entry.length for entry in entries)  # fewer than `steps`: stopped before its end
-    bounds = {"action_low": problem.low.tolist(), "action_high": problem.high.tolist()}
-    story = {**store.description, **bounds, "filter": filtered, "digest": dataset.digest}
+    story = {**store.description, "filter": filtered, "digest": dataset.digest}
     dsrl.write(dataset, path, {"task": problem.name, "collection": json.dumps(story)})
     return dataset
 

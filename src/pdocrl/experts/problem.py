@@ -1,9 +1,7 @@
 """What is to be collected from: an environment with box actions, and the costs of each of its steps.
 
-Costs come from the environment's `info` (one key or several), or from a function of one's own, named as an entry point:
-
-    def too_fast(obs, action, next_obs, info):     # in my_costs.py
-        return float(abs(next_obs[2]) > 4)         # a number, or one per constraint
+Costs come from the environment's `info` (one key or several), or from a function of one's own (see `envs.costs`); both
+may stand with the task in its TOML file, so that `evaluate` knows them too:
 
     pdocrl collect Pendulum-v1 --cost-function my_costs:too_fast --cost-max 100
 """
@@ -12,9 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +17,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.bounds import make_bounds, to_real
 from pdocrl.data.tasks import Task, find_task
-from pdocrl.envs.bullet import maker
+from pdocrl.envs.bullet import maker, with_costs
+from pdocrl.envs.costs import find_cost_function
 from pdocrl.envs.episode import Player
 from pdocrl.errors import PdocrlError, UnknownNameError
-
-CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,36 +44,18 @@ class Problem:
         return len(self.low)
 
 
-class CostOf(gymnasium.Wrapper):  # type: ignore[misc]
-    """Puts `function(obs, action, next_obs, info)` into `info["cost"]` at every step."""
-
-    def __init__(self, env: gymnasium.Env, function: CostFunction) -> None:
-        super().__init__(env)
-        self._function, self._obs = function, None
-
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        self._obs, info = self.env.reset(**options)
-        return self._obs, info
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        cost = np.asarray(self._function(self._obs, action, obs, info), dtype=np.float64)
-        self._obs = obs
-        return obs, float(reward), terminated, truncated, {**info, "cost": cost if cost.ndim else float(cost)}
-
-
 class UnitActions(gymnasium.Wrapper):  # type: ignore[misc]
     """Actions in [−1, 1], as offline data holds them, for an environment with other bounds."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self._low, self._high = env.action_space.low, env.action_space.high
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self._low.shape, self._low.dtype)
+        space = env.action_space
+        self._bounds = make_bounds(str(env), space.low, space.high, space.shape[0])
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, space.dtype)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        share = (np.asarray(action) + 1) / 2
-        answer: tuple[Any, float, bool, bool, dict[str, Any]]
-        answer = self.env.step(((1 - share) * self._low + share * self._high).astype(self._low.dtype))
+        real = to_real(action, self._bounds).astype(self.env.action_space.dtype)  # as a trained policy's will be
+        answer: tuple[Any, float, bool, bool, dict[str, Any]] = self.env.step(real)
         return answer
 
 
@@ -86,9 +63,12 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     """Make the environment once, play a step, and refuse what no expert here can learn from."""
     if costs and cost_function is not None:
         raise PdocrlError("give either the keys of `info` that hold the costs or a cost function, not both.")
+    task = _task_of(env)
+    if not costs and cost_function is None and task is not None:
+        costs = task.costs
     make = maker(env)
     if cost_function is not None:
-        make = functools.partial(_with_cost, make, find_cost_function(cost_function))
+        make = functools.partial(with_costs, make, find_cost_function(cost_function))
     made = make()
     try:
         obs_space, action_space = made.observation_space, made.action_space
@@ -108,7 +88,6 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
             f"{env} puts no `cost` into `info`. Name the keys that hold its costs (--costs KEY …), "
             "or give a function (--cost-function module:function)."
         )
-    task = _task_of(env)
     limit = getattr(made.spec, "max_episode_steps", None)
     return Problem(
         name=task.name if task else env,
@@ -121,28 +100,6 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
         horizon=task.horizon if task else limit,
         task=task,
     )
-
-
-def find_cost_function(entry_point: str) -> CostFunction:
-    """The function behind `module:function`; modules in the current folder are found too."""
-    module_name, _, name = entry_point.partition(":")
-    if not module_name or not name:
-        raise PdocrlError(f"cost function {entry_point!r}: write it as module:function, e.g. my_costs:too_fast.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise PdocrlError(f"cost function {entry_point}: {error}. Run from its folder, or set PYTHONPATH.") from error
-    if not callable(getattr(module, name, None)):
-        callables = [key for key, value in vars(module).items() if callable(value)]
-        raise UnknownNameError(f"function in {module_name}", name, callables)
-    function: CostFunction = getattr(module, name)
-    return function
-
-
-def _with_cost(make: Callable[[], gymnasium.Env], function: CostFunction) -> gymnasium.Env:
-    return CostOf(make(), function)
 
 
 def _with_unit_actions(make: Callable[[], gymnasium.Env]) -> gymnasium.Env:

@@ -42,9 +42,9 @@ def begin_many(policy: Policy, count: int, seed: int, where: str = "the policy")
 
 def _begin(policy: Policy, count: int, seed: int) -> StepMany:
     network, scales = getattr(policy, "network", None), getattr(policy, "scales", None)
-    if network is not None and scales is not None:  # in the world's units around, in the network's within
+    if network is not None and scales is not None:  # raw observations in; actions in [−1, 1], as the data holds them
         inner = _begin(network, count, seed)
-        return lambda obs, reward, cost: scales.real(inner(scales.standardised(obs), reward, cost))
+        return lambda obs, reward, cost: inner(scales.standardised(obs), reward, cost)
     if isinstance(policy, CandidatePolicy):
         return _proposals(policy, seed)
     if isinstance(policy, TransformerPolicy):

@@ -25,8 +25,9 @@ from pdocrl.ope.linear import Act, Followed, System
 from pdocrl.ope.log import Array, Log
 from pdocrl.ope.result import FILE, LEVEL, VERDICTS, Estimate, OffPolicy, normalised
 from pdocrl.ope.support import doubts
-from pdocrl.policies.policy import CandidatePolicy, Policy
-from pdocrl.training.train import Trained, load_trained, versions
+from pdocrl.policies.policy import CandidatePolicy, Policy, WorldPolicy
+from pdocrl.training.folder import Trained, load_trained
+from pdocrl.training.plan import versions
 
 METHODS = ("model", "fqe", "ratio")
 RESAMPLES = 20  # redrawn datasets, each with a model of its own
@@ -153,7 +154,12 @@ def _data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dat
 
 
 def _on_rows(policy: Policy, where: str, seed: int) -> Act:
-    """The policy as a function of rows of observations; refused where an action needs more than the observation."""
+    """The policy as a function of rows of observations, to actions in [−1, 1] as the data holds them.
+
+    Refused where an action needs more than the observation.
+    """
+    scales = policy.scales if isinstance(policy, WorldPolicy) else None
+    policy = policy.network if isinstance(policy, WorldPolicy) else policy
     if isinstance(policy, CandidatePolicy):
         proposals = np.random.default_rng([seed, 3])
 
@@ -170,7 +176,7 @@ def _on_rows(policy: Policy, where: str, seed: int) -> Act:
         act = policy
 
     def checked(obs: Array) -> Array:
-        action = act(obs)
+        action = act(obs if scales is None else scales.standardised(obs))
         if not np.isfinite(action).all():
             raise PdocrlError(f"{where}: the policy's action is not finite at an observation of the data.")
         return action

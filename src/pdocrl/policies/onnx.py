@@ -1,5 +1,8 @@
 """Policies as ONNX models. A model's inputs and output are those of the policy's own NumPy function, by the same names.
 
+A trained policy's model is in the world's units, as the policy is: raw observations in, the environment's own actions
+out (and in, where past actions are an input). The bounds also stand in its metadata, `action_low` and `action_high`.
+
 MLPPolicy          obs [batch, S]                                                       → action [batch, A]
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
 TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
@@ -7,6 +10,7 @@ TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,27 +18,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import MissingExtraError, PdocrlError
-from pdocrl.policies.policy import CandidatePolicy, Layers, MLPPolicy, Policy, TransformerPolicy
+from pdocrl.policies.policy import CandidatePolicy, Layers, MLPPolicy, Policy, Scales, TransformerPolicy, WorldPolicy
 
 
 def to_onnx(policy: Policy) -> Any:
     """The policy as an ONNX model, float32."""
-    graph = Graph()
-    if isinstance(policy, MLPPolicy):
-        action = _mlp(graph, policy)
-    elif isinstance(policy, CandidatePolicy):
-        action = _candidates(graph, policy)
-    elif isinstance(policy, TransformerPolicy):
-        action = _transformer(graph, policy)
+    network, scales = (policy.network, policy.scales) if isinstance(policy, WorldPolicy) else (policy, None)
+    graph = Graph(scales)
+    if isinstance(network, MLPPolicy):
+        action = _mlp(graph, network)
+    elif isinstance(network, CandidatePolicy):
+        action = _candidates(graph, network)
+    elif isinstance(network, TransformerPolicy):
+        action = _transformer(graph, network)
     else:
-        raise PdocrlError(f"a policy of kind {policy.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
+        raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(action)
 
 
 class Graph:
     """An ONNX graph under construction: values are names, `op` adds a node and gives its output's name."""
 
-    def __init__(self) -> None:
+    def __init__(self, scales: Scales | None = None) -> None:
         try:
             import onnx
         except ImportError:
@@ -43,12 +48,39 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
+        self._scales = scales
 
     def input(self, name: str, *shape: int, integer: bool = False) -> str:
         """A value given at run time, [batch, *shape]."""
         kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["batch", *shape]))
         return name
+
+    def observations(self, *shape: int) -> str:
+        """The input `obs`, as the network sees it."""
+        obs = self.input("obs", *shape)
+        if self._scales is None:
+            return obs
+        centred = self.op("Sub", obs, self.constant(self._scales.obs_mean))
+        return self.op("Mul", centred, self.constant(self._scales.obs_scale))
+
+    def past_actions(self, *shape: int) -> str:
+        """The input `actions`, as the network sees it."""
+        actions = self.input("actions", *shape)
+        if self._scales is None:
+            return actions
+        centre, half = self._centre_and_half(self._scales)
+        return self.op("Div", self.op("Sub", actions, centre), half)
+
+    def _real(self, action: str, scales: Scales) -> str:
+        centre, half = self._centre_and_half(scales)
+        moved = self.op("Add", self.op("Mul", action, half), centre)
+        low, high = self.constant(scales.action_low), self.constant(scales.action_high)
+        return self.op("Min", self.op("Max", moved, low), high)
+
+    def _centre_and_half(self, scales: Scales) -> tuple[str, str]:
+        low, high = scales.action_low, scales.action_high
+        return self.constant((low + high) / 2), self.constant((high - low) / 2)
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         name = f"constant_{len(self._constants)}"
@@ -84,6 +116,8 @@ class Graph:
         return self.op("Gather", x, self.constant(place, np.int64), axis=axis)
 
     def model(self, action: str) -> Any:
+        if self._scales is not None:
+            action = self._real(action, self._scales)
         self._nodes.append(self._onnx.helper.make_node("Identity", [action], ["action"]))
         helper, float32 = self._onnx.helper, self._onnx.TensorProto.FLOAT
         output = helper.make_tensor_value_info("action", float32, ["batch", "actions"])
@@ -91,12 +125,15 @@ class Graph:
         model = helper.make_model(
             graph, producer_name="pdocrl", opset_imports=[helper.make_opsetid("", 17)], ir_version=9
         )
+        if self._scales is not None:
+            bounds = {name: getattr(self._scales, name).tolist() for name in ("action_low", "action_high")}
+            helper.set_model_props(model, {name: json.dumps(value) for name, value in bounds.items()})
         self._onnx.checker.check_model(model)
         return model
 
 
 def _mlp(graph: Graph, policy: MLPPolicy) -> str:
-    obs = graph.input("obs", policy.weights[0].shape[0])
+    obs = graph.observations(policy.weights[0].shape[0])
     return graph.op("Tanh", graph.network(obs, (policy.weights, policy.biases)))
 
 
@@ -104,7 +141,7 @@ def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
     n, z = policy.candidates, policy.latent_dim
     nets = policy.networks
     obs_dim = nets["decoder"][0][0].shape[0] - z
-    obs, latent = graph.input("obs", obs_dim), graph.input("latent", n, z)
+    obs, latent = graph.observations(obs_dim), graph.input("latent", n, z)
     states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, n, 1))  # [B, n, S]
     latent = graph.clip(latent, -policy.latent_clip, policy.latent_clip)
     proposed = graph.op("Tanh", graph.network(graph.op("Concat", states, latent, axis=2), nets["decoder"]))
@@ -135,7 +172,7 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
     width, tokens = w["time"].shape[1], 4 * length
     sizes = {name: w[f"{name}/weight"].shape[0] for name in ("costs", "obs", "action")}
     returns, costs = graph.input("returns", length), graph.input("costs", length, sizes["costs"])
-    obs, actions = graph.input("obs", length, sizes["obs"]), graph.input("actions", length, sizes["action"])
+    obs, actions = graph.observations(length, sizes["obs"]), graph.past_actions(length, sizes["action"])
     time, mask = graph.input("time", length, integer=True), graph.input("mask", length)
 
     def affine(name: str, x: str) -> str:

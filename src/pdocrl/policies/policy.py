@@ -4,9 +4,12 @@ This file needs NumPy alone. `pdocrl export` copies it beside the exported weigh
 
     from policy import load
     act = load("policy.npz")
-    action = act(obs)          # obs [B, S] → action [B, A] in [−1, 1]
+    action = act(obs)          # obs [B, S] → action [B, A], both in the environment's own units
 
 runs where neither JAX nor pdocrl is installed.
+
+Networks think in standardised observations and in actions within [−1, 1]. What is trained, saved and played is a
+`WorldPolicy`: such a network and the `Scales` between its numbers and the world's, applied there and nowhere else.
 """
 
 from __future__ import annotations
@@ -278,7 +281,103 @@ class TransformerPolicy:
         return cls(arrays, **{**settings, "target_cost": tuple(settings["target_cost"])})
 
 
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy)}
+@dataclasses.dataclass(frozen=True)
+class Scales:
+    """Between the world's numbers and a network's, both ways. With mean 0, scale 1 and bounds ±1 nothing changes."""
+
+    obs_mean: NDArray[np.float32]  # [S] of the data
+    obs_scale: NDArray[np.float32]  # [S] 1 / standard deviation; 0 for what never changes in the data: it is ignored
+    action_low: NDArray[np.float32]  # [A] the action that −1 stands for
+    action_high: NDArray[np.float32]  # [A] … and 1
+
+    def standardised(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Observations [..., S] as networks see them."""
+        out: NDArray[np.float32] = (np.asarray(obs, np.float32) - self.obs_mean) * self.obs_scale
+        return out
+
+    def real(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        """Actions [..., A] in [−1, 1] → in the environment's units, never outside its bounds."""
+        centre, half = self._centre_and_half()
+        out: NDArray[np.float32] = np.clip(
+            np.asarray(action, np.float32) * half + centre, self.action_low, self.action_high
+        )
+        return out
+
+    def unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        """Actions [..., A] in the environment's units → in [−1, 1]."""
+        centre, half = self._centre_and_half()
+        out: NDArray[np.float32] = (np.asarray(action, np.float32) - centre) / half
+        return out
+
+    def _centre_and_half(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        half = np.float32(0.5)
+        return (self.action_low + self.action_high) * half, (self.action_high - self.action_low) * half
+
+
+@dataclasses.dataclass(frozen=True)
+class WorldPolicy:
+    """A network's policy in the world's units: raw observations in, the environment's own actions out."""
+
+    kind: ClassVar[str] = "world"
+    network: Any  # a Policy: standardised observations → actions in [−1, 1]
+    scales: Scales
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        return self.scales.real(self.network(self.scales.standardised(obs)))
+
+    def begin(self, seed: int) -> Step:
+        """The steps of one episode, whether or not the network has memory or randomness."""
+        inner = self.network.begin(seed) if self.has_memory else lambda obs, *_: self.network(obs[None])[0]
+
+        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0) -> NDArray[np.float32]:
+            return self.scales.real(inner(self.scales.standardised(obs), last_reward, last_cost))
+
+        return step
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether an action depends on more than the observation: on the episode so far, or on chance."""
+        return hasattr(self.network, "begin")
+
+    def act(self, **inputs: NDArray[Any]) -> NDArray[np.float32]:
+        """The network's own function of its named inputs, those of the ONNX model, in the world's units."""
+        if "actions" in inputs:
+            inputs["actions"] = self.scales.unit(inputs["actions"])
+        inputs["obs"] = self.scales.standardised(inputs["obs"])
+        function = getattr(self.network, "act", self.network)
+        return self.scales.real(function(**inputs))
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        own = {f"scales/{field.name}": getattr(self.scales, field.name) for field in dataclasses.fields(Scales)}
+        return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": self.network.kind, "settings": self.network.settings()}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> WorldPolicy:
+        parts: dict[str, dict[str, NDArray[np.float32]]] = {"scales": {}, "network": {}}
+        for name, array in arrays.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = array
+        network = _find_kind(settings["kind"]).restore(parts["network"], settings["settings"])
+        return in_world(network, Scales(**parts["scales"]))
+
+
+class WorldPolicyForLimits(WorldPolicy):
+    """One whose network serves every limit."""
+
+    def at_limit(self, cost_limit: tuple[float, ...]) -> WorldPolicy:
+        """The policy that keeps this limit."""
+        return in_world(self.network.at_limit(cost_limit), self.scales)
+
+
+def in_world(network: Any, scales: Scales) -> WorldPolicy:
+    """A network's policy in the world's units, with `at_limit` where the network has it."""
+    return (WorldPolicyForLimits if hasattr(network, "at_limit") else WorldPolicy)(network, scales)
+
+
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, WorldPolicy)}
 
 
 def save(path: str | os.PathLike[str], policies: Sequence[Policy], story: dict[str, Any] | None = None) -> None:

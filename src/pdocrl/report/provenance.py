@@ -11,7 +11,8 @@ from pdocrl.bench.suite import named_suites
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Results, Training, limit_name
 from pdocrl.table import DASH, Belongs, Table, Text
-from pdocrl.training.train import Plan, train_seconds
+from pdocrl.training.folder import train_seconds
+from pdocrl.training.plan import Plan
 
 FULL = 100_000  # steps in the paper
 

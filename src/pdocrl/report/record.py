@@ -28,7 +28,8 @@ from pdocrl.scores.evaluate import FILE as SCORES
 from pdocrl.scores.evaluate import Scores, read_scores
 from pdocrl.scores.intervals import Floats
 from pdocrl.scores.score import Cell
-from pdocrl.training.train import Plan, Trained, load_trained, read_lines, train_seconds
+from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
+from pdocrl.training.plan import Plan
 
 Curve = tuple[Floats, Floats]  # steps [T], values [T]
 Run = tuple[str, str, int]  # method, limit and seed

@@ -18,10 +18,10 @@ from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.scores.normalise import normalised_cost, normalised_reward
 from pdocrl.scores.protocols import protocol_of
 from pdocrl.scores.score import AtLimit, Cell, Score, at_limit
-from pdocrl.training.train import Trained, load_trained
+from pdocrl.training.folder import Trained, load_trained
 
 if TYPE_CHECKING:
-    from pdocrl.envs.rollout import Episodes
+    from pdocrl.envs.rollout import EnvLike, Episodes
 
 FILE = "scores.json"
 
@@ -105,12 +105,13 @@ def evaluate(
     task: str | None = None,
     seed: int = 0,
     workers: int | None = None,
+    env: EnvLike | None = None,
 ) -> Scores:
     """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
 
     `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at. The seeds of
     episodes depend on `seed` alone, so all policies meet the same starts. With a folder, the result is also written
-    there as scores.json.
+    there as scores.json. `env`, an id or a function that makes the environment, is played in place of the task's own.
     """
     from pdocrl.envs.rollout import Rollouts
 
@@ -118,12 +119,14 @@ def evaluate(
     plan = found.plan
     name = task or plan.task
     spec = find_task(name) if name else None
-    if spec is None or spec.env_id is None:
+    if spec is None and env is not None:
+        spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), plan.horizon)
+    if spec is None or (spec.env_id is None and env is None):
         raise PdocrlError(f"{found.folder or plan.data}: no simulator known for this data; name the task with --task.")
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
     asked = ask(found, cost_limit)
-    with progress() as bar, Rollouts(spec.name, workers, tuple(plan.cost_names)) as pool:
+    with progress() as bar, Rollouts(env or spec.name, workers, tuple(plan.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
         played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
     return score_played(found, spec, played, asked)

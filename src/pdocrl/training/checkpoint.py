@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialise
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
@@ -30,7 +30,8 @@ def save(path: str | os.PathLike[str], tree: Any, story: dict[str, Any]) -> None
     arrays, told = _named(tree), json.loads(json.dumps({**story, "format": FORMAT}))  # as it will be read
     header = {"pdocrl": json.dumps({**told, "sha256": _digest(arrays, told)}, sort_keys=True)}
     with atomic_path(path) as temporary:
-        save_file(arrays, temporary, metadata=header)
+        # Written by Python: the library's own writer does not say that the disk is full.
+        temporary.write_bytes(serialise(arrays, metadata=header))
 
 
 def read_story(path: str | os.PathLike[str]) -> dict[str, Any]:

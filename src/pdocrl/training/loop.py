@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Problem, Table
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.policy import Policy
+from pdocrl.policies.policy import WorldPolicy, in_world
+from pdocrl.training.scales import scales_of, standardised
 from pdocrl.training.window import Window
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
@@ -51,7 +53,8 @@ class Progress:
 class Trainer:
     """R runs of one agent on one dataset (or the windows over one): their states, advanced together.
 
-    Runs that differ only in a cost limit which the agent does not train with share one training.
+    Runs that differ only in a cost limit which the agent does not train with share one training. The agent sees
+    standardised observations and unit actions; `scales` lies between them and the world's.
     """
 
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
@@ -60,16 +63,18 @@ class Trainer:
         own, self.training = trainings(agent, runs)  # [T], and which of them is each run's, [R]
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
-        self.problem = agent.problem(dataset)
+        self.scales = scales_of(dataset)
+        seen = standardised(dataset, self.scales)
+        self.problem = agent.problem(seen)
         self.step = 0
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
         self._on_cpu = jax.default_backend() == "cpu"
         self._blocks = (1,) if self._on_cpu else (BLOCK, 1)
         self._windows = dataset.windows if isinstance(dataset, Window) else None
         self._window = -1  # the number of the window on the device
-        self._table = None if self._windows else Table.of(agent.columns(runs[0].config, dataset))
+        self._table = None if self._windows else Table.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
-        self._rows, self._sizes = _row_table([agent.rows(run.config, dataset) for run in own], everything)
+        self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
         self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
 
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
@@ -95,7 +100,8 @@ class Trainer:
         number = self.step // self._windows.every
         if number != self._window:
             self._table = None  # before the next one comes: the device need not hold both
-            self._table = Table.of(self.agent.columns(self.runs[0].config, self._windows.read(number)))
+            window = standardised(self._windows.read(number), self.scales)
+            self._table = Table.of(self.agent.columns(self.runs[0].config, window))
             self._window = number
         return (number + 1) * self._windows.every
 
@@ -141,11 +147,12 @@ class Trainer:
             if self.step < boundary:
                 return
 
-    def policies(self) -> list[Policy]:
-        """The current policy of each run."""
+    def policies(self) -> list[WorldPolicy]:
+        """The current policy of each run, in the world's units."""
         leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
         states = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in self.training]
-        return [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
+        networks = [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
+        return [in_world(network, self.scales) for network in networks]
 
 
 def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
@@ -182,6 +189,8 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         raise PdocrlError(
             f"{agent.name} takes at most {agent.most_costs} cost(s); {dataset.name} has {dataset.n_costs}."
         )
+    if finite_actions(dataset.action):
+        raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
     for run in runs:
         if len(run.config.cost_limit) != dataset.n_costs:
             given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from pdocrl.data.dataset import Dataset, Floats, Rows
+from pdocrl.data.dataset import Dataset, Floats, Moments, Rows
 from pdocrl.data.stream import Stream, open_stream
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Window(Dataset):
     """Rows drawn from a file, as the dataset an agent is given.
 
@@ -33,6 +33,7 @@ class Window(Dataset):
     """
 
     windows: Windows = dataclasses.field(kw_only=True)
+    starts: Floats = dataclasses.field(kw_only=True)  # [E, S] where the file's episodes start
 
     @cached_property
     def _ends(self) -> Rows:
@@ -43,7 +44,11 @@ class Window(Dataset):
 
     @cached_property
     def initial_obs(self) -> Floats:
-        return self.windows.initial_obs
+        return self.starts
+
+    @cached_property
+    def obs_moments(self) -> Moments:
+        return self.windows.stream.facts.obs_moments
 
     @cached_property
     def longest_episode(self) -> int:
@@ -88,7 +93,11 @@ class Windows:
     def holding(self, rows: Rows) -> Window:
         """The window of the given rows."""
         arrays: dict[str, Any] = self.stream.rows(rows)
-        return Window(**arrays, name=self.stream.name, cost_names=self.stream.cost_names, windows=self)
+        low, high = self.stream.action_bounds
+        return Window(
+            **arrays, name=self.stream.name, cost_names=self.stream.cost_names, action_low=low, action_high=high,
+            windows=self, starts=self.initial_obs,
+        )  # fmt: skip
 
     def _draw(self, number: int) -> Window:
         return self.holding(np.random.default_rng((0, number)).integers(len(self.stream), size=self.size))

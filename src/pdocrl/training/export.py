@@ -10,7 +10,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, write_text
 from pdocrl.policies import policy as policies
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.training.train import load_trained
+from pdocrl.training.folder import load_trained
 
 
 def export(folder: str | os.PathLike[str], out: str | os.PathLike[str], run: int = 0, onnx: bool = True) -> list[Path]:

@@ -1,0 +1,194 @@
+"""Where a training lies: its folder, written so that a kill, a full disk or a second process loses nothing.
+
+out/run.json                what was asked: agent, settings, runs, data and its digest, versions
+out/checkpoint.safetensors  the whole state, the last one written
+out/policies.npz            the policies of that moment, all that evaluation and export need
+out/metrics.jsonl           one line per run and stop: step, metrics
+out/evaluations.jsonl       one line per run and evaluation in the simulator, when asked for
+out/lock                    held by the process that trains; two at once would overwrite each other
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pdocrl.agents.agent import find_agent
+from pdocrl.data.dataset import Dataset
+from pdocrl.errors import PdocrlError
+from pdocrl.files import atomic_path, naming, write_text
+from pdocrl.policies import policy as policies
+from pdocrl.policies.policy import Policy
+from pdocrl.records import write_record
+from pdocrl.training import checkpoint
+from pdocrl.training.loop import Trainer
+from pdocrl.training.plan import FILE, Plan
+
+CHECKPOINT = "checkpoint.safetensors"
+POLICIES = "policies.npz"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+
+
+@dataclasses.dataclass(repr=False)
+class Trained:
+    """A finished (or loaded) training: one policy per run, and how they came about."""
+
+    plan: Plan
+    step: int
+    policies: list[Policy]
+    failures: dict[int, str]  # run → why it stopped early; its policy is the last whole one
+    metrics: list[dict[str, Any]]  # the lines of metrics.jsonl
+    folder: Path | None = None
+
+    def __repr__(self) -> str:
+        data = self.plan.task or Path(self.plan.data).name
+        kept = f", in {self.folder}" if self.folder else ""
+        failed = f", {len(self.failures)} stopped early" if self.failures else ""
+        return (
+            f"Trained({self.plan.agent} on {data}: {len(self.policies)} policies at step {self.step:,}{failed}{kept})"
+        )
+
+
+@contextlib.contextmanager
+def locked(folder: Path | None) -> Iterator[None]:
+    """Hold a training's folder, made where it is missing; refused while another process holds it.
+
+    What could not begin leaves nothing behind.
+    """
+    if folder is None:
+        yield
+        return
+    fresh = not folder.exists()
+    lock = folder / "lock"
+    with naming(lock):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PdocrlError(
+                f"{folder}: another process is training here. Wait for it, or choose another --out."
+            ) from None
+        try:
+            yield
+        finally:
+            if not (folder / FILE).exists():
+                lock.unlink(missing_ok=True)
+                if fresh and not any(folder.iterdir()):
+                    folder.rmdir()
+
+
+def begin(plan: Plan, folder: Path | None, step: int) -> list[dict[str, Any]]:
+    """Write run.json, and forget lines a killed training wrote after its last checkpoint: they will come again.
+
+    Returns the lines of metrics that stay.
+    """
+    if folder is None:
+        return []
+    write_record(folder / FILE, plan)
+    kept: list[dict[str, Any]] = []
+    for name in (EVALUATIONS, METRICS):
+        path = folder / name
+        kept = [line for line in read_lines(path) if line["step"] <= step]
+        if path.exists():
+            write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+    return kept
+
+
+def add_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> None:
+    """Append to a file of lines."""
+    with naming(folder / name), (folder / name).open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def save(plan: Plan, trainer: Trainer, folder: Path) -> None:
+    """The policies and the whole state. Where there is no room, what lay there before stays as it was."""
+    story = {
+        "agent": plan.agent,
+        "data_digest": plan.data_digest,
+        "runs": plan.runs,
+        "step": trainer.step,
+        "failures": trainer.failures,
+        "problem": dataclasses.asdict(trainer.problem),
+        "versions": plan.versions,
+    }
+    try:
+        with atomic_path(folder / POLICIES) as path:
+            policies.save(path, [*trainer.policies()], {"step": trainer.step, "failures": trainer.failures})
+        checkpoint.save(folder / CHECKPOINT, trainer.state, story)
+    except PdocrlError as error:
+        raise PdocrlError(
+            f"step {trainer.step}: {str(error).split(' Nothing was written')[0]} The last checkpoint is whole: make "
+            f"room, then go on with `pdocrl train --resume {folder}`."
+        ) from error
+
+
+def restore(folder: Path, plan: Plan, dataset: Dataset) -> Trainer:
+    """The trainer as its checkpoint left it, or a fresh one before the first; refused when the data, the agent or the
+    version is another."""
+    if dataset.digest != plan.data_digest:
+        raise PdocrlError(
+            f"{folder}: trained on data of digest {plan.data_digest[:12]}…, {dataset.name} has {dataset.digest[:12]}…; "
+            "give the file it was trained on."
+        )
+    story = checkpoint.read_story(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
+    if story is not None:
+        for what, here in {"agent": plan.agent, "data_digest": plan.data_digest, "runs": plan.runs}.items():
+            if story[what] != here:
+                raise PdocrlError(
+                    f"{folder}: the checkpoint's {what} is not that of run.json; they are of two trainings."
+                )
+        made_by, this = story["versions"]["pdocrl"], version("pdocrl")
+        if made_by != this:
+            raise PdocrlError(f"{folder}: made by pdocrl {made_by}, this is {this}. Go on with that version.")
+    agent = find_agent(plan.agent)
+    trainer = Trainer(agent, dataset, plan.make_runs(agent))
+    if story is not None:
+        trainer.state, _ = checkpoint.load(folder / CHECKPOINT, trainer.state)
+        trainer.step = story["step"]
+        trainer.failures = {int(run): why for run, why in story["failures"].items()}
+    return trainer
+
+
+def load_trained(folder: str | os.PathLike[str]) -> Trained:
+    """The policies a training has reached. Needs neither the dataset nor the optimisers' state."""
+    folder = Path(folder)
+    plan = Plan.read(folder)
+    try:
+        found, story = policies.load_all(folder / POLICIES)
+    except FileNotFoundError:
+        raise PdocrlError(f"{folder}: no policies yet. Was the training stopped before its first checkpoint?") from None
+    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+        raise PdocrlError(f"{folder / POLICIES}: cannot be read ({error}).") from error
+    failures = {int(run): why for run, why in story["failures"].items()}
+    return Trained(plan, story["step"], found, failures, read_lines(folder / METRICS), folder)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; a last line cut by a kill is dropped."""
+    found: list[dict[str, Any]] = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+    return found
+
+
+def train_seconds(metrics: list[dict[str, Any]]) -> float | None:
+    """Time in the training loop, from the rates it logged; None where it logged none."""
+    seconds, before = 0.0, 0
+    for line in metrics:
+        if line["step"] > before:
+            seconds += (line["step"] - before) / line["steps_per_second"]
+            before = line["step"]
+    return seconds if before else None
