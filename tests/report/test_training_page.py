@@ -49,7 +49,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
         )  # fmt: skip
         folder = tmp_path / "toy run"
         folder.mkdir()
-        (folder / "run.json").write_text(json.dumps(as_plain(plan)))
+        write_record(folder / "run.json", plan)
         policy = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
         policies.save(folder / "policies.npz", [policy] * len(runs), {"step": 300, "failures": {}})
         lam = {"lambda": 2.0} if n_costs == 1 else {f"lambda_{k}": 2.0 for k in range(n_costs)}
