@@ -371,3 +371,27 @@ def test_an_environment_that_prints_does_not_spoil_the_answer():
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "2\n"
     assert "hello from the environment" in run.stderr
+
+
+class Counting:
+    """A policy that says how often it was unpacked in this process, by way of its action."""
+
+    def __init__(self, weight: int) -> None:
+        self.blob = np.full(weight, 0.5)
+
+    def __call__(self, obs):
+        return np.full((len(obs), 2), self.blob[0], np.float32)
+
+
+def test_a_policy_travels_to_a_worker_once_however_often_it_is_submitted(monkeypatch):
+    from pdocrl.envs import worker
+
+    sent = []
+    send = worker.Worker._send
+    monkeypatch.setattr(worker.Worker, "_send", lambda self, message: (sent.append(message), send(self, message))[1])
+    with Rollouts("BallRun", workers=1) as pool:
+        first = Counting(1000)
+        rewards = [pool.run(policy, 1).reward[0] for policy in (first, first, Counting(1001), first)]
+    carried = [m.packed_policy is not None for m in sent if isinstance(m, worker.Request)]
+    assert carried == [True, False, True, False]
+    assert len(set(rewards)) == 1

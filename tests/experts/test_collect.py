@@ -178,7 +178,7 @@ def test_the_command_writes_a_dsrl_file_that_says_how_it_was_made(tmp_path, run_
         story = json.loads(file.attrs["collection"])
     assert story["schedules"][0]["knots"][0] == [0.0, None]
     assert story["filter"]["target"] == 60
-    assert (story["action_low"], story["action_high"]) == ([-2.0], [2.0])
+    assert (data.action_low, data.action_high) == ((-2.0,), (2.0,))
     assert story["digest"] == data.digest == told["digest"]
     assert {"pdocrl", "numpy", "jax", "gymnasium"} <= story["versions"].keys()
     again = run_cli(*words, "--costs", "cost", "right", "--target", "80")  # filters anew, plays nothing

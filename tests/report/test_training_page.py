@@ -11,6 +11,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -289,7 +290,7 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
         asked.update(arguments, data=data, agent=agent)
         raise PdocrlError("enough")
 
-    monkeypatch.setattr(training, "train", remember)
+    monkeypatch.setattr("pdocrl.training.train.train", remember)
     line, *others = commands(record)[0].splitlines()
     run_cli(*shlex.split(line)[1:])
     assert asked["data"] == record.trained.plan.data
@@ -303,7 +304,7 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
 
 def test_names_cannot_smuggle_markup_into_the_page(make_run):
     record = read_results(make_run())
-    plan = dataclasses.replace(
+    plan = msgspec.structs.replace(
         record.trained.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
     )
     hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))

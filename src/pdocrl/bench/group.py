@@ -10,6 +10,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pdocrl.agents.agent import find_agent
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status
@@ -109,7 +111,8 @@ def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
             raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")
     limits = group.limits if plan.cost_names else ((),)
     runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.suite.seeds]
-    wanted_plan = dataclasses.replace(plan, settings=dict(group.method.settings), runs=runs, horizon=group.task.horizon)
+    settings = dict(group.method.settings)
+    wanted_plan = msgspec.structs.replace(plan, settings=settings, runs=runs, horizon=group.task.horizon)
     agent = find_agent(plan.agent)
     have = [(plain_settings(run.config), run.seed) for run in plan.make_runs(agent)]
     want = [(plain_settings(run.config), run.seed) for run in wanted_plan.make_runs(agent)]

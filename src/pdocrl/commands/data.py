@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from pdocrl import console
 from pdocrl.errors import DataError
 
 if TYPE_CHECKING:
     from pdocrl.data.dataset import Dataset
+
+
+Columns = Annotated[tuple[str, ...], arg(metavar="FIELD=COLUMN,… …")]
 
 
 def info(dataset: Positional[str], task: str | None = None, tasks_file: Path | None = None, json: bool = False) -> None:
@@ -44,7 +47,11 @@ def info(dataset: Positional[str], task: str | None = None, tasks_file: Path | N
 
 
 def check(
-    dataset: Positional[str], task: str | None = None, tasks_file: Path | None = None, json: bool = False
+    dataset: Positional[str],
+    columns: Columns = (),
+    task: str | None = None,
+    tasks_file: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Look for everything wrong with a dataset, not only the first thing, and for what is odd about it.
 
@@ -54,6 +61,7 @@ def check(
 
     Args:
         dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        columns: Of a table: which columns hold what, where they are not named as ours.
         task: Check the file against this task: dimensions, horizon, reference scores, costs present.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object instead of a table.
@@ -61,7 +69,7 @@ def check(
     from pdocrl.data.check import check as check_dataset
 
     _register(tasks_file)
-    findings = check_dataset(dataset, task)
+    findings = check_dataset(dataset, task, _mapping(columns))
     if json:
         console.print_json({"ok": not findings.errors, "errors": findings.errors, "notes": findings.notes})
     elif findings.errors or findings.notes:
@@ -107,6 +115,7 @@ def plot(
 def convert(
     dataset: Positional[str],
     out: str,
+    columns: Columns = (),
     rescale_actions: tuple[float, ...] = (),
     task: str | None = None,
     tasks_file: Path | None = None,
@@ -120,9 +129,12 @@ def convert(
 
     Example: pdocrl data convert pendulum.csv --out pendulum.hdf5 --rescale-actions -2 2
 
+    Example: pdocrl data convert log.csv --out log.hdf5 --columns obs=x,y,speed action=force reward=r cost=c
+
     Args:
         dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
         out: The file to write: .hdf5, .h5, .npz, .parquet, .csv; without suffix, or as minari:ID, a Minari dataset.
+        columns: Of a table: which columns hold what, where they are not named as ours.
         rescale_actions: The lowest and the highest action of the environment; or all lowest, then all highest.
         task: Check the file against this task's dimensions.
         tasks_file: A TOML file with tasks of your own.
@@ -134,7 +146,8 @@ def convert(
     if len(rescale_actions) % 2:
         raise DataError("--rescale-actions takes the lowest and the highest action, or all lowest, then all highest.")
     middle = len(rescale_actions) // 2
-    data = load(dataset, task, action_low=rescale_actions[:middle], action_high=rescale_actions[middle:])
+    low, high = rescale_actions[:middle], rescale_actions[middle:]
+    data = load(dataset, task, action_low=low, action_high=high, columns=_mapping(columns))
     save(data, out)
     _report(data, out, json)
 
@@ -204,6 +217,13 @@ def _report(data: Dataset, out: str, json: bool) -> None:
         console.print_json({"out": out} | summarise(data))
     else:
         console.log(f"wrote {out}: {data.n_episodes:,} episodes, {len(data):,} transitions")
+
+
+def _mapping(words: tuple[str, ...]) -> dict[str, list[str]]:
+    """reward=r cost=c1,c2 → {"reward": ["r"], "cost": ["c1", "c2"]}."""
+    from pdocrl.commands.words import pairs
+
+    return {field: names.split(",") for field, names in pairs(words).items()}
 
 
 def _register(tasks_file: Path | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,15 @@ class Findings:
     notes: tuple[str, ...]
 
 
-def check(name_or_path: str | os.PathLike[str], task: str | Task | None = None) -> Findings:
+def check(
+    name_or_path: str | os.PathLike[str],
+    task: str | Task | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+) -> Findings:
     """Read a dataset as `load` would, but go on after the first error. A path that cannot be opened raises."""
     errors: list[str] = []
     dataset = None
-    with open_named(name_or_path, task) as (source, known):
+    with open_named(name_or_path, task, columns) as (source, known):
         try:
             dataset = validate.read(source, known, errors.append)
         except DataError as error:  # a column that cannot be read at all

@@ -4,14 +4,15 @@
 
 One row per transition, episodes one after another. Without `next_obs_*` they are derived (see `validate`); without a
 cost column the dataset has no constraints. Where ±1 stands for other actions of the environment, `action_low_0` … and
-`action_high_0` … say so in every row. Numbers survive a round trip bit by bit, in CSV too.
+`action_high_0` … say so in every row. A column `episode` ends an episode where its value changes. Other names are
+mapped with `--columns reward=r cost=c1,c2`. Numbers survive a round trip bit by bit, in CSV too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,22 +22,30 @@ from numpy.typing import NDArray
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import FIELDS, ArrayColumn, Source, blaming
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, UnknownNameError
 from pdocrl.files import atomic_path
 
 if TYPE_CHECKING:
     import pyarrow
 
 NUMBERED = {"obs": r"obs_(0|[1-9]\d*)", "action": r"action_(0|[1-9]\d*)", "next_obs": r"next_obs_(0|[1-9]\d*)"}
+FLAGS = {field.name for field in FIELDS if field.flag}
+TRUE, FALSE = ("true", "yes", "y", "t", "1", "1.0"), ("false", "no", "n", "f", "0", "0.0")
+NUMBERS = r"(next_)?obs_|action_|reward$|cost"
 SPELLING = {field.name: f"{field.name}_0" if field.name in NUMBERED else field.name for field in FIELDS}
 
 
 @contextlib.contextmanager
-def open_source(path: Path) -> Iterator[Source]:
-    """The table's columns, gathered into arrays in memory."""
-    table = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
-    found = _assign(path.name, table.column_names)
-    columns = {field: ArrayColumn(_label(names), _gather(path.name, table, names)) for field, names in found.items()}
+def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
+    """The table's columns, gathered into arrays in memory; `mapping` names the columns of fields spelt otherwise."""
+    table = _read_csv(path, mapping or {}) if path.suffix == ".csv" else _read_parquet(path)
+    found = _assign(path.name, table.column_names, mapping or {})
+    columns = {
+        field: ArrayColumn(_label(names), _gather(path.name, table, names, field in FLAGS))
+        for field, names in found.items()
+    }
+    if "episode" in table.column_names and "obs" in found:
+        columns |= _episode_flags(path.name, table, columns)
     bounds = _action_bounds(path.name, table, len(found.get("action", ())))
     names = tuple(found.get("cost", ()))
     yield Source(path.name, columns, tuple(table.column_names), None, names, bounds, SPELLING)
@@ -93,8 +102,37 @@ def _action_bounds(name: str, table: pyarrow.Table, dims: int) -> Bounds | None:
     return make_bounds(name, sides[0], sides[1], dims)
 
 
-def _assign(name: str, columns: list[str]) -> dict[str, list[str]]:
+def _episode_flags(name: str, table: pyarrow.Table, columns: Mapping[str, ArrayColumn]) -> dict[str, ArrayColumn]:
+    """Flags completed from the column `episode`: where its value changes an episode ended, by a timeout unless told."""
+    values = table.column("episode").combine_chunks()
+    if values.null_count:
+        raise DataError(f"{name}: `episode` is empty in some rows. Fill it in, or leave the column out.")
+    _, codes = np.unique(np.asarray(values.to_pylist(), dtype=np.str_), return_inverse=True)
+    ends = np.append(codes[1:] != codes[:-1], True)
+    if ends.sum() != len(np.unique(codes)):
+        again = values[int(np.flatnonzero(ends)[-1])]
+        raise DataError(
+            f"{name}: rows of one `episode` (such as {again}) do not stand together. Sort by episode and time."
+        )
+    none = np.zeros(len(codes), bool)
+    terminal = columns["terminal"].array if "terminal" in columns else none
+    timeout = columns["timeout"].array if "timeout" in columns else none
+    ended = ends & ~(np.asarray(terminal) != 0)
+    key = columns["timeout"].key if "timeout" in columns else "episode"
+    flags = {"timeout": ArrayColumn(key, (np.asarray(timeout) != 0) | ended)}
+    return flags if "terminal" in columns else {**flags, "terminal": ArrayColumn("episode", none)}
+
+
+def _assign(name: str, columns: list[str], mapping: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """{field: its columns in order} among the table's columns."""
+    for field, names in mapping.items():
+        if field not in SPELLING:
+            raise UnknownNameError("field", field, SPELLING, f"Known: {', '.join(SPELLING)}.")
+        for column in names:
+            if column not in columns:
+                raise UnknownNameError(f"column of {name}", column, columns, f"Found: {', '.join(columns[:20])}.")
+        if len(names) != 1 and field not in {*NUMBERED, "cost"}:
+            raise DataError(f"{name}: `{field}` is one column, {len(names)} were named.")
     if len(set(columns)) != len(columns):
         twice = next(column for column in columns if columns.count(column) > 1)
         raise DataError(f"{name}: column `{twice}` appears twice.")
@@ -115,10 +153,10 @@ def _assign(name: str, columns: list[str]) -> dict[str, list[str]]:
         raise DataError(f"{name}: both `cost` and `{costs[0]}`. Keep the total or the parts.")
     if costs or "cost" in columns:
         found["cost"] = costs or ["cost"]
-    return found
+    return found | {field: list(names) for field, names in mapping.items()}
 
 
-def _gather(name: str, table: pyarrow.Table, names: list[str]) -> NDArray[Any]:
+def _gather(name: str, table: pyarrow.Table, names: list[str], flag: bool = False) -> NDArray[Any]:
     """[N, len(names)] the named columns side by side."""
     import pyarrow
 
@@ -128,6 +166,9 @@ def _gather(name: str, table: pyarrow.Table, names: list[str]) -> NDArray[Any]:
         if data.null_count:
             row = int(np.argmax(np.concatenate([chunk.is_null().to_numpy(False) for chunk in data.chunks])))
             raise DataError(f"{name}: `{column}` is empty at row {row}. Fill it in, or remove that episode.")
+        if flag and (pyarrow.types.is_string(data.type) or pyarrow.types.is_large_string(data.type)):
+            arrays.append(_words_as_flags(name, column, data.to_pylist()))
+            continue
         if not (
             pyarrow.types.is_floating(data.type)
             or pyarrow.types.is_integer(data.type)
@@ -146,17 +187,31 @@ def _read_parquet(path: Path) -> pyarrow.Table:
         return pyarrow.parquet.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
 
 
-def _read_csv(path: Path) -> pyarrow.Table:
+def _words_as_flags(name: str, column: str, words: list[str]) -> NDArray[np.bool_]:
+    known = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
+    for row, word in enumerate(words):
+        if word.strip().lower() not in known:
+            raise DataError(f"{name}: `{column}` is {word!r} at row {row}. Flags are yes or no, true or false, 1 or 0.")
+    return np.array([known[word.strip().lower()] for word in words])
+
+
+def _read_csv(path: Path, mapping: Mapping[str, Sequence[str]]) -> pyarrow.Table:
     import pyarrow
     import pyarrow.csv
 
     with blaming(path.name, pyarrow.ArrowException, OSError, ValueError, MemoryError):
         header = pyarrow.csv.open_csv(path).schema.names
-        flags = {name: pyarrow.bool_() for name in header if name in {"terminal", "timeout"}}
+        mapped = {column: field for field, names in mapping.items() for column in names}
+        # As words: what a flag may say is decided in one place, for every kind of table.
+        flags = {name: pyarrow.string() for name in header if mapped.get(name, name) in FLAGS}
         # Parsed as float32 at once: by way of float64 a number could be rounded twice.
-        numbers = {name: pyarrow.float32() for name in header if re.match(r"(next_)?obs_|action_|reward$|cost", name)}
+        numbers = {
+            name: pyarrow.float32()
+            for name in header
+            if name not in flags and (re.match(NUMBERS, name) or name in mapped)
+        }
         # "nan" is a number to complain about, not an empty cell.
-        options = pyarrow.csv.ConvertOptions(column_types=numbers | flags, null_values=[""])
+        options = pyarrow.csv.ConvertOptions(column_types=numbers | flags, null_values=[""], strings_can_be_null=True)
         return pyarrow.csv.read_csv(path, convert_options=options)
 
 

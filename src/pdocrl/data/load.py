@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
-from pdocrl.data import columns, dsrl, minari, npz, validate
+from pdocrl.data import columns as tables
+from pdocrl.data import dsrl, minari, npz, validate
 from pdocrl.data.bounds import rescaled
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import Source
 from pdocrl.data.tasks import Task, all_tasks, find_task
 from pdocrl.errors import DataError, UnknownNameError, did_you_mean
 
-FORMATS = {".hdf5": dsrl, ".h5": dsrl, ".npz": npz, ".parquet": columns, ".csv": columns}
+FORMATS = {".hdf5": dsrl, ".h5": dsrl, ".npz": npz, ".parquet": tables, ".csv": tables}
+TABLES = (".parquet", ".csv")
 EMBEDDED = Path(__file__).parent / "embedded"  # {task name in lower case}.hdf5
 
 
@@ -32,14 +34,16 @@ def load(
     *,
     action_low: float | Sequence[float] = (),
     action_high: float | Sequence[float] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Dataset:
     """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
 
     A file is checked against `task` when one is given; a task's own file always is. A file with actions in the
-    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each.
+    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each. Of
+    a table with other names than ours, `columns` says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
     """
     low, high = np.atleast_1d(action_low).tolist(), np.atleast_1d(action_high).tolist()
-    with open_named(name_or_path, task) as (source, known):
+    with open_named(name_or_path, task, columns) as (source, known):
         dataset = validate.read(rescaled(source, low, high) if low or high else source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
     return dataset
@@ -59,7 +63,9 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def open_named(
-    name_or_path: str | os.PathLike[str], task: str | Task | None = None
+    name_or_path: str | os.PathLike[str],
+    task: str | Task | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Iterator[tuple[Source, Task | None]]:
     """The columns behind a name or path, and the task they should fit."""
     known = find_task(task) if isinstance(task, str) else task
@@ -67,14 +73,17 @@ def open_named(
     if path is None:
         known = known or find_task(os.fspath(name_or_path))
         path = locate(find_task(os.fspath(name_or_path)))
-    with open_source(path) as source:
+    mapping = {field: [names] if isinstance(names, str) else list(names) for field, names in (columns or {}).items()}
+    with open_source(path, mapping) as source:
         yield source, known
 
 
 @contextlib.contextmanager
-def open_source(path: Path) -> Iterator[Source]:
+def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The columns of a file or Minari folder, readable while the context is open."""
     _refuse_unreadable(path)
+    if mapping and path.suffix not in TABLES:
+        raise DataError(f"{path}: columns are mapped in tables ({', '.join(TABLES)}); this file has its own names.")
     if path.is_dir():
         if not minari.is_minari_folder(path):
             raise DataError(
@@ -83,7 +92,7 @@ def open_source(path: Path) -> Iterator[Source]:
         with minari.open_source(path) as source:
             yield source
         return
-    with _format(path).open_source(path) as source:
+    with tables.open_source(path, mapping) if mapping else _format(path).open_source(path) as source:
         yield source
 
 

@@ -46,9 +46,10 @@ class Player:
         env: any Gymnasium environment with array observations and box or discrete actions.
         costs: the keys of `info` that hold the costs; where it lacks them, the names of the K numbers in `cost`. None:
             `cost` where the environment has it (a number, or one per constraint), else no cost at all.
+        exact: whether `costs` are keys and nothing else.
     """
 
-    def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None) -> None:
+    def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None, exact: bool = False) -> None:
         self.env = env
         space = env.action_space
         self._discrete = isinstance(space, gymnasium.spaces.Discrete)
@@ -58,7 +59,7 @@ class Player:
             )
         if not self._discrete:
             self._low, self._high = space.low, space.high
-        self._keys, self.cost_names = self._find_costs(costs)
+        self._keys, self.cost_names = self._find_costs(costs, exact)
 
     def play(
         self, policy: Any, seed: int, record: bool = False, look: Callable[[gymnasium.Env], None] | None = None
@@ -136,14 +137,14 @@ class Player:
             raise PdocrlError(f"the policy's action at step {step} is not finite: {action.tolist()}.")
         return np.minimum(np.maximum(action, self._low), self._high)
 
-    def _find_costs(self, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _find_costs(self, asked: tuple[str, ...] | None, exact: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(keys in `info`, names of the K costs). Played out, since no environment declares what its `info` holds."""
         self.env.reset(seed=0)
         self.env.action_space.seed(0)
         info = self.env.step(self.env.action_space.sample())[4]
         keys = asked if asked is not None else tuple(key for key in ("cost",) if key in info)
         missing = [key for key in keys if key not in info]
-        if missing and "cost" in info and np.size(info["cost"]) == len(keys):
+        if missing and not exact and "cost" in info and np.size(info["cost"]) == len(keys):
             return ("cost",), keys  # the same costs under names of the data's own
         if missing:
             there = ", ".join(sorted(map(str, info))) or "nothing"

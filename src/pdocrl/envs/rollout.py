@@ -216,7 +216,7 @@ class Rollouts:
                 if worker is None:
                     worker = self._start()
                 seeds = [job.seeds[turn.episode] for turn in turns]
-                for reply in worker.play(job.number, policy, job.packed[policy], seeds, job.record):
+                for reply in worker.play(job.number, job.packed[policy], seeds, job.record):
                     if isinstance(reply, Failure):
                         job.fail(_failure(turns[done], reply.message, reply.details))
                     else:

@@ -7,6 +7,7 @@ caller's script, and ends by itself when the other end of its connection is gone
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pickle
@@ -45,12 +46,15 @@ class Failure:
         return Failure(message, "".join(traceback.format_exception(error)))
 
 
+KEPT = 64  # policies a worker remembers; both ends forget the oldest beyond that
+
+
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """Episodes of one policy. The policy's bytes come along once per job and worker."""
+    """Episodes of one policy. The policy's bytes come along only when the worker has not got them yet."""
 
-    job: int
-    policy: int
+    job: int  # a new job begins with fresh copies of its policies, as they were sent
+    policy: bytes  # digest of its bytes
     packed_policy: bytes | None
     seeds: tuple[int, ...]
     record: bool
@@ -77,7 +81,7 @@ class Worker:
                 env=os.environ | _ENVIRONMENT,
             )
         self._connection = Connection(near.detach())
-        self._job, self._known = -1, set[int]()
+        self._known: dict[bytes, None] = {}
         self._send((packed_env, costs))
 
     @property
@@ -85,13 +89,12 @@ class Worker:
         return self._process.pid
 
     def play(
-        self, job: int, policy: int, packed_policy: bytes, seeds: Sequence[int], record: bool
+        self, job: int, packed_policy: bytes, seeds: Sequence[int], record: bool
     ) -> Iterator[tuple[Outcome, tuple[str, ...]] | Failure]:
         """An outcome with the names of its costs per seed, in order; a failure ends the sequence."""
-        if job != self._job:
-            self._job, self._known = job, set()
+        policy = hashlib.sha256(packed_policy).digest()
         payload = None if policy in self._known else packed_policy
-        self._known.add(policy)
+        _remember(self._known, policy, None)
         self._send(Request(job, policy, payload, tuple(seeds), record))
         for _ in seeds:
             try:
@@ -139,17 +142,19 @@ def main() -> None:
 def _serve(connection: Connection) -> None:
     packed_env, costs = pickle.loads(connection.recv_bytes())
     player: Player | None = None
-    job, policies = -1, dict[int, Any]()
+    known: dict[bytes, bytes] = {}
+    job, policies = -1, dict[bytes, Any]()
     while True:
         request: Request = pickle.loads(connection.recv_bytes())
+        if request.packed_policy is not None:
+            _remember(known, request.policy, request.packed_policy)
         if request.job != job:
             job, policies = request.job, {}
         for seed in request.seeds:
             reply: tuple[Outcome, tuple[str, ...]] | Failure
             try:
                 if request.policy not in policies:
-                    assert request.packed_policy is not None
-                    policies[request.policy] = pickle.loads(request.packed_policy)
+                    policies[request.policy] = pickle.loads(known[request.policy])
                 if player is None:
                     player = Player(pickle.loads(packed_env)(), costs)
                 reply = player.play(policies[request.policy], seed, request.record), player.cost_names
@@ -159,3 +164,10 @@ def _serve(connection: Connection) -> None:
             connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
             if isinstance(reply, Failure):
                 break
+
+
+def _remember(known: dict[bytes, Any], key: bytes, value: Any) -> None:
+    """Add at the end and forget the oldest; the two ends do the same in the same order, so they know the same."""
+    known.setdefault(key, value)
+    while len(known) > KEPT:
+        known.pop(next(iter(known)))

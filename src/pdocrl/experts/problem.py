@@ -112,7 +112,7 @@ def _is_unit(space: gymnasium.spaces.Box) -> bool:
 
 def _player(env: gymnasium.Env, name: str, costs: tuple[str, ...], cost_function: str | None) -> Player:
     try:
-        return Player(env, costs or None)
+        return Player(env, costs or None, exact=True)
     except PdocrlError as error:
         raise PdocrlError(f"{name}: {error}") from error
     except Exception as error:
