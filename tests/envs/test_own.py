@@ -44,14 +44,14 @@ def test_episodes_are_the_same_in_a_worker_process() -> None:
 
 def test_a_task_file_names_costs_function_and_horizon(tmp_path: Path) -> None:
     (tmp_path / "tasks.toml").write_text(
-        '[Named]\nhorizon = 7\nenv_id = "valve_world:Valve-v0"\ncosts = ["cost_haste", "cost_level"]\n'
+        '[Named]\nhorizon = 4\nenv_id = "valve_world:Valve-v0"\ncosts = ["cost_haste", "cost_level"]\n'
         '[Function]\nhorizon = 500\nenv_id = "valve_world:Valve-v0"\ncost_function = "valve_world:level_cost"\n'
     )
     plain = rollout("valve_world:Valve-v0", open_valve, 1, workers=0, costs=("cost_level",))
     register_file(tmp_path / "tasks.toml")
     named = rollout("Named", open_valve, 1, workers=0, costs=("cost_0", "cost_1"))
-    assert named.length.tolist() == [7]  # the task's horizon caps the environment's own 30
-    assert named.cost[0, 0] == 7  # the haste of every step, under the data's own name
+    assert named.length.tolist() == [4]  # the task's horizon caps the environment's own 30
+    assert named.cost[0, 0] == 4  # the haste of every step, under the data's own name
     function = rollout("Function", open_valve, 1, workers=0)
     assert function.length[0] <= 30
     assert function.cost_names == ("cost",)

@@ -303,7 +303,7 @@ def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
         (lambda folder: (folder / "status.json").unlink(), "no status.json here"),
         (lambda folder: (folder / "suite.json").write_text("{}"), "field `format` is 0, this version reads 2"),
         (lambda folder: (folder / "groups/pdocrl-BallRun/ope.json").write_text("{"), "Make it again: pdocrl ope"),
-        (lambda folder: (folder / "groups/pdocrl-BallRun/run.json").write_text("{}"), "Give the folder that `pdocrl train --out` wrote"),
+        (lambda folder: (folder / "groups/pdocrl-BallRun/run.json").write_text("{}"), "`pdocrl train --out` wrote"),
         (lambda folder: (folder / "report.html").mkdir(), "is a folder; name the page"),
     ],
 )  # fmt: skip
