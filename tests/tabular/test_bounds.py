@@ -9,7 +9,7 @@ import pytest
 
 from pdocrl.tabular import exact
 from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
-from pdocrl.tabular.bounds import PolicyEstimate, _score, clustered, delta, group_influence
+from pdocrl.tabular.bounds import PolicyEstimate, clustered, delta, group_influence, score
 from pdocrl.tabular.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
@@ -117,7 +117,7 @@ def test_the_score_interval_of_rare_events_is_wilsons():
     """k events in n rows: k/n ± …, with 0 events z²/n, where a plain interval would claim certainty."""
     n, z = 100, 1.96
     for k in (0, 1, 4):
-        high = _score(np.array([k / n]), np.array([k / n**2]), np.array([1 / n]), z, high=True)
+        high = score(np.array([k / n]), np.array([k / n**2]), np.array([1 / n]), z, high=True)
         assert high[0] == pytest.approx((k + z**2 / 2 + z * np.sqrt(k + z**2 / 4)) / n)
 
 

@@ -14,7 +14,9 @@ share 3/n (`jump`), at the size of the largest surprise that did happen.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm, t
@@ -128,39 +130,55 @@ class PolicyEstimate:
 
 
 def delta(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
-    """Ĵ ± z √Var, Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)] + (1−γ)² Var[V(s₀)]/episodes, as a score interval (`_score`).
+    """Ĵ ± z √Var, Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)] + (1−γ)² Var[V(s₀)]/episodes, as a score interval (`score`).
 
     (In J units the first term has the factor (1−γ)⁻².) Rows are independent given their pair.
     """
-    ends = []
-    for high in (False, True):
-        off, variance = estimate.surprise(high)
-        n = np.maximum(estimate.counts.n.ravel(), 1)
-        total = (estimate.mu.ravel() ** 2 / n * variance).sum(axis=1) + _start_variance(estimate, high)
-        z = norm.ppf((1 + level) / 2)
-        ends.append(_score(estimate.estimate[:, int(high)], total, estimate.jump(off, high), z, high))
-    return estimate.possible(np.stack(ends, axis=1))
+    return _interval(estimate, [spread_of_rows(estimate, high) for high in (False, True)], level)
 
 
 def clustered(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
-    """The same with whole episodes as the independent parts: Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)².
+    """The same with whole episodes as the independent parts, wherever they differ more than their rows say.
 
-    The wider of this and `delta`, at each end: under a true Markov state both estimate the same. With G groups the
-    quantile is Student's. Without groups of episodes in the counts it is `delta`.
+    Under a true Markov state both estimate the same. Without groups of episodes in the counts it is `delta`.
     """
-    bound, groups = delta(estimate, level), estimate.counts.groups
+    return _interval(estimate, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
+
+
+class Spread(NamedTuple):
+    """Of an estimate over logs."""
+
+    variance: Floats  # [1+K]
+    jump: Floats  # [1+K] what one more rare event would add
+
+
+def spread_of_rows(estimate: PolicyEstimate, high: bool) -> Spread:
+    """With rows independent given their pair."""
+    off, variance = estimate.surprise(high)
+    weight = estimate.mu.ravel() ** 2 / np.maximum(estimate.counts.n.ravel(), 1)
+    return Spread((weight * variance).sum(axis=1) + _start_variance(estimate, high), estimate.jump(off, high))
+
+
+def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float) -> Spread:
+    """Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)², or that of rows if larger.
+
+    With G groups the quantile should be Student's; the variance is enlarged as if it were.
+    """
+    rows, groups = spread_of_rows(estimate, high), estimate.counts.groups
     if groups is None or len(groups) < 2:
-        return bound
-    for high in (False, True):
-        part = group_influence(estimate, high)
-        total = (part**2).sum(axis=1) * len(groups) / (len(groups) - 1)
-        skew = (part**3).sum(axis=1) / np.maximum((part**2).sum(axis=1), 1e-300)
-        off, _ = estimate.surprise(high)
-        jump = np.maximum(estimate.jump(off, high), skew if high else -skew)
-        quantile = t.ppf((1 + level) / 2, len(groups) - 1)
-        end = _score(estimate.estimate[:, int(high)], total, jump, quantile, high)
-        bound[:, int(high)] = np.maximum(bound[:, 1], end) if high else np.minimum(bound[:, 0], end)
-    return estimate.possible(bound)
+        return rows
+    part = group_influence(estimate, high)
+    squares = (part**2).sum(axis=1)
+    skew = (part**3).sum(axis=1) / np.maximum(squares, 1e-300)
+    student = t.ppf((1 + level) / 2, len(groups) - 1) / norm.ppf((1 + level) / 2)
+    total = squares * len(groups) / (len(groups) - 1) * student**2
+    return Spread(np.maximum(rows.variance, total), np.maximum(rows.jump, skew if high else -skew))
+
+
+def _interval(estimate: PolicyEstimate, spreads: Sequence[Spread], level: float) -> Floats:
+    z = float(norm.ppf((1 + level) / 2))
+    ends = [score(estimate.estimate[:, end], *spreads[end], z, high=bool(end)) for end in (0, 1)]
+    return estimate.possible(np.stack(ends, axis=1))
 
 
 def group_influence(estimate: PolicyEstimate, high: bool) -> Floats:
@@ -189,7 +207,7 @@ def _start_variance(estimate: PolicyEstimate, high: bool) -> Floats:
     return np.asarray((1 - estimate.gamma) ** 2 * spread / (begun - 1))
 
 
-def _score(centre: Floats, variance: Floats, jump: Floats, z: float, high: bool) -> Floats:
+def score(centre: Floats, variance: Floats, jump: Floats, z: float, high: bool) -> Floats:
     """The end of {J: (J − Ĵ)² ≤ z² (Var + jump·|J − Ĵ|)}: a variance that grows with J, as that of rare events does.
 
     For k events in n rows, jump = 1/n, it is Wilson's interval, z²/n when k = 0; the correction vanishes as 1/n.

@@ -1,0 +1,148 @@
+"""Limits kept with confidence: aim inside them until policies learned on one half of the log are cleared by the other.
+
+A policy learned from a log looks better in that log than it is, since learning prefers what happened to go well; no
+interval from the same rows sees this. So the log is cut in two (whole episodes, where it names them): each half learns,
+and the other half, which had no say, judges what it learned (`bounds.clustered`). The aim is moved into the limits,
+never further than some policy of the log can go, until the judges agree; then the whole log learns with that aim, from
+twice the rows. If no aim is cleared the limits are *not shown* to be kept, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.stats import norm
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.bounds import PolicyEstimate, score, spread_of_episodes
+from pdocrl.tabular.cmdp import extract
+from pdocrl.tabular.counts import Counts, Floats
+from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.solution import Solution
+from pdocrl.tabular.split import split
+
+AIMS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9)  # shares of the room inside the limits
+KNOWN = 5  # tries of some action after which a half knows a state
+CUTS = 2  # ways to cut the log in two; each gives two policies and two judges
+
+# learn(log, inward [I]) is the best policy of the log that keeps every limit by `inward`, in the limits' own units
+Learn = Callable[[Counts, Floats], Solution]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shown:
+    """What the halves said of the policies learned at the chosen aim. Columns are in their own sign."""
+
+    confidence: float
+    reached: bool  # whether every limit is kept by the bound
+    bound: Floats  # [I] the worst end, at the confidence, of each limited column
+    estimate: Floats  # [I] the middle of it
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Trial:
+    learn: Learn
+    inward: Floats  # [I]
+    value: float  # of the halves' policies, according to the other halves
+    bound: Floats  # [I] of each limited column, in its own sign
+    estimate: Floats  # [I]
+    short: float  # by how much the bound misses the limits, in shares of their room; ≤ 0 if it keeps them
+
+
+def aim_inside(
+    counts: Counts,
+    gamma: float,
+    limits: Sequence[Limit],
+    options: Sequence[Learn],
+    confidence: float,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[Solution, Shown]:
+    """The solution of the whole log with the best aim the halves clear; failing that, the one they come nearest to.
+
+    `options` are ways to learn, such as bounds C on w; of those that are cleared the one that earns most is taken. With
+    several limits each gets its part of the risk.
+    """
+    if not 0.5 <= confidence < 1:
+        raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
+    halves = [split(counts, np.random.default_rng([seed, cut])) for cut in range(CUTS)]
+    pairs = [pair for first, second in halves for pair in ((first, second), (second, first))]
+    trials: list[_Trial] = []
+    for number, learn in enumerate(options):
+        room = _room(learn(counts, np.zeros(len(limits))))
+        if not room.all():
+            continue
+        benches = [_Bench(learner, judge, _room(learn(learner, np.zeros(len(limits))))) for learner, judge in pairs]
+        for aim in AIMS:
+            progress(f"aiming inside the limits: way {number + 1} of {len(options)}, {100 * aim:.0f} % of the room")
+            trials.append(_judge(benches, gamma, limits, learn, aim * room, room, confidence))
+            if trials[-1].short <= 0:
+                break  # going further in only earns less
+    if not trials:  # nothing keeps the limits even in the log itself
+        nothing = np.zeros(len(limits))
+        benches = [_Bench(counts, counts, nothing)]
+        own = _judge(benches, gamma, limits, options[0], nothing, np.ones(len(limits)), confidence)
+        return options[0](counts, nothing), _shown(own, confidence, reached=False)
+    cleared = [trial for trial in trials if trial.short <= 0]
+    best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.short)
+    return best.learn(counts, best.inward), _shown(best, confidence, reached=bool(cleared))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Bench:
+    """One half that learns, the other that judges, and how far inside the limits the first can go."""
+
+    learner: Counts
+    judge: Counts
+    room: Floats  # [I]
+
+
+def _room(solution: Solution) -> Floats:
+    """[I] how far inside each limit a policy of the log can be, in the limits' own units; 0 if outside."""
+    return np.asarray(max(solution.room, 0.0) * solution.units.constraints)
+
+
+def _judge(
+    benches: Sequence[_Bench],
+    gamma: float,
+    limits: Sequence[Limit],
+    learn: Learn,
+    inward: Floats,
+    room: Floats,
+    confidence: float,
+) -> _Trial:
+    """Learn on each half, judge by the other, and take the mean of the two judges, who share no row.
+
+    Choosing the first aim that is cleared makes them a little too kind; that the whole log learns better than the half
+    they judge makes up for it. Each limit has its part of the risk.
+    """
+    each = 1 - 2 * (1 - confidence) / len(limits)  # two-sided, of which one end is used
+    z = float(norm.ppf((1 + each) / 2))
+    signs = np.array([limit.sign for limit in limits])
+    tau = np.array([limit.sign * limit.value for limit in limits])
+    rows = [1 + limit.index(benches[0].judge.cost_names) for limit in limits]
+    end = (signs < 0).astype(int)  # the upper end of a cost, the lower end of what must be at least so much
+    tries = sum(bench.judge.n + bench.learner.n for bench in benches)
+    behaviour = extract(np.asarray(tries, np.float64))
+    found, spreads, values = [], [], []
+    for bench in benches:
+        policy = learn(bench.learner, np.minimum(inward, 0.99 * bench.room)).policy
+        # Where the half has hardly been, the whole log will know better what to do: it does at least as the log did.
+        policy = np.where(bench.learner.n.max(axis=1, keepdims=True) >= KNOWN, policy, behaviour)
+        estimate = PolicyEstimate(bench.judge, gamma, policy)
+        both = [spread_of_episodes(estimate, high, each) for high in (False, True)]
+        values.append(estimate.estimate[0, 0])
+        found.append(estimate.estimate[rows, end])
+        spreads.append([(both[e].variance[k], both[e].jump[k]) for k, e in zip(rows, end, strict=True)])
+    middle, (variance, jump) = np.mean(found, axis=0), np.mean(spreads, axis=0).T / 2
+    upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
+    possible = PolicyEstimate(benches[0].judge, gamma, behaviour).span[rows]
+    bound = np.clip(np.where(end, upper, lower), *possible.T)
+    short = (tau - signs * bound) / room
+    return _Trial(learn, inward, float(np.mean(values)), bound, middle, float(short.max()))
+
+
+def _shown(trial: _Trial, confidence: float, reached: bool) -> Shown:
+    return Shown(confidence, reached, trial.bound, trial.estimate)
