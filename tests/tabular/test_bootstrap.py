@@ -91,18 +91,21 @@ def test_learning_overrates_what_it_learns_and_the_optimism_measures_it() -> Non
     assert 0.5 < np.mean(measured) / np.mean(overrated) < 1.5
 
 
-def test_pairs_tried_once_make_wide_intervals() -> None:
-    """Taken alone a single try looks certain; a third of redrawn logs do not have it, and then nothing is known."""
+def test_a_pair_tried_once_in_a_noisy_world_makes_a_wide_interval() -> None:
+    """Taken alone a single try looks certain; that others vary tells that it would too."""
+    rng = np.random.default_rng(0)
     a = np.zeros(500, int)
     a[0] = 1
-    counts = Counts.from_arrays(np.zeros(500, int), a, np.zeros(500, int), np.where(a == 1, 1.0, 0.5))
-    careless = solve(counts, 0.9, C=1000, resamples=100, relearned=0)
-    careful = solve(counts, 0.9, C=1.1, resamples=100, relearned=0)
-    assert careless.value == pytest.approx(1)
+    reward = np.where(a == 1, 2.0, rng.normal(0.5, 0.5, 500))
+    counts = Counts.from_arrays(np.zeros(500, int), a, np.zeros(500, int), reward)
+    careless = solve(counts, 0.9, C=1000, min_count=1, relearned=0)
+    careful = solve(counts, 0.9, C=1000, relearned=0)
+    assert careless.value == pytest.approx(2)
     assert careless.intervals is not None
     assert careful.intervals is not None
-    assert careless.intervals.value[0] == 0
-    assert careful.intervals.value[0] > 0.45
+    assert np.ptp(careless.intervals.value) > 0.9
+    assert np.ptp(careful.intervals.value) < 0.2
+    assert careful.intervals.value[0] < 0.5 < careful.intervals.value[1]
 
 
 def test_redrawn_logs_of_all_candidates_are_the_same() -> None:

@@ -62,7 +62,7 @@ def solve(
         iterations: Of all methods that iterate; 10,000 for the paper's algorithms.
         horizon: The most steps an episode has; limits are then on the total of an episode.
         window: Limits are on the discounted average of so many steps.
-        confidence: Tighten the limits until the policy keeps them in this share of redrawn logs, such as 0.95.
+        confidence: Such as 0.95: aim inside the limits until one half of the log clears what the other half learned.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
         relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.

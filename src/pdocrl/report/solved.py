@@ -173,7 +173,9 @@ def _policy(result: SolvedFile) -> Table:
 
 def _notes(result: SolvedFile) -> list[str]:
     found = []
-    if result.status != "optimal":
+    if result.status == "not_shown":
+        found.append("The limits are not shown to be kept at the confidence asked: more rows would be needed.")
+    elif result.status != "optimal":
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
     broken = [name for name in result.limits if not _kept(result, name)]
     if broken:

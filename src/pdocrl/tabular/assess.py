@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pdocrl.tabular.bootstrap import intervals, redraw
+from pdocrl.tabular.bootstrap import intervals
+from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cmdp import extract, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
@@ -31,9 +32,8 @@ def assess(
     limits: Limits = (),
     method: str = "given",
     B: float | None = None,
-    resamples: int = 200,
+    with_intervals: bool = True,
     level: float = 0.95,
-    seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """The result for a policy [S, A], or a mixture as one policy; intervals carry no optimism, since nothing is
@@ -53,9 +53,8 @@ def assess(
     lower = solution.estimate[0] / best.units.reward - best.sets.B * max(0.0, float(missed.max(initial=0.0)))
     solution = dataclasses.replace(solution, planned=dataclasses.replace(best.planned, value=float(lower)))
     spread = None
-    if resamples:
-        redrawn = redraw(counts, chosen, [solution], resamples, 0, seed, progress)
-        spread = intervals(redrawn.outcomes[0], solution.estimate, redrawn.optimism[0], chosen, level)
+    if with_intervals:
+        spread = intervals(PolicyEstimate(counts, gamma, policy), np.zeros(1 + len(chosen)), chosen, level)
     return make_result(counts, chosen, solution, method, spread, (), 1)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pdocrl.tabular.bounds import PolicyEstimate
+from pdocrl.tabular.bounds import PolicyEstimate, clustered
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.groups import Groups
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
@@ -28,13 +28,12 @@ from pdocrl.tabular.solution import Setup, Solution, outcome, solve_saddle
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Intervals:
-    """Two-sided percentile intervals of (1−γ)J, less the optimism, widened to hold the estimate itself."""
+    """Two-sided intervals of (1−γ)J of a policy learned from the same log."""
 
     level: float
     value: tuple[float, float]
     costs: Floats  # [I, 2] of each limited column, in its own sign
-    optimism: float  # by how much the value is probably overrated
-    resamples: int
+    optimism: float  # by how much the value is probably overrated; the lower end is moved by it
 
 
 class Redrawn(NamedTuple):
@@ -46,8 +45,9 @@ class Redrawn(NamedTuple):
 
     @property
     def optimism(self) -> Floats:
-        """[c, 1+I] the mean of there − here; 0 if nothing was learned again."""
-        return np.asarray((self.there - self.here).sum(axis=1) / max(self.there.shape[1], 1))
+        """[c, 1+I] the median of there − here, as a policy that leaves the log would drag a mean along; 0 if none."""
+        difference = self.there - self.here
+        return np.asarray(np.median(difference, axis=1) if difference.shape[1] else difference.sum(axis=1))
 
 
 def resample(counts: Counts, rng: np.random.Generator) -> Counts:
@@ -164,10 +164,13 @@ def redraw(
     return log
 
 
-def intervals(outcomes: Floats, estimate: Floats, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
-    """From the outcomes [resamples, 1+I] of one policy, its estimate [1+I] and the optimism [1+I]."""
-    low, high = np.quantile(outcomes - optimism, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    low, high = np.minimum(low, estimate), np.maximum(high, estimate)
-    signs = np.array([limit.sign for limit in limits])
-    costs = np.sort(np.stack([signs * low[1:], signs * high[1:]], axis=1), axis=1)
-    return Intervals(level, (float(low[0]), float(high[0])), costs, float(optimism[0]), len(outcomes))
+def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
+    """The policy's `clustered` bounds; the worse end of each is moved out by the optimism [1+I] of learning from it."""
+    bound = clustered(estimate, level)
+    bound[0, 0] -= max(float(optimism[0]), 0.0)
+    rows = [1 + limit.index(estimate.counts.cost_names) for limit in limits]
+    for row, limit, overrated in zip(rows, limits, optimism[1:], strict=True):
+        bound[row, int(limit.sign < 0)] -= limit.sign * max(float(overrated), 0.0)
+    bound = estimate.possible(bound)
+    low, high = bound[0]
+    return Intervals(level, (float(low), float(high)), bound[rows], float(optimism[0]))

@@ -111,8 +111,9 @@ class PolicyEstimate:
         squares = np.array([
             np.bincount(c.pair, weights=c.count * row, minlength=len(n)) for row in off**2 + c.variance
         ])  # fmt: skip
-        mu = self.mu.ravel()
-        typical = (squares / n * mu).sum(axis=1, keepdims=True) / max(mu.sum(), 1e-300)
+        # Typical where the policy goes, as far as pairs tried more than once tell; with a trace of the whole log.
+        telling = self.mu.ravel() * (1 - 1 / n) + 0.01 * c.mu.ravel()
+        typical = (squares / n * telling).sum(axis=1, keepdims=True) / telling.sum()
         return off, (squares + PRIOR_ROWS * typical) / np.maximum(n - 1 + PRIOR_ROWS, 1)
 
     def jump(self, off: Floats, high: bool) -> Floats:
@@ -145,21 +146,21 @@ def clustered(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
     return _interval(estimate, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
 
 
-class Spread(NamedTuple):
+class Uncertainty(NamedTuple):
     """Of an estimate over logs."""
 
     variance: Floats  # [1+K]
     jump: Floats  # [1+K] what one more rare event would add
 
 
-def spread_of_rows(estimate: PolicyEstimate, high: bool) -> Spread:
+def spread_of_rows(estimate: PolicyEstimate, high: bool) -> Uncertainty:
     """With rows independent given their pair."""
     off, variance = estimate.surprise(high)
     weight = estimate.mu.ravel() ** 2 / np.maximum(estimate.counts.n.ravel(), 1)
-    return Spread((weight * variance).sum(axis=1) + _start_variance(estimate, high), estimate.jump(off, high))
+    return Uncertainty((weight * variance).sum(axis=1) + _start_variance(estimate, high), estimate.jump(off, high))
 
 
-def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float) -> Spread:
+def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float) -> Uncertainty:
     """Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)², or that of rows if larger.
 
     With G groups the quantile should be Student's; the variance is enlarged as if it were.
@@ -172,10 +173,10 @@ def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float) -> Sp
     skew = (part**3).sum(axis=1) / np.maximum(squares, 1e-300)
     student = t.ppf((1 + level) / 2, len(groups) - 1) / norm.ppf((1 + level) / 2)
     total = squares * len(groups) / (len(groups) - 1) * student**2
-    return Spread(np.maximum(rows.variance, total), np.maximum(rows.jump, skew if high else -skew))
+    return Uncertainty(np.maximum(rows.variance, total), np.maximum(rows.jump, skew if high else -skew))
 
 
-def _interval(estimate: PolicyEstimate, spreads: Sequence[Spread], level: float) -> Floats:
+def _interval(estimate: PolicyEstimate, spreads: Sequence[Uncertainty], level: float) -> Floats:
     z = float(norm.ppf((1 + level) / 2))
     ends = [score(estimate.estimate[:, end], *spreads[end], z, high=bool(end)) for end in (0, 1)]
     return estimate.possible(np.stack(ends, axis=1))

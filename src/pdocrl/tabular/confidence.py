@@ -23,32 +23,34 @@ from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Solution
 from pdocrl.tabular.split import split
 
-AIMS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9)  # shares of the room inside the limits
+AIMS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9)  # shares of the room inside the limits
 KNOWN = 5  # tries of some action after which a half knows a state
-CUTS = 2  # ways to cut the log in two; each gives two policies and two judges
+CUTS = 3  # ways to cut the log in two, each with two policies and two judges; all have to agree
 
 # learn(log, inward [I]) is the best policy of the log that keeps every limit by `inward`, in the limits' own units
 Learn = Callable[[Counts, Floats], Solution]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Shown:
+class Assurance:
     """What the halves said of the policies learned at the chosen aim. Columns are in their own sign."""
 
     confidence: float
     reached: bool  # whether every limit is kept by the bound
     bound: Floats  # [I] the worst end, at the confidence, of each limited column
     estimate: Floats  # [I] the middle of it
+    option: int  # which of the ways to learn it was
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Trial:
-    learn: Learn
+    option: int
     inward: Floats  # [I]
     value: float  # of the halves' policies, according to the other halves
     bound: Floats  # [I] of each limited column, in its own sign
     estimate: Floats  # [I]
     short: float  # by how much the bound misses the limits, in shares of their room; ≤ 0 if it keeps them
+    likely: float  # the same of a bound that does not reckon with rare events the log has not seen
 
 
 def aim_inside(
@@ -59,8 +61,8 @@ def aim_inside(
     confidence: float,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
-) -> tuple[Solution, Shown]:
-    """The solution of the whole log with the best aim the halves clear; failing that, the one they come nearest to.
+) -> tuple[Solution, Assurance]:
+    """The solution of the whole log with the best aim the halves clear; failing that, the one most likely within.
 
     `options` are ways to learn, such as bounds C on w; of those that are cleared the one that earns most is taken. With
     several limits each gets its part of the risk.
@@ -77,17 +79,17 @@ def aim_inside(
         benches = [_Bench(learner, judge, _room(learn(learner, np.zeros(len(limits))))) for learner, judge in pairs]
         for aim in AIMS:
             progress(f"aiming inside the limits: way {number + 1} of {len(options)}, {100 * aim:.0f} % of the room")
-            trials.append(_judge(benches, gamma, limits, learn, aim * room, room, confidence))
+            trials.append(_judge(benches, gamma, limits, (number, learn), aim * room, room, confidence))
             if trials[-1].short <= 0:
                 break  # going further in only earns less
     if not trials:  # nothing keeps the limits even in the log itself
         nothing = np.zeros(len(limits))
         benches = [_Bench(counts, counts, nothing)]
-        own = _judge(benches, gamma, limits, options[0], nothing, np.ones(len(limits)), confidence)
+        own = _judge(benches, gamma, limits, (0, options[0]), nothing, np.ones(len(limits)), confidence)
         return options[0](counts, nothing), _shown(own, confidence, reached=False)
     cleared = [trial for trial in trials if trial.short <= 0]
-    best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.short)
-    return best.learn(counts, best.inward), _shown(best, confidence, reached=bool(cleared))
+    best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.likely)
+    return options[best.option](counts, best.inward), _shown(best, confidence, reached=bool(cleared))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ def _judge(
     benches: Sequence[_Bench],
     gamma: float,
     limits: Sequence[Limit],
-    learn: Learn,
+    way: tuple[int, Learn],
     inward: Floats,
     room: Floats,
     confidence: float,
@@ -118,6 +120,7 @@ def _judge(
     Choosing the first aim that is cleared makes them a little too kind; that the whole log learns better than the half
     they judge makes up for it. Each limit has its part of the risk.
     """
+    judges = min(len(benches), 2)
     each = 1 - 2 * (1 - confidence) / len(limits)  # two-sided, of which one end is used
     z = float(norm.ppf((1 + each) / 2))
     signs = np.array([limit.sign for limit in limits])
@@ -128,7 +131,7 @@ def _judge(
     behaviour = extract(np.asarray(tries, np.float64))
     found, spreads, values = [], [], []
     for bench in benches:
-        policy = learn(bench.learner, np.minimum(inward, 0.99 * bench.room)).policy
+        policy = way[1](bench.learner, np.minimum(inward, 0.99 * bench.room)).policy
         # Where the half has hardly been, the whole log will know better what to do: it does at least as the log did.
         policy = np.where(bench.learner.n.max(axis=1, keepdims=True) >= KNOWN, policy, behaviour)
         estimate = PolicyEstimate(bench.judge, gamma, policy)
@@ -136,13 +139,19 @@ def _judge(
         values.append(estimate.estimate[0, 0])
         found.append(estimate.estimate[rows, end])
         spreads.append([(both[e].variance[k], both[e].jump[k]) for k, e in zip(rows, end, strict=True)])
-    middle, (variance, jump) = np.mean(found, axis=0), np.mean(spreads, axis=0).T / 2
+    # The two judges of a cut share no row: their mean has half the variance, and one event moves it half as far.
+    middle = np.reshape(found, (-1, judges, len(limits))).mean(axis=1)
+    variance, jump = np.moveaxis(np.reshape(spreads, (-1, judges, len(limits), 2)).mean(axis=1), -1, 0) / judges
     upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
     possible = PolicyEstimate(benches[0].judge, gamma, behaviour).span[rows]
     bound = np.clip(np.where(end, upper, lower), *possible.T)
     short = (tau - signs * bound) / room
-    return _Trial(learn, inward, float(np.mean(values)), bound, middle, float(short.max()))
+    likely = (tau - signs * middle + z * np.sqrt(variance)) / room
+    worst = int(short.max(axis=1).argmax())  # every cut has to clear it: one alone may be lucky
+    return _Trial(
+        way[0], inward, float(np.mean(values)), bound[worst], middle[worst], float(short.max()), float(likely.mean())
+    )
 
 
-def _shown(trial: _Trial, confidence: float, reached: bool) -> Shown:
-    return Shown(confidence, reached, trial.bound, trial.estimate)
+def _shown(trial: _Trial, confidence: float, reached: bool) -> Assurance:
+    return Assurance(confidence, reached, trial.bound, trial.estimate, trial.option)

@@ -22,6 +22,14 @@ UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"
 FEW = 0.1  # share of steps on few rows from which a reader is told
 
 
+STATUS = {
+    "optimal": "optimal",
+    "not_shown": "limits not shown to be kept",
+    "infeasible": "infeasible",
+    "infeasible_covered": "infeasible among covered policies",
+}
+
+
 def as_json(result: Result, window: float | None = None) -> dict[str, Any]:
     """Everything about a result as plain values. Costs, limits and multipliers are by column name."""
     names = _names(result.limits)
@@ -70,13 +78,20 @@ def as_json(result: Result, window: float | None = None) -> dict[str, Any]:
         ],
         "policy": policy_rows(result),
     }
+    if result.shown is not None:
+        found["confidence"] = {
+            "asked": result.shown.confidence,
+            "reached": result.shown.reached,
+            "by": "halves",
+            "bounds": dict(zip(names, result.shown.bound.tolist(), strict=True)),
+            "estimates": dict(zip(names, result.shown.estimate.tolist(), strict=True)),
+        }
     if spread is not None:
         found["intervals"] = {
             "level": spread.level,
             "value": list(spread.value),
             "costs": dict(zip(names, spread.costs.tolist(), strict=True)),
             "optimism": spread.optimism,
-            "resamples": spread.resamples,
         }
     if window is not None:
         found["window"] = window
@@ -151,7 +166,7 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
     """How it was found and how far the log supports it."""
     cover = result.coverage
     rows: Rows = [
-        ["status", result.status.replace("_", " among ") + ("" if "_" not in result.status else " policies")],
+        ["status", STATUS[result.status]],
         ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
         ["bound C on w", _bound(result.sets.C) + (" (chosen, see below)" if result.choices else "")],
         ["rows a pair needs", f"{result.min_count}"],
@@ -161,6 +176,12 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
         ["concentrability of the policy", f"{cover.concentrability:.4g}"],
         ["time outside the log", f"{100 * cover.outside:.2g} %"],
     ]
+    if result.shown is not None:
+        for name, limit, bound in zip(_names(result.limits), result.limits, result.shown.bound, strict=True):
+            sign = "<=" if limit.sense == "<=" else ">="
+            rows.insert(
+                1, [f"{name} at {100 * result.shown.confidence:g} %", f"{sign} {bound:.4g}, halves judging halves"]
+            )
     if result.limits:
         rows.insert(1, ["room inside the limits", f"{result.margin:.4g}"])
     if result.intervals is not None and result.intervals.optimism:  # 0 where nothing was learned again
@@ -193,7 +214,16 @@ def choice_table(result: Result) -> tuple[list[str], Rows]:
 def notes(result: Result, counts: Counts) -> list[str]:
     """What a reader should not overlook."""
     found = []
-    if result.status != "optimal":
+    if result.status == "not_shown" and result.shown is not None:
+        said = [
+            f"{limit} (the bound is {bound:.4g})"
+            for limit, bound in zip(result.limits, result.shown.bound, strict=True)
+        ]
+        found.append(
+            f"not shown at {100 * result.shown.confidence:g} %: {' and '.join(said)}. The policy is the one most "
+            "likely to keep them; it may not. More rows, a wider limit or a lower confidence help."
+        )
+    elif result.status != "optimal":
         who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
         limits = " and ".join(str(limit) for limit in result.limits)
         within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"

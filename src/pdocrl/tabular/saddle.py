@@ -14,8 +14,10 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
+from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
+from pdocrl.tabular.confidence import Learn, Assurance, aim_inside
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
@@ -23,7 +25,7 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_mode
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose_min_count, trusted
-from pdocrl.tabular.solution import TOLERANCE, Method, Setup, Solution, Status, outcome, solve_saddle
+from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
 from pdocrl.theory.algorithms import Mixture
 
 LP_UP_TO = 4000  # pairs; beyond, one linear program takes minutes, and w is not bounded unless C is given
@@ -56,6 +58,7 @@ class Result:
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
     n: Ints | None  # [S, A] rows of the log at each pair
+    shown: Assurance | None  # with a confidence: what one half of the log said of the policies of the other
     min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
 
     def __repr__(self) -> str:
@@ -112,7 +115,8 @@ def solve(
         relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
-        confidence: tighten the limits until the policy keeps the given ones in this share of redrawn logs.
+        confidence: aim inside the limits until halves of the log clear each other's policies with this confidence; if
+            they never do the status is "not_shown" (see `confidence`).
         seed: of the redrawn logs.
         progress: is told in words what is being done.
     """
@@ -122,7 +126,7 @@ def solve(
     if isinstance(data, Counts) and data.horizon is not None:
         data, gamma = weighted(data, 1.0 if gamma is None else gamma)
     log, L, chosen = _problem(data, gamma, limits)
-    counts = log
+    counts, asked = log, min_count is not None
     if log is not None:
         min_count = choose_min_count(log, L.gamma, chosen) if min_count is None else min_count
         counts = trusted(log, min_count)
@@ -153,30 +157,53 @@ def solve(
             progress=progress,
         )
     best = max(choices, key=lambda choice: choice.score, default=None)
-    ladder: list[Choice | None] = [best]
-    if best is not None and confidence is not None:  # tightened limits may need a larger C than the given ones
-        ladder = [choice for choice in choices if choice.C >= best.C]
-    found: list[tuple[Solution, Intervals | None]] = []
-    for choice in ladder:
-        setup = Setup(choice.C if choice else float(C or 0.0), B, method, iterations)
+    setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
+    shown = None
+    if confidence is not None and log is not None and chosen:
+        options = _options(L.gamma, chosen, setup, choices, min_count or 1, narrow=asked or pairs > SIMPLEX_UP_TO)
+        ways = [learn for _, learn in options]
+        solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, seed, progress)
+        min_count = options[shown.option][0]
+        counts = trusted(log, min_count)
+    else:
         progress(f"solving with C = {setup.C:g}")
         solution = solve_saddle(L, setup)
-        spread = None
-        if counts is not None and resamples:
-            redrawn = redraw(counts, chosen, [solution], resamples, 0 if choice else relearned, seed, progress)
-            optimism = choice.optimism if choice else redrawn.optimism[0]
-            outcomes = redrawn.outcomes[0]
-            if confidence is not None:
-                solution, outcomes = _tighten(counts, chosen, solution, setup, outcomes, optimism, confidence, seed)
-            spread = intervals(outcomes, solution.estimate, optimism, chosen, level)
-        found.append((solution, spread))
-        if solution.status == "optimal":
-            break
-    solution, spread = found[-1] if found[-1][0].status == "optimal" else found[0]
-    result = make_result(log, chosen, solution, method, spread, choices, min_count or 1)
+    spread = None
+    if log is not None and counts is not None and resamples:
+        if best is not None and shown is None:
+            optimism = best.optimism
+        else:
+            optimism = redraw(counts, chosen, [solution], 0, relearned, seed, progress).optimism[0]
+        spread = intervals(PolicyEstimate(log, L.gamma, solution.policy), optimism, chosen, level)
+    result = make_result(log, chosen, solution, method, spread, choices, min_count or 1, shown)
     if episodic:
         return dataclasses.replace(result, gamma=1.0 if given is None else given, unit="episode")
     return result
+
+
+def _options(
+    gamma: float,
+    limits: tuple[Limit, ...],
+    setup: Setup,
+    choices: tuple[Choice, ...],
+    min_count: int,
+    narrow: bool,
+) -> list[tuple[int, Learn]]:
+    """(rows a pair needs, way to learn) for a confidence: the chosen C and none, more and fewer rows than by default.
+
+    Limits moved inwards may need a larger C than the given ones; `narrow` keeps to what was chosen.
+    """
+
+    def way(C: float, rows: int) -> Learn:
+        def learn(log: Counts, inward: Floats) -> Solution:
+            L = Lagrangian.empirical(trusted(log, rows), gamma, limits)
+            return solve_saddle(dataclasses.replace(L, tau=L.tau + inward), dataclasses.replace(setup, C=C))
+
+        return learn
+
+    bounds = [setup.C] if narrow or not choices else sorted({setup.C, np.inf})
+    thresholds = [min_count] if narrow or min_count == 1 else [max(min_count // 2, 1), min_count, 2 * min_count]
+    return [(rows, way(C, rows)) for C in bounds for rows in thresholds]
 
 
 def _problem(
@@ -192,47 +219,6 @@ def _problem(
     return None, data, tuple(Limit(f"g_{i}", float(t), ">=") for i, t in enumerate(data.tau))
 
 
-def _tighten(
-    counts: Counts,
-    limits: tuple[Limit, ...],
-    solution: Solution,
-    setup: Setup,
-    outcomes: Floats,
-    optimism: Floats,
-    confidence: float,
-    seed: int,
-) -> tuple[Solution, Floats]:
-    """The best policy whose lower confidence bound keeps τ, or failing that the one whose bound is nearest to it.
-
-    Solves for τ moved inwards by a multiple of how far the first policy's bound is below its estimate. The multiple is
-    doubled until the bound keeps τ, then bisected, since of policies that keep τ those nearer to it earn more.
-    """
-    if not 0.5 <= confidence < 1:
-        raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
-    given, overrated = solution.L.tau, np.maximum(optimism[1:], 0)
-
-    def kept_by(outcomes: Floats) -> float:
-        bound = np.quantile(outcomes[:, 1:], 1 - confidence, axis=0) - overrated
-        return float((bound - given).min(initial=np.inf))
-
-    tried = [(solution, outcomes)]
-    shift = np.maximum(solution.estimate[1:] - np.quantile(outcomes[:, 1:], 1 - confidence, axis=0), 0) + overrated
-    below, above, multiple = 0.0, np.inf, 1.0
-    for _ in range(6 if kept_by(outcomes) < -TOLERANCE else 0):
-        solution = solve_saddle(dataclasses.replace(solution.L, tau=given + multiple * shift), setup)
-        outcomes = redraw(counts, limits, [solution], len(outcomes), 0, seed).outcomes[0]
-        tried.append((solution, outcomes))
-        if kept_by(outcomes) >= -TOLERANCE:
-            above = multiple
-        else:
-            below = multiple
-        multiple = 2 * multiple if above == np.inf else (below + above) / 2
-    keeping = [one for one in tried if kept_by(one[1]) >= -TOLERANCE]
-    if keeping:
-        return max(keeping, key=lambda one: float(one[0].estimate[0]))
-    return max(tried, key=lambda one: kept_by(one[1]))
-
-
 def make_result(
     counts: Counts | None,
     limits: tuple[Limit, ...],
@@ -241,14 +227,16 @@ def make_result(
     spread: Intervals | None,
     choices: tuple[Choice, ...],
     min_count: int,
+    shown: Assurance | None = None,
 ) -> Result:
     """All that is said about a solution."""
     L, signs = solution.L, np.array([limit.sign for limit in limits])
     everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
     log = outcome(pessimistic_model(everything), everything.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
+    unproven = shown is not None and not shown.reached and solution.status == "optimal"
     return Result(
-        status=solution.status,
+        status="not_shown" if unproven else solution.status,
         policy=solution.policy,
         value=float(solution.estimate[0]),
         costs=signs * solution.estimate[1:],
@@ -272,4 +260,5 @@ def make_result(
         actions=actions,
         n=None if counts is None else counts.n,
         min_count=min_count,
+        shown=shown,
     )

@@ -17,7 +17,7 @@ from pdocrl.tabular.lp import choose_B, margin, saddle_lp, strict
 from pdocrl.theory.algorithms import Algorithm, Mixture, make_players, run
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
-Status = Literal["optimal", "infeasible", "infeasible_covered"]
+Status = Literal["optimal", "not_shown", "infeasible", "infeasible_covered"]
 
 TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
 LARGEST_MIXTURE = 2**25  # numbers; a mixture of more is not kept

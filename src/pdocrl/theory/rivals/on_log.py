@@ -32,7 +32,7 @@ def solve_with(
     given = read_parameters(method, parameters or {})
     progress(f"learning by {rival.label}")
     found = rival.run(counts, gamma, limits, **given)
-    return assess(counts, found, gamma, limits, method, None, resamples, level, seed, progress)
+    return assess(counts, found, gamma, limits, method, None, resamples > 0, level, progress)
 
 
 def parameters_of(method: str) -> dict[str, type]:

@@ -1,0 +1,100 @@
+"""Limits kept with confidence: one half judges what the other learned, and "not shown" is an answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pdocrl.tabular import exact
+from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.report import as_json, facts_table, notes
+from pdocrl.tabular.saddle import solve
+
+
+def trials(n: int, seed: int, p: float = 0.3) -> Counts:
+    """One state: action 1 pays 1 and costs one with probability p, action 0 pays .5 and costs nothing."""
+    rng = np.random.default_rng(seed)
+    a, zeros = rng.integers(2, size=n), np.zeros(n, int)
+    return Counts.from_arrays(zeros, a, zeros, np.where(a == 1, 1.0, 0.5), (a == 1) * (rng.random(n) < p) * 1.0)
+
+
+def patients(seed: int, people: int = 100, steps: int = 50) -> Counts:
+    """Action 1 pays 1 and harms the frail, three in ten, with probability .4 and others with .02; action 0 pays .5."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(people), steps)
+    frail = (rng.random(people) < 0.3)[person]
+    a, zeros = rng.integers(2, size=len(person)), np.zeros(len(person), int)
+    cost = a * (rng.random(len(person)) < np.where(frail, 0.4, 0.02)) * 1.0
+    return Counts.from_arrays(zeros, a, zeros, np.where(a == 1, 1.0, 0.5), cost, episode=person, d0=[1.0])
+
+
+def test_the_limit_is_kept_in_truth_by_about_as_many_logs_as_asked() -> None:
+    """The true cost is .3 π(1|0): of 40 logs at most 5 may be over (p = .99 at a rate of 5 %); without, half are."""
+    counts = [trials(600, seed) for seed in range(40)]
+    careful = [solve(c, 0.9, ["cost<=0.15"], C=np.inf, min_count=10, relearned=0, confidence=0.95) for c in counts]
+    assert all(r.status == "optimal" for r in careful)
+    assert sum(0.3 * r.policy[0, 1] > 0.15 for r in careful) <= 5
+    plain = [solve(c, 0.9, ["cost<=0.15"], C=np.inf, resamples=0) for c in counts]
+    assert sum(0.3 * r.policy[0, 1] > 0.15 for r in plain) >= 12
+    assert np.mean([r.value for r in plain]) - np.mean([r.value for r in careful]) < 0.08
+
+
+def test_frail_patients_are_patients_not_rows() -> None:
+    """Harm is .134 π(1|0). Redrawing rows broke a limit of .08 in a third of the logs."""
+    over = shown = 0
+    for seed in range(30):
+        result = solve(patients(seed), 0.9, ["cost<=0.08"], C=np.inf, min_count=10, relearned=0, confidence=0.95)
+        assert result.shown is not None
+        shown += result.shown.reached
+        over += 0.134 * result.policy[0, 1] > 0.08
+    assert over <= 4
+    assert shown >= 15
+
+
+def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
+    counts = trials(40, 0)
+    result = solve(counts, 0.9, ["cost<=0.01"], C=np.inf, relearned=0, confidence=0.95)
+    assert result.status == "not_shown"
+    assert result.shown is not None
+    assert result.shown.bound[0] > 0.01
+    assert any("not shown at 95 %" in note for note in notes(result, counts))
+    assert ["status", "limits not shown to be kept"] in facts_table(result)[1]
+    said = as_json(result)["confidence"]
+    assert said["reached"] is False
+    assert said["bounds"]["cost"] == result.shown.bound[0]
+
+
+@pytest.mark.parametrize("limit", [0.001, 0.01, 0.1])
+def test_the_aim_is_never_outside_what_is_possible(limit: float) -> None:
+    """A cost cannot be negative, however little the log has."""
+    for rows in (30, 300):
+        result = solve(trials(rows, 1), 0.9, {"cost": limit}, C=np.inf, relearned=0, confidence=0.95)
+        assert 0 <= result.tightened[0] <= limit
+        assert result.status in {"optimal", "not_shown"}
+
+
+def test_limits_no_policy_keeps_are_infeasible_not_unshown() -> None:
+    zeros = np.zeros(200, int)
+    counts = Counts.from_arrays(zeros, zeros, zeros, np.ones(200), np.full(200, 0.5))
+    assert solve(counts, 0.9, ["cost<=0.2"], C=np.inf, relearned=0, confidence=0.95).status == "infeasible"
+
+
+def test_two_limits_are_both_kept_in_truth() -> None:
+    over = 0
+    for seed in range(8):
+        cmdp = random_cmdp(6, 3, 2, 0.9, seed=seed)
+        mu_D = (exact.solve(cmdp).mu + occupancy(cmdp, np.full((6, 3), 1 / 3))) / 2
+        counts = Counts.sample(cmdp, mu_D, 4000, seed)
+        limits = [f"cost_0<={-cmdp.tau[0]}", f"cost_1<={-cmdp.tau[1]}"]
+        result = solve(counts, 0.9, limits, C=np.inf, min_count=10, relearned=0, confidence=0.95)
+        over += result.status == "optimal" and bool((evaluate(cmdp, result.policy).constraints < cmdp.tau).any())
+    assert over <= 2
+
+
+def test_the_same_seed_gives_the_same_aim() -> None:
+    first, again = (
+        solve(trials(300, 2), 0.9, ["cost<=0.1"], C=np.inf, relearned=0, confidence=0.9, seed=4) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.policy, again.policy)
+    np.testing.assert_array_equal(first.tightened, again.tightened)
