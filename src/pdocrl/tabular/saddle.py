@@ -17,7 +17,7 @@ from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
-from pdocrl.tabular.confidence import Learn, Assurance, aim_inside
+from pdocrl.tabular.confidence import Assurance, Learn, aim_inside
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
