@@ -137,8 +137,8 @@ def _bootstrap_count(f: Facts) -> float:
     return math.ceil(8 / (0.1**2 * (1 - f.gamma) ** 2) * math.log(2 * f.S * f.A * 2 ** min(f.S, 1000) / DELTA))
 
 
-STEPS = (1.0, 10.0, 100.0)
-MULTIPLES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+STEPS = (10.0, 100.0, 1000.0)
+MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 COVERS = (1.0, 1.5, 3.0, 10.0)
 
 RIVALS: dict[str, Rival] = {
@@ -149,8 +149,8 @@ RIVALS: dict[str, Rival] = {
     "pdca": Rival("PDCA", pdca, lambda f: {"B": f.B, "step": 1.0},
                   lambda f: [{"B": f.B, "step": step} for step in STEPS], claim=Claim("full", "no", "no"), free=False),
     "wsac": Rival("WSAC", wsac, lambda f: {"C": f.C, "step": 1.0},
-                  lambda f: [{"C": f.C, "lam": lam, "step": 10.0, "reference": reference}
-                             for lam in (1.0, 5.0) for reference in (None, f.best)],
+                  lambda f: [{"C": f.C, "lam": lam, "step": step, "reference": reference}
+                             for lam in (1.0, 5.0) for step in (10.0, 100.0) for reference in (None, f.best)],
                   claim=Claim("π_ref", "no", "π_ref"), free=False),
     "mbcl": Rival("MBCL", baselines.mbcl, _at_once(B=lambda f: f.B), _times((1.0, 3.0, 10.0), B=lambda f: f.B),
                   claim=Claim("full", "yes", "no"), free=False),
@@ -160,20 +160,22 @@ RIVALS: dict[str, Rival] = {
                   claim=Claim("π*", "yes", "μ_D"), free=False),
     "coral": Rival("CORAL", coral, _at_once(C=_C), _times(COVERS[1:], C=_C), claim=Claim("π*", "no", "μ_D", 2)),
     "pro_rl": Rival("PRO-RL", pro_rl, lambda f: {"C": f.C, "alpha": f.n ** (-1 / 6)},
-                    lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 0.001)],
+                    lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)],
                     claim=Claim("π*", "no", "μ_D", 6)),
     "pessimistic": Rival("Xie, as a cone program", pessimistic, _at_once(epsilon=lambda f: f.ball),
-                         _times(MULTIPLES[1:], epsilon=lambda f: f.ball), claim=Claim("any π_c", "no", "no", 5)),
+                         _times(MULTIPLES, epsilon=lambda f: f.ball), claim=Claim("any π_c", "no", "no", 5)),
     "pspi": Rival("PSPI", pspi, lambda f: {"beta": _price(f), "step": 1.0},
-                  lambda f: [{"beta": k * _price(f), "step": 30.0} for k in (0.1, 1, 10, 100)],
+                  lambda f: [{"beta": k * _price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
                   limits=False, claim=Claim("any π_c", "no", "no", 5)),
     "atac": Rival("ATAC", atac, lambda f: {"beta": _atac_price(f), "step": 1.0},
-                  lambda f: [{"beta": k * _atac_price(f), "step": 30.0} for k in (0.1, 1, 10, 100)],
+                  lambda f: [{"beta": k * _atac_price(f), "step": step}
+                             for k in (1, 10, 100) for step in (30.0, 300.0)],
                   limits=False, claim=Claim("any π_c", "no", "no", 3)),
     "a_crab": Rival("A-Crab", a_crab, lambda f: {"C": f.C, "step": 1.0},
-                    lambda f: [{"C": k * f.C, "step": 30.0} for k in (0.5, 1, 3)],
+                    lambda f: [{"C": k * f.C, "step": step} for k in (0.5, 1, 3) for step in (30.0, 300.0)],
                     limits=False, claim=Claim("any π_c", "no", "no", 2)),
-    "dpdl": Rival("DPDL", dpdl, lambda f: {"bonus": 1.0, "C": f.C}, _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003))),
+    "dpdl": Rival("DPDL", dpdl, lambda f: {"bonus": 1.0, "C": f.C},
+                  _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4))),
     "mo_spibb": Rival("MO-SPIBB", mo_spibb, lambda f: {"epsilon": 1.0},
                       lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
                       free=False),
@@ -181,7 +183,8 @@ RIVALS: dict[str, Rival] = {
                    lambda f: [{"min_count": k} for k in (3, 5, 10, 30, 100)], limits=False),
     "soft_spibb": Rival("Soft-SPIBB", soft_spibb, lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0)),
                         limits=False),
-    "coptidice": Rival("COptiDICE", _coptidice, lambda f: {"alpha": 0.01}, _each("alpha", (1.0, 0.3, 0.1, 0.03, 1e-3)),
+    "coptidice": Rival("COptiDICE", _coptidice, lambda f: {"alpha": 0.01},
+                       _each("alpha", (1.0, 0.3, 0.1, 0.03, 1e-3, 1e-4)),
                        claim=Claim("", "", "μ_D"), free=False),
     "plug_in": Rival("plug-in", baselines.plug_in, _none, _each("min_count", (3, 10, 30, 100)),
                      claim=Claim("full", "yes", "no", 2)),

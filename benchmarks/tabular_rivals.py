@@ -1,0 +1,104 @@
+"""Every tabular method on every family: the committed measurements as tables and pictures of docs/which-method.md.
+
+    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_rivals.csv --jobs 16 --minutes 8
+    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_icu.csv --families icu_sepsis \
+        --limits yes --jobs 16 --minutes 8
+    python benchmarks/tabular_rivals.py
+
+The first two measure, anywhere NumPy, SciPy, highspy and clarabel are (the second also needs icu-sepsis); the third
+writes what stands between the two marks of the page, and its pictures.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pdocrl.bench.theory import read_csv
+from pdocrl.files import write_text
+from pdocrl.theory.experiments.experiment import Rows
+from pdocrl.theory.experiments.rivals import draw_families, relative, summary_table
+from pdocrl.theory.measure import EXAMPLES
+from pdocrl.theory.rivals.registry import RIVALS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "which-method.md"
+BEGIN, END = "<!-- measured: python benchmarks/tabular_rivals.py -->", "<!-- end -->"
+
+
+def main(results: Path) -> None:
+    """Rewrite the measured part of the page."""
+    rows = read_csv(results / "tabular_rivals.csv")
+    main_rows = [row for row in rows if row["family"] not in EXAMPLES]
+    parts = []
+    for limits, name, title in (("yes", "rivals", "With limits"), ("no", "rivals_free", "Without limits")):
+        own = [row for row in main_rows if row["limits"] == limits]
+        if own:
+            parts += [f"### {title}", best_of(own), summary_table(name, title, own).markdown().split("\n", 2)[2]]
+            draw_families(own, ROOT / "docs" / "img" / f"{name}.png")
+            parts.append(f"![{title}: error of every method against the size of the log](img/{name}.png)")
+    examples = [row for row in rows if row["family"] in EXAMPLES]
+    if examples:
+        parts += ["### The field's counterexamples", example_table(examples)]
+    if (results / "tabular_icu.csv").exists():
+        parts += ["### ICU sepsis", icu_table(read_csv(results / "tabular_icu.csv"))]
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    body = "\n\n".join(part.strip() for part in parts)
+    write_text(PAGE, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
+
+
+def best_of(rows: Rows) -> str:
+    """The three best methods at each coverage, by the best of their grids and by their theories."""
+    lines = []
+    last = max(row["n"] for row in rows)
+    for coverage in ("full", "partial"):
+        for setting in ("best of grid", "theory"):
+            here = [r for r in relative(rows) if (r["coverage"], r["setting"], r["n"]) == (coverage, setting, last)]
+            three = sorted(here, key=lambda row: float(row["error"]))[:3]
+            named = ", ".join(f"{RIVALS[row['method']].label} ({row['error']:.3f})" for row in three)
+            lines.append(f"- Least error at n = {last:,}, {coverage} coverage, {setting}: {named}.")
+    return "\n".join(lines)
+
+
+def example_table(rows: Rows) -> str:
+    """Method × example at the largest n: error by theory, and by the best of the grid."""
+    last = max(row["n"] for row in rows)
+    at = {(r["family"], r["method"], r["setting"]): r for r in rows if r["n"] == last}
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    lines = [f"Error at n = {last:,}: by theory, then by the best of the grid.", "",
+             "| method | " + " | ".join(families) + " |", "|---|" + "---:|" * len(families)]  # fmt: skip
+    for method in dict.fromkeys(row["method"] for row in rows):
+        cells = []
+        for family in families:
+            pair = [at.get((family, method, setting)) for setting in ("theory", "best of grid")]
+            cells.append(", ".join(f"{row['error']:.3f}" for row in pair if row) or "–")
+        lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def icu_table(rows: Rows) -> str:
+    """Method × n: survival lost and dose above the limit, per patient, for the best of the grid."""
+    sizes = sorted({row["n"] for row in rows})
+    lines = ["Survival lost against the exact optimum / vasopressor dose above its limit, per patient; by theory, then "
+             f"by the best of the grid; mean of {rows[0]['logs']} logs. Seconds of one core at n = {sizes[-1]:,}.", "",
+             "| method | " + " | ".join(f"n = {n:,}" for n in sizes) + " | seconds |",
+             "|---|" + "---:|" * (len(sizes) + 1)]  # fmt: skip
+    best = {(r["method"], r["n"]): r for r in rows if r["setting"] == "best of grid"}
+    theory = {(r["method"], r["n"]): r for r in rows if r["setting"] == "theory"}
+    order = sorted(
+        {row["method"] for row in rows},
+        key=lambda m: float(best[m, sizes[-1]]["error"]) if (m, sizes[-1]) in best else 9,
+    )
+    for method in order:
+        cells = []
+        for n in sizes:
+            pair = [x[method, n] for x in (theory, best) if (method, n) in x]
+            cells.append(", ".join(f"{row['loss']:.3f} / {row['violation']:.3f}" for row in pair) or "–")
+        seconds = best[method, sizes[-1]]["seconds"] if (method, sizes[-1]) in best else float("nan")
+        lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "benchmarks" / "results")
