@@ -16,7 +16,7 @@ from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import MLPPolicy, Scales, WorldPolicy, in_world
+from pdocrl.policies.policy import MLPPolicy, WorldPolicy, WorldScales, in_world
 
 LOW, HIGH = np.array([0.0, -2.0], np.float32), np.array([5.0, 1.0], np.float32)
 
@@ -25,7 +25,7 @@ def world(low: Any = LOW, high: Any = HIGH) -> WorldPolicy:
     rng = np.random.default_rng(0)
     network = MLPPolicy((rng.normal(size=(3, 2)).astype(np.float32),), (np.zeros(2, np.float32),))
     mean, scale = np.array([500, 15, 7], np.float32), np.array([1e-3, 0.1, 0], np.float32)
-    return WorldPolicy(network, Scales(mean, scale, np.asarray(low, np.float32), np.asarray(high, np.float32)))
+    return WorldPolicy(network, WorldScales(mean, scale, np.asarray(low, np.float32), np.asarray(high, np.float32)))
 
 
 class Box(gymnasium.Env):  # type: ignore[misc]
@@ -47,7 +47,7 @@ class Box(gymnasium.Env):  # type: ignore[misc]
 def test_bounds_of_one_leave_every_action_as_it_is() -> None:
     action = np.random.default_rng(0).uniform(-1, 1, (1000, 2)).astype(np.float32)
     ones = np.ones(2, np.float32)
-    np.testing.assert_array_equal(Scales(0 * ones, ones, -ones, ones).real(action), action)
+    np.testing.assert_array_equal(WorldScales(0 * ones, ones, -ones, ones).real(action), action)
 
 
 def test_data_and_policies_turn_actions_with_the_same_arithmetic() -> None:

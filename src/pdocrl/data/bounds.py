@@ -2,7 +2,7 @@
 
     a_real = centre + half · a,   centre = (low + high) / 2,   half = (high − low) / 2
 
-The same arithmetic as `policies.policy.Scales`, which must travel without this package.
+The same arithmetic as `policies.policy.WorldScales`, which must travel without this package.
 """
 
 from __future__ import annotations

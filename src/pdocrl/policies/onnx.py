@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import MissingExtraError, PdocrlError
-from pdocrl.policies.policy import CandidatePolicy, Layers, MLPPolicy, Policy, Scales, TransformerPolicy, WorldPolicy
+from pdocrl.policies.policy import (
+    CandidatePolicy,
+    Layers,
+    MLPPolicy,
+    Policy,
+    TransformerPolicy,
+    WorldPolicy,
+    WorldScales,
+)
 
 
 def to_onnx(policy: Policy) -> Any:
@@ -39,7 +47,7 @@ def to_onnx(policy: Policy) -> Any:
 class Graph:
     """An ONNX graph under construction: values are names, `op` adds a node and gives its output's name."""
 
-    def __init__(self, scales: Scales | None = None) -> None:
+    def __init__(self, scales: WorldScales | None = None) -> None:
         try:
             import onnx
         except ImportError:
@@ -72,13 +80,13 @@ class Graph:
         centre, half = self._centre_and_half(self._scales)
         return self.op("Div", self.op("Sub", actions, centre), half)
 
-    def _real(self, action: str, scales: Scales) -> str:
+    def _real(self, action: str, scales: WorldScales) -> str:
         centre, half = self._centre_and_half(scales)
         moved = self.op("Add", self.op("Mul", action, half), centre)
         low, high = self.constant(scales.action_low), self.constant(scales.action_high)
         return self.op("Min", self.op("Max", moved, low), high)
 
-    def _centre_and_half(self, scales: Scales) -> tuple[str, str]:
+    def _centre_and_half(self, scales: WorldScales) -> tuple[str, str]:
         low, high = scales.action_low, scales.action_high
         return self.constant((low + high) / 2), self.constant((high - low) / 2)
 

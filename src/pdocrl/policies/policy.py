@@ -9,7 +9,7 @@ This file needs NumPy alone. `pdocrl export` copies it beside the exported weigh
 runs where neither JAX nor pdocrl is installed.
 
 Networks think in standardised observations and in actions within [−1, 1]. What is trained, saved and played is a
-`WorldPolicy`: such a network and the `Scales` between its numbers and the world's, applied there and nowhere else.
+`WorldPolicy`: such a network and the `WorldScales` between its numbers and the world's, applied there and nowhere else.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class TransformerPolicy:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scales:
+class WorldScales:
     """Between the world's numbers and a network's, both ways. With mean 0, scale 1 and bounds ±1 nothing changes."""
 
     obs_mean: NDArray[np.float32]  # [S] of the data
@@ -320,7 +320,7 @@ class WorldPolicy:
 
     kind: ClassVar[str] = "world"
     network: Any  # a Policy: standardised observations → actions in [−1, 1]
-    scales: Scales
+    scales: WorldScales
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         return self.scales.real(self.network(self.scales.standardised(obs)))
@@ -348,7 +348,7 @@ class WorldPolicy:
         return self.scales.real(function(**inputs))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        own = {f"scales/{field.name}": getattr(self.scales, field.name) for field in dataclasses.fields(Scales)}
+        own = {f"scales/{field.name}": getattr(self.scales, field.name) for field in dataclasses.fields(WorldScales)}
         return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
 
     def settings(self) -> dict[str, Any]:
@@ -361,7 +361,7 @@ class WorldPolicy:
             part, _, rest = name.partition("/")
             parts[part][rest] = array
         network = _find_kind(settings["kind"]).restore(parts["network"], settings["settings"])
-        return in_world(network, Scales(**parts["scales"]))
+        return in_world(network, WorldScales(**parts["scales"]))
 
 
 class WorldPolicyForLimits(WorldPolicy):
@@ -372,7 +372,7 @@ class WorldPolicyForLimits(WorldPolicy):
         return in_world(self.network.at_limit(cost_limit), self.scales)
 
 
-def in_world(network: Any, scales: Scales) -> WorldPolicy:
+def in_world(network: Any, scales: WorldScales) -> WorldPolicy:
     """A network's policy in the world's units, with `at_limit` where the network has it."""
     return (WorldPolicyForLimits if hasattr(network, "at_limit") else WorldPolicy)(network, scales)
 

@@ -13,22 +13,22 @@ import dataclasses
 import numpy as np
 
 from pdocrl.data.dataset import Dataset
-from pdocrl.policies.policy import Scales
+from pdocrl.policies.policy import WorldScales
 from pdocrl.training.window import Window
 
 CONSTANT = 1e-6  # a spread below this share of a column's size is rounding
 
 
-def scales_of(dataset: Dataset) -> Scales:
+def scales_of(dataset: Dataset) -> WorldScales:
     """Between the world's numbers and a network's."""
     mean, std = dataset.obs_moments
     changes = std > CONSTANT * np.hypot(mean, std)
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=changes)
     low, high = np.asarray(dataset.action_bounds, np.float32)
-    return Scales(mean.astype(np.float32), scale.astype(np.float32), low, high)
+    return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high)
 
 
-def standardised(dataset: Dataset, scales: Scales) -> Dataset:
+def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
     """The same data with observations as networks see them."""
     seen = {"obs": scales.standardised(dataset.obs), "next_obs": scales.standardised(dataset.next_obs)}
     if isinstance(dataset, Window):
