@@ -167,7 +167,7 @@ def test_tightened_limits_are_broken_far_less_often() -> None:
     for seed in range(20):
         cmdp, _, counts, limits, C_star = sampled(seed, 5_000)
         results = {
-            c: solve(counts, 0.9, limits, C=1.5 * C_star, resamples=60, relearned=4, confidence=c) for c in broken
+            c: solve(counts, 0.9, limits, C=1.5 * C_star, min_count=10, relearned=4, confidence=c) for c in broken
         }
         earned = {c: evaluate(cmdp, result.policy) for c, result in results.items()}
         for c, evaluation in earned.items():

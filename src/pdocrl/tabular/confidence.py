@@ -73,15 +73,8 @@ def aim_inside(
     pairs = [pair for first, second in halves for pair in ((first, second), (second, first))]
     trials: list[_Trial] = []
     for number, learn in enumerate(options):
-        room = _room(learn(counts, np.zeros(len(limits))))
-        if not room.all():
-            continue
-        benches = [_Bench(learner, judge, _room(learn(learner, np.zeros(len(limits))))) for learner, judge in pairs]
-        for aim in AIMS:
-            progress(f"aiming inside the limits: way {number + 1} of {len(options)}, {100 * aim:.0f} % of the room")
-            trials.append(_judge(benches, gamma, limits, (number, learn), aim * room, room, confidence))
-            if trials[-1].short <= 0:
-                break  # going further in only earns less
+        progress(f"aiming inside the limits: way {number + 1} of {len(options)}")
+        trials += _tried(counts, pairs, gamma, limits, (number, learn), confidence)
     if not trials:  # nothing keeps the limits even in the log itself
         nothing = np.zeros(len(limits))
         benches = [_Bench(counts, counts, nothing)]
@@ -90,6 +83,29 @@ def aim_inside(
     cleared = [trial for trial in trials if trial.short <= 0]
     best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.likely)
     return options[best.option](counts, best.inward), _shown(best, confidence, reached=bool(cleared))
+
+
+def _tried(
+    counts: Counts,
+    pairs: Sequence[tuple[Counts, Counts]],
+    gamma: float,
+    limits: Sequence[Limit],
+    way: tuple[int, Learn],
+    confidence: float,
+) -> list[_Trial]:
+    """One way to learn, at every aim up to the first that is cleared, and halfway back; none if it has no room."""
+    nothing, trials, failed = np.zeros(len(limits)), [], 0.0
+    room = _room(way[1](counts, nothing))
+    if not room.all():
+        return []
+    benches = [_Bench(learner, judge, _room(way[1](learner, nothing))) for learner, judge in pairs]
+    for aim in AIMS:
+        trials.append(_judge(benches, gamma, limits, way, aim * room, room, confidence))
+        if trials[-1].short <= 0:  # going further in only earns less
+            back = _judge(benches, gamma, limits, way, (failed + aim) / 2 * room, room, confidence)
+            return [*trials, back]
+        failed = aim
+    return trials
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

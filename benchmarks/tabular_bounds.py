@@ -1,0 +1,240 @@
+"""Do the tabular bounds hold? Coverage, width and seconds of each, and limits kept with `--confidence`, against truth.
+
+    python benchmarks/tabular_bounds.py [--jobs 16] [--logs 200] [--largest 1000000] [--only bounds|confidence]
+
+Needs NumPy, SciPy and highspy alone (PYTHONPATH=src). Five families, n rows each; four kinds of policy:
+
+    given     does not depend on the log: what the bounds are for
+    learned   from the same log, without a word on it: what learning makes of them
+    half      learned on one half of the log and judged by the other
+    solve     the intervals `solve` prints, for the policy it learned from the same log (the bound is `solve`)
+
+Confidence: how often limits were shown to be kept, how often they were over in truth (in all logs, and in those where
+they were "shown"), and the true value, beside the plug-in optimum over pairs seen at least 20 times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import multiprocessing
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from foreign_problems import PROBLEMS, Foreign
+
+from pdocrl.tabular import exact
+from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap
+from pdocrl.tabular.bounds import PolicyEstimate, clustered, delta
+from pdocrl.tabular.bounds_worst import chi2_ball, pessimistic
+from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.examples import inventory
+from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model, policy_of
+from pdocrl.tabular.limits import as_limits
+from pdocrl.tabular.rare import choose_min_count, trusted
+from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.split import split
+
+HERE = Path(__file__).parent
+BOUNDS = {
+    "delta": delta,
+    "clustered": clustered,
+    "model_bootstrap": model_bootstrap,
+    "episode_bootstrap": episode_bootstrap,
+    "chi2_ball": chi2_ball,
+    "pessimistic": pessimistic,
+}
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+Floats = np.ndarray
+Made = tuple[CMDP, Counts, Floats]  # the truth, a log of it, and a policy that does not depend on the log
+
+
+def of_random(n: int, seed: int) -> Made:
+    cmdp = random_cmdp(20, 4, 1, 0.9, seed=seed)
+    best = exact.solve(cmdp)
+    mu_D = (best.mu + occupancy(cmdp, np.full((20, 4), 1 / 4))) / 2
+    return cmdp, Counts.sample(cmdp, mu_D, n, seed), best.pi
+
+
+def of_inventory(n: int, seed: int) -> Made:
+    cmdp = inventory.model(0.97, 0.02, 0.3)
+    best = exact.solve(cmdp)
+    mu_D = (best.mu + occupancy(cmdp, np.full(cmdp.r.shape, 1 / cmdp.n_actions))) / 2
+    return cmdp, Counts.sample(cmdp, mu_D, n, seed), best.pi
+
+
+def of_disasters(n: int, seed: int) -> Made:
+    """Ten states in a ring; fast (pays 1) breaks down once in 500 steps, careful (pays .8) once in 5,000, at a cost."""
+    S, down = 11, 10
+    P, r, cost = np.zeros((S, 2, S)), np.zeros((S, 2)), np.zeros((S, 2))
+    for s in range(down):
+        for a, risk in ((0, 2e-3), (1, 2e-4)):
+            P[s, a, (s + 1) % down], P[s, a, down], r[s, a] = 1 - risk, risk, (1.0, 0.8)[a]
+    P[down, :, 0], cost[down] = 1, 1
+    cmdp = CMDP.from_costs(P, r, [cost], [1e-3], np.eye(S)[0], 0.95)
+    best = exact.solve(cmdp)
+    return cmdp, Counts.sample(cmdp, occupancy(cmdp, np.full((S, 2), 0.5)), n, seed), best.pi
+
+
+def of_lake(n: int, seed: int) -> Made:
+    lake = PROBLEMS["lake"]()
+    counts = episodes_of(lake, max(n // 51, 2), seed)
+    return lake.cmdp, counts, 0.9 * exact.solve(lake.cmdp).pi + 0.1 * lake.behaviour
+
+
+def episodes_of(problem: Foreign, episodes: int, seed: int) -> Counts:
+    log = problem.log(episodes, seed)
+    S, A = problem.cmdp.r.shape
+    columns = {name: log[name] for name in ("state", "action", "next_state", "reward", "terminal", "episode")}
+    return Counts.from_arrays(**columns, costs=log["cost"], initial=log["step"] == 0, n_states=S, n_actions=A)
+
+
+def of_frail(n: int, seed: int) -> Made:
+    """50 steps each; three in ten pay with probability .4 when treated, others .02; the state does not say who."""
+    rng = np.random.default_rng([seed, 11])
+    people = max(n // 50, 4)
+    person = np.repeat(np.arange(people), 50)
+    frail = (rng.random(people) < 0.3)[person]
+    treated, zeros = rng.integers(2, size=len(person)), np.zeros(len(person), int)
+    harm = treated * (rng.random(len(person)) < np.where(frail, 0.4, 0.02)) * 1.0
+    counts = Counts.from_arrays(
+        zeros, treated, zeros, np.where(treated == 1, 1.0, 0.5), harm, episode=person, d0=[1.0], n_states=1, n_actions=2
+    )
+    P, r = np.ones((1, 2, 1)), np.array([[0.5, 1.0]])
+    cmdp = CMDP.from_costs(P, r, [np.array([[0.0, 0.3 * 0.4 + 0.7 * 0.02]])], [0.08], np.ones(1), 0.9)
+    return cmdp, counts, np.array([[0.4, 0.6]])
+
+
+FAMILIES: dict[str, Callable[[int, int], Made]] = {
+    "random": of_random,
+    "inventory": of_inventory,
+    "rare disasters": of_disasters,
+    "frozen lake": of_lake,
+    "frail patients": of_frail,
+}
+
+
+def limits_of(cmdp: CMDP, counts: Counts) -> dict[str, float]:
+    return dict(zip(counts.cost_names, -cmdp.tau, strict=True))
+
+
+def plug_in(counts: Counts, gamma: float, limits: dict[str, float], rows: int) -> Floats:
+    """The optimum of the log's own model over pairs with so many rows; where it never goes, what the log did."""
+    L = Lagrangian.empirical(trusted(counts, rows), gamma, as_limits(limits))
+    return policy_of(L, exact.solve(pessimistic_model(L)).mu)
+
+
+def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
+    """One log: [family, n, policy, bound, signal, held, width, seconds] for each."""
+    family, n, seed = task
+    cmdp, counts, given = FAMILIES[family](n, seed)
+    limits, gamma, rows = limits_of(cmdp, counts), cmdp.gamma, []
+
+    def judge(kind: str, judged_by: Counts, pi: Floats, bounds: dict[str, Callable[[], Floats]]) -> None:
+        earned = evaluate(cmdp, pi)
+        truth = np.array([earned.value, *-earned.constraints])
+        for name, bound in bounds.items():
+            begun = time.perf_counter()
+            low, high = bound().T
+            seconds = time.perf_counter() - begun
+            for signal, ends in zip(("value", *judged_by.cost_names), zip(low, high, truth, strict=True), strict=True):
+                held = ends[0] - 1e-12 <= ends[2] <= ends[1] + 1e-12
+                rows.append([family, n, kind, name, signal, float(held), float(ends[1] - ends[0]), seconds])
+
+    def all_bounds(counts: Counts, pi: Floats) -> dict[str, Callable[[], Floats]]:
+        estimate = PolicyEstimate(counts, gamma, pi)
+        return {name: lambda b=bound: b(estimate) for name, bound in BOUNDS.items()}
+
+    judge("given", counts, given, all_bounds(counts, given))
+    learned = plug_in(counts, gamma, limits, choose_min_count(counts, gamma, as_limits(limits)))
+    judge("learned", counts, learned, all_bounds(counts, learned))
+    first, second = split(counts, np.random.default_rng([seed, 3]))
+    half = plug_in(first, gamma, limits, choose_min_count(first, gamma, as_limits(limits)))
+    judge("half", second, half, all_bounds(second, half))
+    begun = time.perf_counter()
+    result = solve(counts, gamma, limits, C=np.inf, seed=seed)
+    seconds = time.perf_counter() - begun
+    assert result.intervals is not None
+    printed = np.array([result.intervals.value, *result.intervals.costs])
+    judge("solve", counts, result.policy, {"solve": lambda: printed})
+    for row in rows[-(1 + len(limits)) :]:
+        row[-1] = seconds
+    return rows
+
+
+CONFIDENCE = (
+    ("lake", 200), ("lake", 1000), ("lake", 10_000), ("cliff", 200), ("cliff", 2000), ("sepsis", 2000),
+    ("random", 2000), ("random", 20_000), ("inventory", 70_000), ("rare disasters", 10_000),
+    ("rare disasters", 100_000), ("frail patients", 5000),
+)  # fmt: skip
+
+
+def study_confidence(task: tuple[str, int, int]) -> list[object]:
+    """One log: [problem, size, shown, over, shown and over, value, plug-in's value, plug-in over, optimum, seconds]."""
+    name, size, seed = task
+    if name in FAMILIES:
+        cmdp, counts, _ = FAMILIES[name](size, seed)
+    else:
+        problem = PROBLEMS[name]()
+        cmdp, counts = problem.cmdp, episodes_of(problem, size, seed)
+    limits = limits_of(cmdp, counts)
+    begun = time.perf_counter()
+    result = solve(counts, cmdp.gamma, limits, C=np.inf, relearned=0, confidence=0.95, seed=seed)
+    seconds = time.perf_counter() - begun
+    earned, rival = (evaluate(cmdp, pi) for pi in (result.policy, plug_in(counts, cmdp.gamma, limits, 20)))
+    over, rival_over = (bool((e.constraints < cmdp.tau - 1e-12).any()) for e in (earned, rival))
+    shown = result.status == "optimal"
+    optimum = exact.solve(cmdp).value
+    return [name, size, shown, over, shown and over, earned.value, rival.value, rival_over, optimum, seconds]
+
+
+def means(rows: list[list[object]], keys: int) -> list[list[object]]:
+    """Rows with the same first `keys` entries become one with the means of the others, and their number."""
+    found: dict[tuple[object, ...], list[list[float]]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[:keys])].append([float(x) for x in row[keys:]])  # type: ignore[arg-type]
+    return [[*key, *(f"{x:.6g}" for x in np.mean(own, axis=0)), len(own)] for key, own in found.items()]
+
+
+def write(name: str, header: list[str], rows: list[list[object]]) -> None:
+    with (HERE / "results" / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    for row in [header, *rows]:
+        print("  ".join(f"{x!s:>16}" for x in row))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--largest", type=int, default=SIZES[-1])
+    parser.add_argument("--only", choices=("bounds", "confidence"))
+    asked = parser.parse_args()
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # one process a core, one thread a process
+        os.environ[threads] = "1"
+    with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
+        if asked.only != "confidence":
+            sizes = [n for n in SIZES if n <= asked.largest]
+            tasks = [(family, n, seed) for n in sizes[::-1] for family in FAMILIES for seed in range(asked.logs)]
+            rows = [row for part in pool.imap_unordered(study_bounds, tasks, chunksize=4) for row in part]
+            header = ["family", "n", "policy", "bound", "signal", "coverage", "width", "seconds", "logs"]
+            write("tabular_bounds.csv", header, sorted(means(rows, 5), key=str))
+        if asked.only != "bounds":
+            sure = [
+                (name, size) for name, size in CONFIDENCE if name != "sepsis" or importlib.util.find_spec("icu_sepsis")
+            ]
+            tasks = [(name, size, seed) for name, size in sure for seed in range(asked.logs)]
+            rows = list(pool.imap_unordered(study_confidence, tasks))
+            header = ["problem", "size", "shown", "over", "shown and over", "value", "plug-in 20: value",
+                      "plug-in 20: over", "optimum", "seconds", "logs"]  # fmt: skip
+            write("tabular_confidence.csv", header, sorted(means(rows, 2), key=str))
+
+
+if __name__ == "__main__":
+    main()
