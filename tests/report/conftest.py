@@ -11,14 +11,19 @@ import pytest
 
 from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, write_status, write_suite
 from pdocrl.bench.suite import Method, Suite, TaskEntry
+from pdocrl.data import Task, register, save
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_json
+from pdocrl.policies import policy as policies
+from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
-from pdocrl.training.plan import Plan
+from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
+from pdocrl.training.plan import Plan, versions
 
 TASKS = ("BallRun", "CarCircle")
 METHODS = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
 LIMITS, SEEDS, STEPS = (10.0, 20.0, 40.0), (0, 5, 10), 1000
+TOY_LIMITS, TOY_SEEDS, TOY_STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)
 VERSIONS = {"pdocrl": "0.1.0", "jax": "0.7", "equinox": "0.13", "optax": "0.2", "numpy": "2.0"}
 
 
@@ -142,5 +147,72 @@ def suite_folder(tmp_path: Path) -> Callable[..., Path]:
 
     def make(**arguments) -> Path:
         return make_suite(tmp_path / "toy suite", **arguments)
+
+    return make
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Path]:
+    """A training folder as `train` and `evaluate` leave it, with known numbers, without training."""
+
+    def make(costs: dict[float, list[float]] | None = None, n_costs: int = 1, w: float = 9.9) -> Path:
+        task = register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
+        dataset = make_random_dataset(n_costs=n_costs, episodes=40)
+        save(dataset, tmp_path / "toy.npz")
+        runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in TOY_LIMITS for s in TOY_SEEDS]
+        plan = Plan(
+            data=str(tmp_path / "toy.npz"), data_digest=dataset.digest, task="Toy", horizon=9,
+            cost_names=list(dataset.cost_names), agent="pdocrl", settings={"hidden": [8, 8], "gamma": 0.9}, runs=runs,
+            steps=300, log_every=100, checkpoint_every=300, evaluate_every=100, evaluate_episodes=5,
+            versions=versions(),
+        )  # fmt: skip
+        folder = tmp_path / "toy run"
+        folder.mkdir()
+        write_record(folder / "run.json", plan)
+        policy = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
+        policies.save(folder / "policies.npz", [policy] * len(runs), {"step": 300, "failures": {}})
+        lam = {"lambda": 2.0} if n_costs == 1 else {f"lambda_{k}": 2.0 for k in range(n_costs)}
+        metrics = [
+            {
+                "step": t,
+                "run": i,
+                **run,
+                "steps_per_second": 50.0,
+                "metrics": {"w": w, "w_at_clip": 0.5, "q": 1.0, **lam},
+            }
+            for t in TOY_STEPS
+            for i, run in enumerate(runs)
+        ]
+        evaluations = [
+            {"step": t, "run": i, **run, "reward": float(t + i), "cost": [i / 2] * n_costs}
+            for t in TOY_STEPS
+            for i, run in enumerate(runs)
+        ]
+        for name, lines in {"metrics": metrics, "evaluations": evaluations}.items():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        costs = costs or {1.0: [0.0, 1.0], 3.0: [2.0, 4.0]}
+        scored = []
+        for i, run in enumerate(runs):
+            limit = run["cost_limit"]
+            own = costs[limit[0]]
+            episodes = [
+                EpisodeScore(
+                    seed=7 + e, reward=2.0 * e, cost=[c] * n_costs, length=9, normalized_reward=(2.0 * e + 10) / 20,
+                    normalized_cost=c / limit[0],
+                )
+                for e, c in enumerate(own)
+            ]  # fmt: skip
+            mean = float(np.mean(own))
+            scored.append(RunScore(
+                agent="pdocrl", run=i, training=i, seed=run["seed"], settings={}, cost_limit=limit, trained_limit=limit,
+                reward=float(np.mean([e.reward for e in episodes])), cost=[mean] * n_costs, normalized_reward=0.5,
+                normalized_cost=mean / limit[0], safe=mean <= limit[0], failure=None, episodes=episodes,
+            ))  # fmt: skip
+        data = DataName(name="toy.npz", digest=dataset.digest)
+        scores = Scores(
+            task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(task, scored)
+        )
+        write_record(folder / "scores.json", scores)
+        return folder
 
     return make

@@ -1,4 +1,4 @@
-"""The benchmark's page in a real browser: quiet, offline, sortable, filterable, readable in the dark and on a phone."""
+"""The pages in a real browser: quiet, offline, sortable, filterable, readable in the dark and on a phone."""
 
 from __future__ import annotations
 
@@ -166,21 +166,25 @@ def test_a_chosen_limit_shows_its_own_curves_instead_of_the_mean_s(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_has_a_contrast_of_4_5(visit, scheme):
-    page = visit(color_scheme=scheme)
+@pytest.mark.parametrize("kind", ["benchmark", "training"])
+def test_all_text_has_a_contrast_of_4_5(visit, make_run, scheme, kind):
+    page = visit(color_scheme=scheme, folder=make_run() if kind == "training" else None)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(245, 247, 248)", "dark": "rgb(17, 22, 28)"}[scheme]
     assert page.evaluate(LOW_CONTRAST) == []
 
 
-def test_a_phone_shows_the_page_without_sideways_scrolling(visit):
-    page = visit(viewport=PHONE)
+@pytest.mark.parametrize("kind", ["benchmark", "training"])
+def test_a_phone_shows_the_page_without_sideways_scrolling(visit, make_run, kind):
+    page = visit(viewport=PHONE, folder=make_run() if kind == "training" else None)
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width == [360, 360]
     for box in page.locator(".scroll").all():
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth")  # numbers are seen without scrolling
     table = page.get_by_role("table").first
-    assert table.get_by_role("cell").count() == 3 * 3  # still a table for who cannot see it
+    assert (
+        table.get_by_role("cell").count() == {"benchmark": 3 * 3, "training": 2 * 6}[kind]
+    )  # still a table for who cannot see it
 
 
 def test_without_scripts_the_page_is_whole(visit):

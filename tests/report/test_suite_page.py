@@ -367,3 +367,36 @@ def test_two_constraints_are_one_limit_with_two_numbers_and_the_worst_decides(su
     assert [text for _, text in page.all("option")][-3:] == ["10, 5", "20, 5", "40, 5"]
     assert all(not run.safe and run.cost == 1.5 for run in read_results(folder).runs)
     assert any("No method is safe on BallRun and CarCircle." in text for _, text in page.all("li"))
+
+
+def test_a_task_that_is_not_scored_blanks_no_other(suite_folder):
+    """CarCircle has no simulator: it is not counted, and the means are over the tasks that are scored."""
+    folder = suite_folder(failed=None)
+    write_rows(folder, [row for row in read_rows(folder) if row.task == "BallRun"])
+    status = [s if s.task == "BallRun" else dataclasses.replace(s, status="trained") for s in read_status(folder)]
+    write_status(folder, status)
+    record = read_results(folder)
+    assert lead(record).startswith("3 methods on 1 task: 27 policies")
+    cells = {cell.method: cell for cell in record.cells}
+    page = Page(report(folder))
+    overall = [text for attributes, text in page.all("td") if attributes.get("data-label") == "All tasks"]
+    assert [text.split("cost")[0] for text in overall] == [f"{cells[m].score.reward:.2f}" for m in record.ranked]
+
+
+def test_the_best_method_stands_first(suite_folder):
+    folder = suite_folder(failed=None, shift=lambda method, task: -5.0 if method == "pdocrl" else 3.0)
+    page = Page(report(folder))
+    first = next(text for attributes, text in page.all("th") if attributes["scope"] == "row")
+    assert first == "pdocrl"  # the only safe one, and the last of the suite
+
+
+def test_no_winner_is_named_among_equals(suite_folder):
+    folder = suite_folder(failed=None)
+    same = [row for row in read_rows(folder) if row.agent == "cpq"]
+    names = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
+    write_rows(folder, [dataclasses.replace(row, agent=a, variant=v) for a, v in names for row in same])
+    record = read_results(folder)
+    assert lead(record).endswith("all have the same average rank.")
+    assert "bc-safe, cpq and pdocrl keep their limits" in lead(record) or "All keep every limit" in lead(record)
+    page = Page(report(folder))
+    assert not [text for attributes, text in page.all("td") if attributes.get("class") == "best"]

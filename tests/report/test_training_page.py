@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,10 +15,8 @@ import numpy as np
 import pytest
 
 import pdocrl.report.page as report_page
-from pdocrl.data import Task, register, save
+from pdocrl.data import find_task, save
 from pdocrl.errors import PdocrlError
-from pdocrl.policies import policy as policies
-from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
 from pdocrl.report import read_results, report
 from pdocrl.report.chart import COLOURS
@@ -27,77 +24,9 @@ from pdocrl.report.findings import findings, lead
 from pdocrl.report.page_tables import at_one_limit
 from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
-from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
-from pdocrl.training import plan as training
+from pdocrl.scores.evaluate import summarise
 
-LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)
-
-
-@pytest.fixture
-def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Path]:
-    """A training folder as `train` and `evaluate` leave it, with known numbers, without training."""
-
-    def make(costs: dict[float, list[float]] | None = None, n_costs: int = 1, w: float = 9.9) -> Path:
-        task = register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
-        dataset = make_random_dataset(n_costs=n_costs, episodes=40)
-        save(dataset, tmp_path / "toy.npz")
-        runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in LIMITS for s in SEEDS]
-        plan = training.Plan(
-            data=str(tmp_path / "toy.npz"), data_digest=dataset.digest, task="Toy", horizon=9,
-            cost_names=list(dataset.cost_names), agent="pdocrl", settings={"hidden": [8, 8], "gamma": 0.9}, runs=runs,
-            steps=300, log_every=100, checkpoint_every=300, evaluate_every=100, evaluate_episodes=5,
-            versions=training.versions(),
-        )  # fmt: skip
-        folder = tmp_path / "toy run"
-        folder.mkdir()
-        write_record(folder / "run.json", plan)
-        policy = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
-        policies.save(folder / "policies.npz", [policy] * len(runs), {"step": 300, "failures": {}})
-        lam = {"lambda": 2.0} if n_costs == 1 else {f"lambda_{k}": 2.0 for k in range(n_costs)}
-        metrics = [
-            {
-                "step": t,
-                "run": i,
-                **run,
-                "steps_per_second": 50.0,
-                "metrics": {"w": w, "w_at_clip": 0.5, "q": 1.0, **lam},
-            }
-            for t in STEPS
-            for i, run in enumerate(runs)
-        ]
-        evaluations = [
-            {"step": t, "run": i, **run, "reward": float(t + i), "cost": [i / 2] * n_costs}
-            for t in STEPS
-            for i, run in enumerate(runs)
-        ]
-        for name, lines in {"metrics": metrics, "evaluations": evaluations}.items():
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        costs = costs or {1.0: [0.0, 1.0], 3.0: [2.0, 4.0]}
-        scored = []
-        for i, run in enumerate(runs):
-            limit = run["cost_limit"]
-            own = costs[limit[0]]
-            episodes = [
-                EpisodeScore(
-                    seed=7 + e, reward=2.0 * e, cost=[c] * n_costs, length=9, normalized_reward=(2.0 * e + 10) / 20,
-                    normalized_cost=c / limit[0],
-                )
-                for e, c in enumerate(own)
-            ]  # fmt: skip
-            mean = float(np.mean(own))
-            scored.append(RunScore(
-                agent="pdocrl", run=i, training=i, seed=run["seed"], settings={}, cost_limit=limit, trained_limit=limit,
-                reward=float(np.mean([e.reward for e in episodes])), cost=[mean] * n_costs, normalized_reward=0.5,
-                normalized_cost=mean / limit[0], safe=mean <= limit[0], failure=None, episodes=episodes,
-            ))  # fmt: skip
-        data = DataName(name="toy.npz", digest=dataset.digest)
-        scores = Scores(
-            task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(task, scored)
-        )
-        write_record(folder / "scores.json", scores)
-        return folder
-
-    return make
+LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)  # of the training that `make_run` makes
 
 
 class Page(HTMLParser):
@@ -355,3 +284,81 @@ def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
     text = report(folder, film=False).read_text()
     assert "The density ratio, w" not in text
     assert "The price of cost" not in text
+
+
+def write_ope(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
+    """Every policy is said to cost `estimated` of its limit."""
+    runs = [
+        {
+            "agent": "pdocrl", "cost_limit": [limit], "seed": seed, "normalized_reward": 0.5,
+            "normalized_reward_interval": [0.4, 0.6], "normalized_cost": estimated,
+            "normalized_cost_interval": [estimated - 0.1, estimated + 0.1], "within_limit": within,
+            "verdict": "said of it", "trusted": trusted, "doubts": [] if trusted else ["few rows"],
+        }
+        for limit in LIMITS
+        for seed in SEEDS
+    ]  # fmt: skip
+    (folder / "ope.json").write_text(json.dumps({"task": "Toy", "agent": "pdocrl", "method": "model", "runs": runs}))
+
+
+def test_without_a_simulator_the_page_says_what_the_data_alone_says(make_run):
+    folder = make_run()
+    (folder / "scores.json").unlink()
+    write_ope(folder, 0.4, True)
+    page = Page(report(folder))
+    assert "Would it be safe? What the data alone says" in page.text
+    assert page.text.count("said of it") == len(LIMITS) * len(SEEDS)
+    assert "4 of 4 policies are shown to be within their limit" in lead(read_results(folder))
+
+
+@pytest.mark.parametrize(
+    ("estimated", "within", "said"),
+    [
+        (0.6, True, None),  # played: .5 and 1 of the limit
+        (0.6, False, "4 of 4 verdicts are wrong"),
+        (4.5, None, "4 of 4 trusted estimates miss by more than the whole limit"),
+    ],
+)
+def test_estimates_that_contradict_the_roll_outs_are_concluded_from(make_run, estimated, within, said):
+    folder = make_run()
+    write_ope(folder, estimated, within)
+    (line,) = [note for note in findings(read_results(folder)) if note.startswith("From the data alone")]
+    if said is None:
+        assert "contradict" not in line
+    else:
+        assert f"contradict the roll-outs: {said}. Do not rely on them for this data" in line
+    assert "Estimated from the data, and played" in Page(report(folder)).text
+
+
+def test_a_simulator_that_cannot_draw_itself_leaves_a_page_without_film(make_run, monkeypatch, run_cli):
+    from pdocrl.envs import video
+
+    def cannot(*_: object, **__: object) -> None:
+        raise RuntimeError("no GL context")
+
+    folder = make_run()
+    monkeypatch.setattr(video, "film", cannot)
+    status, out, err = run_cli("report", folder)
+    assert (status, out.strip(), err.strip()) == (0, str(folder / "index.html"), "no film: no GL context")
+    assert "An episode" not in Page(folder / "index.html").text
+
+
+def test_limits_asked_stand_against_costs_played(make_run):
+    """A policy of one training, asked for limits it was not trained at: the page shows what was asked."""
+    folder = make_run()
+    scores = read_results(folder).scores
+    asked = [
+        msgspec.structs.replace(run, cost_limit=[limit], training=run.seed)
+        for run in scores.runs[:2]
+        for limit in (2.0, 5.0, 8.0)
+    ]
+    summary = summarise(find_task("Toy"), asked)
+    write_record(folder / "scores.json", msgspec.structs.replace(scores, runs=asked, summary=summary))
+    record = read_results(folder)
+    (cell,) = record.cells
+    assert (cell.score.trainings, cell.score.limits) == (2, 3)
+    page = report(record, film=False).read_text()
+    drawing = next(svg for svg in re.findall(r"<svg.*?</svg>", page) if 'aria-labelledby="asked-cost-0-t"' in svg)
+    for limit in (2, 5, 8):
+        assert f"pdocrl, limit {limit} asked: cost 0.50" in drawing  # costs 0 and 1, whatever was asked
+    assert "--cost-limit 2 5 8" in page

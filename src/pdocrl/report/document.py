@@ -103,6 +103,7 @@ class Section:
 
     title: str
     blocks: Sequence[Block]
+    half: bool = False  # it needs no more than half the width of a wide screen
 
     @property
     def is_there(self) -> bool:

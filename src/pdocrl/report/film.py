@@ -8,7 +8,7 @@ from pdocrl.console import log
 from pdocrl.errors import PdocrlError
 from pdocrl.records import Record, read_record, write_record
 from pdocrl.report.record import Results, limit_name
-from pdocrl.scores.evaluate import RunScore, ServesEveryLimit
+from pdocrl.scores.evaluate import RunScore, with_limit
 
 ANIMATION, STILLS, STORY = "episode.gif", "episode.png", "episode.json"
 
@@ -56,9 +56,8 @@ def make_film(record: Results) -> Film | None:
         return None
     best = max(record.scores.runs, key=lambda run: (run.safe, run.normalized_reward))
     seed = best.episodes[0].seed
-    policy = record.trained.policies[best.run]
-    if best.cost_limit != best.trained_limit and isinstance(policy, ServesEveryLimit):
-        policy = policy.at_limit(tuple(best.cost_limit))
+    own = record.trained.policies[best.run]
+    policy = with_limit(own, tuple(best.cost_limit)) or own
     try:
         frames, outcome = film(record.scores.task, policy, seed, every=3)
         write_film(record.folder / ANIMATION, frames, fps=12, width=400)

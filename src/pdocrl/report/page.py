@@ -228,4 +228,4 @@ def _panels(
     else:
         own = {method for training in record.trainings if has(training) for method in training.methods}
         key = [(i, method, method) for i, method in enumerate(record.methods) if method in own] if legend else []
-    return Section(title, [Panels(drawings, caption, key)])
+    return Section(title, [Panels(drawings, caption, key)], half=record.alone)

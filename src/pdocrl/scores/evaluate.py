@@ -86,7 +86,7 @@ class Scores(Record, frozen=True, kw_only=True):
 class ServesEveryLimit(Protocol):
     """A policy that can be asked for any limit after training."""
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
+    def with_limit(self, limit: tuple[float, ...]) -> Policy: ...
 
 
 class Asked(NamedTuple):
@@ -147,14 +147,22 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
     made = []
     for i in sorted(firsts.values()):
-        policy = found.policies[i]
-        if not isinstance(policy, ServesEveryLimit):
-            raise PdocrlError(
-                f"{place}: a policy of `{found.plan.agent}` keeps the limit it was trained for; --cost-limit is for "
-                "agents whose one policy serves every limit."
-            )
-        made += [Asked(i, limit, policy.at_limit(limit)) for limit in limits]
+        for limit in limits:
+            policy = with_limit(found.policies[i], limit)
+            if policy is None:
+                raise PdocrlError(
+                    f"{place}: a policy of `{found.plan.agent}` keeps the limit it was trained for; --cost-limit is "
+                    "for agents whose one policy serves every limit."
+                )
+            made.append(Asked(i, limit, policy))
     return made
+
+
+def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
+    """The policy asked for this limit; None for one that keeps the limit it was trained for."""
+    if not isinstance(policy, ServesEveryLimit) or not getattr(policy, "has_dial", True):
+        return None
+    return policy.with_limit(limit)
 
 
 def training_numbers(found: Trained) -> list[int]:
