@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from pdocrl.bench.suite import Limit, Method, Suite, TaskEntry
-from pdocrl.data.tasks import BUILT_IN, Task, find_task, register
+from pdocrl.data.tasks import BUILT_IN, Task, find_task, register, task_from
 from pdocrl.errors import PdocrlError, did_you_mean
 from pdocrl.files import read_toml
 from pdocrl.scores.protocols import find_protocol
@@ -73,13 +73,10 @@ class _Reader:
         table = self._table(value, "tasks")
         name = self._name(table, "tasks")
         self.refuse_unknown(table, ENTRY_KEYS, f" of task {name}")
-        own = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key in TASK_FIELDS[1:]}
+        own = {key: value for key, value in table.items() if key in TASK_FIELDS[1:]}
         if any(task.name.lower() == name.lower() for task in BUILT_IN) and own:
             raise PdocrlError(f"{self._path}: task {name} is built in; leave out its `{next(iter(own))}`.")
-        if own:
-            task = self.naming(f"task {name}", lambda: register(self._task(name, own)))
-        else:
-            task = self.naming("tasks", lambda: find_task(name))
+        task = register(task_from(self._path, name, own)) if own else self.naming("tasks", lambda: find_task(name))
         limits = self.limits(table["cost_limits"], f"cost_limits` of task `{name}") if "cost_limits" in table else ()
         return TaskEntry(task, self._file(table, name), limits)
 
@@ -177,22 +174,6 @@ class _Reader:
         if "name" not in table:
             raise PdocrlError(f"{self._path}: an entry of `{key}` has no `name`.")
         return self.word(self.text(table, "name", ""), f"{key}.name")
-
-    def _task(self, name: str, fields: dict[str, Any]) -> Task:
-        if "horizon" not in fields:
-            raise PdocrlError("has no `horizon` (steps of a full episode).")
-        for field in dataclasses.fields(Task):
-            value = fields.get(field.name)
-            kind = str(field.type)
-            right = (
-                _is_number(value) if "float" in kind
-                else _is_whole(value) if "int" in kind
-                else isinstance(value, tuple) if "tuple" in kind
-                else isinstance(value, str)
-            )  # fmt: skip
-            if field.name in fields and not right:
-                raise PdocrlError(f"`{field.name}` is {value!r}, expected {kind.removesuffix(' | None')}.")
-        return Task(name=name, **fields)
 
     def _file(self, table: dict[str, Any], name: str) -> Path | None:
         if "data" not in table:

@@ -108,10 +108,11 @@ def register_file(path: str | os.PathLike[str]) -> None:
 def read_tasks(path: str | os.PathLike[str]) -> tuple[Task, ...]:
     """The tasks of a TOML file, one table each."""
     path = Path(path)
-    return tuple(_task(path, name, table) for name, table in read_toml(path, "task file").items())
+    return tuple(task_from(path, name, table) for name, table in read_toml(path, "task file").items())
 
 
-def _task(path: Path, name: str, table: Any) -> Task:
+def task_from(path: Path, name: str, table: Any) -> Task:
+    """The task one table of a file describes; anything wrong with it raises with the file, the key and the remedy."""
     if not isinstance(table, dict):
         raise PdocrlError(f"{path}: `{name}` stands outside a task. Begin each task with a line like [MyTask].")
     if name.lower() in {known.name.lower() for known in BUILT_IN}:
