@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.data import Task, all_tasks, find_task, register
+from pdocrl.data import Task, all_tasks, dsrl, find_task, load, register
 from pdocrl.data.tasks import read_tasks, register_file
 from pdocrl.errors import PdocrlError, UnknownNameError
 
@@ -93,3 +93,13 @@ def test_built_in_tasks_cannot_be_replaced() -> None:
     register(Task("Mine", 3))
     register(Task("Mine", 4))
     assert find_task("mine").horizon == 4
+
+
+def test_a_file_that_says_whose_data_it_is_is_not_taken_for_anothers(tmp_path: Path) -> None:
+    """Same dimensions, other world: only the file itself knows."""
+    data = load("BallRun")
+    dsrl.write(data, tmp_path / "mine.hdf5", {"task": "BallRun"})
+    with pytest.raises(PdocrlError, match=r"mine\.hdf5 is data of task BallRun, not of CarRun"):
+        load(tmp_path / "mine.hdf5", "CarRun")
+    again = register(Task("Strict", 100, env_id="SafetyBallRun-v0"))
+    assert load(tmp_path / "mine.hdf5", again).digest == data.digest

@@ -48,7 +48,7 @@ def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) 
         columns |= _episode_flags(path.name, table, columns)
     bounds = _action_bounds(path.name, table, len(found.get("action", ())))
     names = tuple(found.get("cost", ()))
-    yield Source(path.name, columns, tuple(table.column_names), None, names, bounds, SPELLING)
+    yield Source(path.name, columns, tuple(table.column_names), None, names, bounds, spelling=SPELLING)
 
 
 def write(dataset: Dataset, path: Path) -> None:

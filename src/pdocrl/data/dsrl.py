@@ -61,7 +61,9 @@ def open_source(path: Path) -> Iterator[Source]:
             keys = tuple(file)
             columns = {field: _column(file, key, path.name) for field, key in fields_by_key(keys).items()}
             names, bounds = _cost_names(file, columns), _action_bounds(file, columns, path.name)
-        yield Source(path.name, columns, keys, path.stat().st_size, names, bounds)
+            told = file.attrs.get("task")
+        task = told if isinstance(told, str) else None
+        yield Source(path.name, columns, keys, path.stat().st_size, names, bounds, task)
 
 
 def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = None) -> None:

@@ -20,7 +20,7 @@ from pdocrl.data import dsrl, minari, npz, validate
 from pdocrl.data.bounds import rescaled
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import Source
-from pdocrl.data.tasks import Task, all_tasks, find_task
+from pdocrl.data.tasks import Task, all_tasks, find_task, refuse_other_task
 from pdocrl.errors import DataError, UnknownNameError, did_you_mean
 
 FORMATS = {".hdf5": dsrl, ".h5": dsrl, ".npz": npz, ".parquet": tables, ".csv": tables}
@@ -75,6 +75,8 @@ def open_named(
         path = locate(find_task(os.fspath(name_or_path)))
     mapping = {field: [names] if isinstance(names, str) else list(names) for field, names in (columns or {}).items()}
     with open_source(path, mapping) as source:
+        if known is not None:
+            refuse_other_task(source.name, source.task, known)
         yield source, known
 
 

@@ -70,6 +70,7 @@ class Source:
     stored_bytes: int | None = None  # size of the file; None where it is already in memory
     cost_names: tuple[str, ...] = ()
     action_bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # what ±1 stands for; None: not said
+    task: str | None = None  # whose data the file says it is
     spelling: Mapping[str, str] = dataclasses.field(default_factory=lambda: {field.name: field.key for field in FIELDS})
 
     def __len__(self) -> int:

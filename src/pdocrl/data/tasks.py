@@ -84,6 +84,18 @@ def find_task(name: str) -> Task:
     raise UnknownNameError("task", name, [task.name for task in tasks], "`pdocrl tasks` lists all.")
 
 
+def refuse_other_task(name: str, own: str | None, given: Task) -> None:
+    """Refuse data that is known to be of another environment than the given task's."""
+    try:
+        known = find_task(own) if own else given
+    except UnknownNameError:
+        return
+    if known.env_id and given.env_id and known.env_id != given.env_id:
+        raise PdocrlError(
+            f"{name} is data of task {known.name}, not of {given.name}. Leave out --task, or name its own."
+        )
+
+
 def all_tasks() -> tuple[Task, ...]:
     """Every task known here: built in, from the file `PDOCRL_TASKS` names, and registered in this process."""
     named = os.environ.get("PDOCRL_TASKS")

@@ -15,6 +15,7 @@ Networks think in standardised observations and in actions within [−1, 1]. Wha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -297,21 +298,22 @@ class WorldScales:
 
     def real(self, action: NDArray[Any]) -> NDArray[np.float32]:
         """Actions [..., A] in [−1, 1] → in the environment's units, never outside its bounds."""
-        centre, half = self._centre_and_half()
-        out: NDArray[np.float32] = np.clip(
-            np.asarray(action, np.float32) * half + centre, self.action_low, self.action_high
-        )
+        moved = np.asarray(action, np.float32) * self._half + self._centre
+        out: NDArray[np.float32] = np.minimum(np.maximum(moved, self.action_low), self.action_high)  # faster than clip
         return out
 
     def unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
         """Actions [..., A] in the environment's units → in [−1, 1]."""
-        centre, half = self._centre_and_half()
-        out: NDArray[np.float32] = (np.asarray(action, np.float32) - centre) / half
+        out: NDArray[np.float32] = (np.asarray(action, np.float32) - self._centre) / self._half
         return out
 
-    def _centre_and_half(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        half = np.float32(0.5)
-        return (self.action_low + self.action_high) * half, (self.action_high - self.action_low) * half
+    @functools.cached_property
+    def _centre(self) -> NDArray[np.float32]:
+        return np.asarray((self.action_low + self.action_high) / 2, np.float32)
+
+    @functools.cached_property
+    def _half(self) -> NDArray[np.float32]:
+        return np.asarray((self.action_high - self.action_low) / 2, np.float32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -81,6 +81,15 @@ class Scores(Record, frozen=True, kw_only=True):
     runs: list[RunScore]
     summary: list[VariantScore]
 
+    def __repr__(self) -> str:
+        episodes = sum(len(run.episodes) for run in self.runs)
+        kept = sum(run.safe for run in self.runs)
+        reward = sum(run.normalized_reward for run in self.runs) / max(len(self.runs), 1)
+        return (
+            f"Scores({self.task}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
+            f"mean normalised reward {reward:.3f})"
+        )
+
 
 @runtime_checkable
 class ServesEveryLimit(Protocol):

@@ -18,7 +18,7 @@ import numpy as np
 from pdocrl.agents.agent import Agent, make_config
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import find
-from pdocrl.data.tasks import Task, find_task
+from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.records import Record, read_record
 from pdocrl.training.loop import Run
@@ -135,10 +135,8 @@ def task_of(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> 
     if task is None:
         return own
     given = task if isinstance(task, Task) else find_task(task)
-    if own is not None and own.name != given.name:
-        raise PdocrlError(
-            f"{name} is data of task {own.name}, not of {given.name}. Leave out --task, or rename the file."
-        )
+    if own is not None:
+        refuse_other_task(name, own.name, given)
     return given
 
 
