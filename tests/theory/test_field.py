@@ -21,7 +21,7 @@ from pdocrl.theory.lucky import LIMIT, lucky2
 from pdocrl.theory.rivals.adversarial import wsac
 from pdocrl.theory.rivals.density import coral, near_flow, pocc, pro_rl
 from pdocrl.theory.rivals.pdca import pdca
-from pdocrl.theory.rivals.problem import Problem
+from pdocrl.theory.rivals.problem import LogModel
 
 EXACT = {"abs": 1e-12}
 
@@ -133,7 +133,7 @@ class TestPhantomMass:
     def test_the_extracted_policy_misses_the_limit_by_the_phantom(self, zeta):
         counts = Counts.sample(self.example.cmdp, self.example.mu_D, 10**7, seed=0)
         limits = {"cost": -self.example.tau}  # as a cost, service is negative
-        view = Problem.of(counts, 0.9, limits)
+        view = LogModel.of(counts, 0.9, limits)
         mu = view.table(near_flow(view, 10.0, zeta, 0.0))
         assert np.vdot(mu, self.example.cmdp.g[0]) >= self.example.tau - 1e-9  # the program believes it is kept
         earned = evaluate(self.example.cmdp, pocc(counts, 0.9, limits, 10.0, zeta))

@@ -17,7 +17,7 @@ from pdocrl.theory.rivals.density import coral, near_flow, pocc, pro_rl
 from pdocrl.theory.rivals.dpdl import deviation, dpdl
 from pdocrl.theory.rivals.pdca import pdca
 from pdocrl.theory.rivals.pessimistic import least_values, pessimistic
-from pdocrl.theory.rivals.problem import Problem, best_occupancy
+from pdocrl.theory.rivals.problem import LogModel, best_occupancy
 from pdocrl.theory.rivals.quadratic import atac, pspi, quadratic_critic
 from pdocrl.theory.rivals.spibb import errors, mo_spibb, soft_spibb, spibb
 
@@ -35,7 +35,7 @@ def problem(seed=0, states=4, actions=2, n=400, constraints=1, missing=False):
     if missing:
         mu_D[0, 0] = mu_D[-1] = 0
     counts = Counts.sample(cmdp, mu_D / mu_D.sum(), n, seed)
-    return cmdp, counts, limits, Problem.of(counts, GAMMA, limits)
+    return cmdp, counts, limits, LogModel.of(counts, GAMMA, limits)
 
 
 def policies(shape, rng, count=200):
@@ -69,7 +69,7 @@ class TestProblem:
 
     def test_limits_that_cannot_be_kept_are_missed_by_the_least(self):
         _, counts, _, _ = problem()
-        view = Problem.of(counts, GAMMA, {"cost": 0.01})
+        view = LogModel.of(counts, GAMMA, {"cost": 0.01})
         least = evaluate(view.model, plan(view.model, view.model.g[0]).actions).constraints[0]
         assert evaluate(view.model, view.policy(best_occupancy(view))).constraints[0] == pytest.approx(least, abs=1e-7)
 
@@ -149,7 +149,7 @@ class TestAdversarialCritics:
         cmdp = free(problem(seed=6)[0])
         behaviour = np.full(cmdp.r.shape, 1 / 2)
         counts = Counts.sample(cmdp, occupancy(cmdp, behaviour), 10**14, 0)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         pi = policies(cmdp.r.shape, np.random.default_rng(0), 1)[0]
         rho = view.adjoint(pi, pi * view.L.mu_D.sum(axis=1, keepdims=True) - view.L.mu_D) / view.L.mu_D
         ratio = occupancy(view.model, pi) / view.L.mu_D
@@ -193,7 +193,7 @@ class TestQuadraticCritics:
     @pytest.mark.parametrize("method", [pspi, atac])
     def test_dear_residuals_and_large_steps_make_it_policy_iteration(self, method):
         _, counts, _, _ = problem(seed=9)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         best = evaluate(view.model, plan(view.model, view.model.r).actions).value
         last = method(counts, GAMMA, beta=1e9, iterations=30, step=1e4).policies[-1]
         assert evaluate(view.model, last).value == pytest.approx(best, **EXACT)
@@ -292,7 +292,7 @@ class TestPessimism:
     @pytest.mark.parametrize("epsilon", [1e-4, 1e-2])
     def test_no_policy_has_a_larger_least_value(self, epsilon):
         _, counts, _, _ = problem(seed=5)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         found = least_values(view, pessimistic(counts, GAMMA, epsilon=epsilon), epsilon)[0]
         mixed = policies(view.L.r.shape, np.random.default_rng(0), 2000)
         pure = [as_matrix(np.array(a), 2) for a in itertools.product([0, 1], repeat=4)]
@@ -315,7 +315,7 @@ class TestPessimism:
 
     def test_it_is_pro_rl_at_the_penalty_that_goes_with_its_radius(self):
         _, counts, _, _ = problem(seed=7, n=1000)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         mu = occupancy_cone(view, radius=0.1)
         size = np.sqrt((mu**2 / view.L.mu_D.ravel()[view.pairs]).sum())
         assert occupancy_cone(view, alpha=0.1 / size) == pytest.approx(mu, abs=1e-7)
@@ -354,7 +354,7 @@ class TestSPIBB:
     def test_it_is_the_best_of_all_ways_to_move_the_free_mass(self, min_count):
         """Brute force: in each state all mass of well-tried actions goes to one of them."""
         _, counts, _, _ = problem(seed=12, states=3, actions=3, n=300)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         baseline, few = view.L.behaviour, counts.n < min_count
         best = -np.inf
         for choice in itertools.product(range(3), repeat=3):
@@ -380,7 +380,7 @@ class TestSPIBB:
     def test_soft_spibb_is_the_fixed_point_of_its_policy_iteration(self, epsilon):
         """State by state, no policy within the budget is better against the values of the one found."""
         _, counts, _, _ = problem(seed=14, states=3, actions=3, n=300)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         pi, e, baseline = soft_spibb(counts, GAMMA, epsilon=epsilon), errors(view), view.L.behaviour
         assert (e * np.abs(pi - baseline)).sum(axis=1).max() <= epsilon + 1e-8
         Q = view.Q(pi, view.model.r)
@@ -411,7 +411,7 @@ class TestZanette:
     def test_in_complete_tables_it_is_the_fixed_point_of_fqi(self):
         """The residual Q − r̂ − γP̂ max Q is 0 nowhere but at the optimum of the empirical model, where FQI ends."""
         _, counts, _, _ = problem(seed=16)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
 
         def residual_of(Q):
             return Q - backup(view.model, view.model.r, Q.max(axis=1))
@@ -426,7 +426,7 @@ class TestZanette:
     def test_over_a_restricted_class_it_is_not(self):
         """Q constant over two states: FQI averages its targets, the residual's minimum is elsewhere."""
         _, counts, _, _ = problem(seed=17, states=2)
-        view = Problem.of(counts, GAMMA)
+        view = LogModel.of(counts, GAMMA)
         mu = view.L.mu_D / view.L.mu_D.sum(axis=0)
         q = np.zeros(2)
         for _ in range(500):  # fitted iteration: the weighted mean of both states' targets

@@ -40,7 +40,7 @@ ICU_ITERATIONS = {"pdca": 200, "pspi": 100, "atac": 100, "mbcl": 100}
 # Of the settings of methods not named, the theory's and one of the grid.
 ICU_WITHOUT = ("wsac", "a_crab", "soft_spibb")
 ICU_SETTINGS = {
-    "pdocrl": (0, 4),
+    "pdocrl": (0, 2),
     "pdca": (0, 3),
     "mo_spibb": (4,),
     "pessimistic": (0, 4),

@@ -24,7 +24,7 @@ from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
-from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, Problem
+from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
 
 
 def a_crab(
@@ -37,7 +37,7 @@ def a_crab(
     step: float = 10.0,
 ) -> Mixture:
     """A-Crab (Zhu, Rashidinejad and Jiao, 2023): Hedge against the adversarial critic; for problems without limits."""
-    problem = Problem.free(counts, gamma, limits, "a_crab", "wsac")
+    problem = LogModel.free(counts, gamma, limits, "a_crab", "wsac")
 
     def critic(pi: Floats) -> Floats:
         return adversarial_critic(problem, pi, problem.model.r, problem.box, beta * C)
@@ -61,7 +61,7 @@ def wsac(
     It promises to cost no more than the reference policy, by default the log's own. The limits only say which columns
     are costs: their values play no part, so that they are kept if the reference keeps them.
     """
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     model, pi_ref = problem.model, problem.L.behaviour if reference is None else reference
 
     def critic(pi: Floats) -> Floats:
@@ -78,7 +78,7 @@ def wsac(
 
 
 def adversarial_critic(
-    problem: Problem,
+    problem: LogModel,
     pi: Floats,
     reward: Floats,
     box: tuple[float, float],

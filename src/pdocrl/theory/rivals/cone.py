@@ -16,10 +16,10 @@ import scipy.sparse as sp
 
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.tabular.lagrangian import Floats
-from pdocrl.theory.rivals.problem import Problem
+from pdocrl.theory.rivals.problem import LogModel
 
 
-def occupancy_cone(problem: Problem, C: float = np.inf, alpha: float = 0.0, radius: float = 0.0) -> Floats:
+def occupancy_cone(problem: LogModel, C: float = np.inf, alpha: float = 0.0, radius: float = 0.0) -> Floats:
     """μ [m] of the pairs tried: α is the penalty on ‖w‖²/2, radius the price ρ of ‖w‖."""
     if alpha < 0 or radius < 0:
         raise PdocrlError(f"alpha is {alpha} and the radius {radius}; neither can be negative.")

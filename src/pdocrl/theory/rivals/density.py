@@ -21,7 +21,7 @@ from pdocrl.tabular.highs import maximise
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.rivals.cone import occupancy_cone
-from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, Problem
+from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
 
 
 def pocc(
@@ -31,7 +31,7 @@ def pocc(
 
     Where no w is within ζ of a flow, or of the limits within κ, the least ζ and then the least κ for which one is.
     """
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     return problem.policy(near_flow(problem, C, zeta, kappa))
 
 
@@ -40,7 +40,7 @@ def coral(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0) ->
     return pocc(counts, gamma, limits, C)
 
 
-def near_flow(problem: Problem, C: float, zeta: float, kappa: float) -> Floats:
+def near_flow(problem: LogModel, C: float, zeta: float, kappa: float) -> Floats:
     """POCC's program: μ = w·μ̂_D [m] of the pairs tried."""
     L, m, S, I = problem.L, len(problem.pairs), len(problem.L.d0), len(problem.L.tau)
     # Columns: μ, the flow's residual as missing − surplus, its total, the largest miss of a limit.
@@ -81,5 +81,5 @@ def near_flow(problem: Problem, C: float, zeta: float, kappa: float) -> Floats:
 
 def pro_rl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, alpha: float = 0.01) -> Floats:
     """PRO-RL's policy [S, A]: a quadratic program; needs the extra `cone`. Limits are further rows."""
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     return problem.policy(occupancy_cone(problem, C, alpha=alpha))

@@ -15,7 +15,7 @@ import numpy as np
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
-from pdocrl.theory.rivals.problem import Problem, best_occupancy
+from pdocrl.theory.rivals.problem import LogModel, best_occupancy
 
 DELTA = 0.1  # the probability with which the bounds may fail
 
@@ -24,12 +24,12 @@ def dpdl(
     counts: Counts, gamma: float, limits: Limits = (), C: float = np.inf, bonus: float = 0.1, kappa: float = 0.0
 ) -> Floats:
     """The policy [S, A], one linear program; bonus 1 is Hoeffding's deviation."""
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     b = deviation(problem, bonus)
     return problem.policy(best_occupancy(problem, C, b, problem.L.tau + kappa))
 
 
-def deviation(problem: Problem, bonus: float) -> Floats:
+def deviation(problem: LogModel, bonus: float) -> Floats:
     """b [S, A], in the units of a reward: (1−γ)J units times the 1/(1−γ) steps an error lasts."""
     n = np.maximum(problem.n, 1)
     return np.asarray(bonus * problem.span * np.sqrt(np.log(2 * n.size / DELTA) / (2 * n)))

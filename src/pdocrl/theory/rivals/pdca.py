@@ -17,14 +17,14 @@ from pdocrl.tabular.lagrangian import Floats, expected
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
-from pdocrl.theory.rivals.problem import Problem
+from pdocrl.theory.rivals.problem import LogModel
 
 
 def pdca(
     counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 1000, step: float = 10.0
 ) -> Mixture:
     """The mixture of the game's policies; B bounds the multipliers."""
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     model, d0 = problem.model, problem.L.d0
 
     def critic(pi: Floats) -> Floats:

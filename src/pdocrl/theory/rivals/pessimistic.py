@@ -16,16 +16,16 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.rivals.cone import occupancy_cone
-from pdocrl.theory.rivals.problem import Problem
+from pdocrl.theory.rivals.problem import LogModel
 
 
 def pessimistic(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 0.01) -> Floats:
     """The policy [S, A]; needs the extra `cone`."""
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     return problem.policy(occupancy_cone(problem, radius=float(np.sqrt(epsilon))))
 
 
-def least_values(problem: Problem, pi: Floats, epsilon: float) -> Floats:
+def least_values(problem: LogModel, pi: Floats, epsilon: float) -> Floats:
     """[1+I] min_f (1−γ)f(s₀, π) over ‖δ‖²_μ̂ ≤ ε, for the reward and each constraint reward."""
     mu, L = occupancy(problem.model, pi), problem.L
     size = float(np.sqrt((mu[L.seen] ** 2 / L.mu_D[L.seen]).sum()))

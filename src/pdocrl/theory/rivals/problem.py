@@ -25,18 +25,18 @@ SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point is faster
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
+class LogModel:
     """A log as the rivals see it."""
 
     L: Lagrangian
     n: NDArray[np.int64]  # [S, A] how often each pair was tried
 
     @classmethod
-    def of(cls, counts: Counts, gamma: float, limits: Limits = ()) -> Problem:
+    def of(cls, counts: Counts, gamma: float, limits: Limits = ()) -> LogModel:
         return cls(Lagrangian.empirical(counts, gamma, as_limits(limits)), counts.n)
 
     @classmethod
-    def free(cls, counts: Counts, gamma: float, limits: Limits, name: str, instead: str) -> Problem:
+    def free(cls, counts: Counts, gamma: float, limits: Limits, name: str, instead: str) -> LogModel:
         """For a method whose paper has no limits: they are refused, not ignored."""
         if as_limits(limits):
             raise PdocrlError(f"{name} knows no limits; {instead} is its relative with limits.")
@@ -120,7 +120,7 @@ class Problem:
 
 
 def best_occupancy(
-    problem: Problem,
+    problem: LogModel,
     C: float = np.inf,
     bonus: Floats | None = None,
     tau: Floats | None = None,

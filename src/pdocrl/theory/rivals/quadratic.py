@@ -19,7 +19,7 @@ from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
-from pdocrl.theory.rivals.problem import Problem
+from pdocrl.theory.rivals.problem import LogModel
 
 
 def pspi(
@@ -31,7 +31,7 @@ def pspi(
     step: float = 10.0,
 ) -> Mixture:
     """Hedge against argmin_f f(s₀, π) + β Σ μ̂δ² (their λ is our β)."""
-    problem = Problem.free(counts, gamma, limits, "pspi", "pessimistic")
+    problem = LogModel.free(counts, gamma, limits, "pspi", "pessimistic")
     d0 = problem.L.d0[:, None]
     return _learn(problem, lambda pi: d0 * pi, beta, iterations, step)
 
@@ -45,12 +45,12 @@ def atac(
     step: float = 10.0,
 ) -> Mixture:
     """Hedge against argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²."""
-    problem = Problem.free(counts, gamma, limits, "atac", "wsac")
+    problem = LogModel.free(counts, gamma, limits, "atac", "wsac")
     mu = problem.L.mu_D
     return _learn(problem, lambda pi: pi * mu.sum(axis=1, keepdims=True) - mu, beta, iterations, step)
 
 
-def quadratic_critic(problem: Problem, pi: Floats, x: Floats, beta: float) -> Floats:
+def quadratic_critic(problem: LogModel, pi: Floats, x: Floats, beta: float) -> Floats:
     """argmin_f ⟨x, f⟩ + β Σ μ̂δ² [S, A]; pairs never tried stay at the value the log's own model gives them."""
     y = problem.adjoint(pi, x)
     reward = problem.model.r.copy()
@@ -59,7 +59,7 @@ def quadratic_critic(problem: Problem, pi: Floats, x: Floats, beta: float) -> Fl
     return problem.Q(pi, reward)
 
 
-def _learn(problem: Problem, x: Callable[[Floats], Floats], beta: float, iterations: int, step: float) -> Mixture:
+def _learn(problem: LogModel, x: Callable[[Floats], Floats], beta: float, iterations: int, step: float) -> Mixture:
     if not beta > 0:
         raise PdocrlError(f"beta is {beta}; the price of Bellman residuals must be positive.")
 

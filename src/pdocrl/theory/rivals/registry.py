@@ -35,7 +35,7 @@ DELTA = 0.1  # the probability with which a theory's bound may fail
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
+class Knowledge:
     """What a theory asks for."""
 
     n: int  # rows of the log
@@ -76,8 +76,8 @@ class Rival:
 
     label: str
     run: Callable[..., Answer]  # (counts, gamma, limits, **parameters)
-    theory: Callable[[Facts], Parameters]
-    grid: Callable[[Facts], list[Parameters]]
+    theory: Callable[[Knowledge], Parameters]
+    grid: Callable[[Knowledge], list[Parameters]]
     limits: bool = True  # whether it is measured on problems with limits …
     free: bool = True  # … and without
     claim: Claim = Claim()
@@ -101,38 +101,40 @@ def _fqi(counts: Counts, gamma: float, limits: Limits = ()) -> Floats:
     return baselines.fqi(counts, gamma)
 
 
-def _each(name: str, values: tuple[float, ...]) -> Callable[[Facts], list[Parameters]]:
+def _each(name: str, values: tuple[float, ...]) -> Callable[[Knowledge], list[Parameters]]:
     return lambda _: [{name: value} for value in values]
 
 
-def _times(multiples: tuple[float, ...], **theory: Callable[[Facts], float]) -> Callable[[Facts], list[Parameters]]:
+def _times(
+    multiples: tuple[float, ...], **theory: Callable[[Knowledge], float]
+) -> Callable[[Knowledge], list[Parameters]]:
     """The theory's parameters, all multiplied by each of these."""
     return lambda f: [{name: k * value(f) for name, value in theory.items()} for k in multiples]
 
 
-def _at_once(**theory: Callable[[Facts], float]) -> Callable[[Facts], Parameters]:
+def _at_once(**theory: Callable[[Knowledge], float]) -> Callable[[Knowledge], Parameters]:
     return lambda f: {name: value(f) for name, value in theory.items()}
 
 
-def _C(f: Facts) -> float:
+def _C(f: Knowledge) -> float:
     return f.C
 
 
-def _none(_: Facts) -> Parameters:
+def _none(_: Knowledge) -> Parameters:
     return {}
 
 
-def _price(f: Facts) -> float:
+def _price(f: Knowledge) -> float:
     """PSPI's multiplier of ‖δ‖² that goes with the ball, for a policy covered within C."""
     return math.sqrt(f.C / max(f.ball, 1e-300)) / (2 * (1 - f.gamma))
 
 
-def _atac_price(f: Facts) -> float:
+def _atac_price(f: Knowledge) -> float:
     """β = (n/d)^(2/3)/V_max with d = SA: theirs, for values scaled to 1."""
     return float((f.n / (f.S * f.A)) ** (2 / 3) / f.V_max)
 
 
-def _bootstrap_count(f: Facts) -> float:
+def _bootstrap_count(f: Knowledge) -> float:
     """SPIBB's N∧ for a loss of at most a tenth of V_max."""
     return math.ceil(8 / (0.1**2 * (1 - f.gamma) ** 2) * math.log(2 * f.S * f.A * 2 ** min(f.S, 1000) / DELTA))
 
@@ -142,10 +144,10 @@ MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 COVERS = (1.0, 1.5, 3.0, 10.0)
 
 RIVALS: dict[str, Rival] = {
-    "pdocrl": Rival("PDOCRL", _pdocrl, _at_once(C=_C),
-                    lambda f: [{"C": k * f.C} for k in COVERS[1:]]
-                    + [{"C": k * f.C, "min_count": 10} for k in (1.0, 3.0)],
+    "pdocrl": Rival("PDOCRL", _pdocrl, _at_once(C=_C), _times(COVERS[1:], C=_C),
                     claim=Claim("any π_c", "yes", "no", 2)),
+    "pdocrl_often": Rival("PDOCRL, pairs tried ≥ 10", _pdocrl, lambda f: {"C": f.C, "min_count": 10},
+                          lambda f: [{"C": k * f.C, "min_count": 10} for k in COVERS[1:]]),
     "pdca": Rival("PDCA", pdca, lambda f: {"B": f.B, "step": 1.0},
                   lambda f: [{"B": f.B, "step": step} for step in STEPS], claim=Claim("full", "no", "no"), free=False),
     "wsac": Rival("WSAC", wsac, lambda f: {"C": f.C, "step": 1.0},
@@ -200,8 +202,8 @@ def find_rival(name: str) -> Rival:
     return RIVALS[name]
 
 
-def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats) -> Facts:
+def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats) -> Knowledge:
     """The facts of a log, and what is known beside it."""
     low, high = min(0.0, float(counts.r.min())), max(0.0, float(counts.r.max()))
     span = max(high - low, np.finfo(float).tiny) / (1 - gamma)
-    return Facts(counts.size, *counts.shape, int((counts.n > 0).sum()), span, gamma, C, B, best)
+    return Knowledge(counts.size, *counts.shape, int((counts.n > 0).sum()), span, gamma, C, B, best)

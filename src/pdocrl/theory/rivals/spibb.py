@@ -18,20 +18,20 @@ import scipy.sparse as sp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
-from pdocrl.theory.rivals.problem import Problem, best_occupancy
+from pdocrl.theory.rivals.problem import LogModel, best_occupancy
 
 DELTA = 0.1  # the probability with which the bounds may fail
 
 
 def spibb(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 10) -> Floats:
     """Π_b-SPIBB's policy [S, A], for problems without limits."""
-    problem = Problem.free(counts, gamma, limits, "spibb", "mo_spibb")
+    problem = LogModel.free(counts, gamma, limits, "spibb", "mo_spibb")
     return problem.policy(best_occupancy(problem, extra=_hard(problem, min_count)))
 
 
 def soft_spibb(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 1.0) -> Floats:
     """Soft-SPIBB's policy [S, A], for problems without limits."""
-    problem = Problem.free(counts, gamma, limits, "soft_spibb", "mo_spibb")
+    problem = LogModel.free(counts, gamma, limits, "soft_spibb", "mo_spibb")
     return problem.policy(best_occupancy(problem, extra=_soft(problem, epsilon)))
 
 
@@ -39,18 +39,18 @@ def mo_spibb(
     counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 1.0, min_count: int | None = None
 ) -> Floats:
     """The same with limits: Soft-SPIBB's set, or with `min_count` SPIBB's."""
-    problem = Problem.of(counts, gamma, limits)
+    problem = LogModel.of(counts, gamma, limits)
     extra = _soft(problem, epsilon) if min_count is None else _hard(problem, min_count)
     return problem.policy(best_occupancy(problem, extra=extra))
 
 
-def errors(problem: Problem) -> Floats:
+def errors(problem: LogModel) -> Floats:
     """e(s, a) [S, A] of Soft-SPIBB."""
     n = np.maximum(problem.n, 1)
     return np.asarray(np.sqrt(2 * np.log(2 * n.size / DELTA) / n))
 
 
-def _departure(problem: Problem) -> sp.csr_array:
+def _departure(problem: LogModel) -> sp.csr_array:
     """[m, m] μ(s, a) − π_b(a|s) Σ_a μ(s, a) of each pair tried."""
     state = problem.pairs // problem.L.r.shape[1]
     m, S = len(state), len(problem.L.d0)
@@ -59,12 +59,12 @@ def _departure(problem: Problem) -> sp.csr_array:
     return sp.csr_array(sp.eye_array(m) - sp.diags_array(baseline) @ at @ at.T)
 
 
-def _hard(problem: Problem, min_count: int) -> tuple[sp.csr_array, Floats, Floats] | None:
+def _hard(problem: LogModel, min_count: int) -> tuple[sp.csr_array, Floats, Floats] | None:
     few = np.flatnonzero(problem.n.ravel()[problem.pairs] < min_count)
     return (_departure(problem)[few], np.zeros(len(few)), np.zeros(len(few))) if len(few) else None
 
 
-def _soft(problem: Problem, epsilon: float) -> tuple[sp.csr_array, Floats, Floats]:
+def _soft(problem: LogModel, epsilon: float) -> tuple[sp.csr_array, Floats, Floats]:
     """Rows: u ≥ ±departure [m each], and Σ_a e u ≤ ε Σ_a μ [S]; columns μ and u."""
     departure, m, S = _departure(problem), len(problem.pairs), len(problem.L.d0)
     state = problem.pairs // problem.L.r.shape[1]
