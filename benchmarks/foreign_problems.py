@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from pdocrl.tabular.cmdp import CMDP, Floats, Ints, as_matrix, plan
+from pdocrl.tabular.cmdp import CMDP, Floats, Ints, as_matrix, evaluate, plan
 from pdocrl.tabular.counts import Counts
 
 LAKE = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
@@ -34,9 +34,18 @@ class Foreign:
     reward: Floats  # [nonzeros of outcomes] what each pays …
     cost: Floats  # … and costs
     to: Ints  # [S+E] the state each leads to; at least S for an end
+    hidden: tuple[tuple[float, Foreign], ...] = ()  # kinds of episodes the log does not tell apart, with their shares
+
+    def evaluate(self, pi: Floats) -> tuple[float, float]:
+        """(1−γ)J of reward and cost, in truth."""
+        kinds = self.hidden or ((1.0, self),)
+        found = [(share, evaluate(kind.cmdp, pi)) for share, kind in kinds]
+        return sum(w * e.value for w, e in found), -sum(w * float(e.constraints[0]) for w, e in found)
 
     def log(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
         """Columns of a log: state, action, next_state, reward, cost, terminal, episode, step."""
+        if self.hidden:
+            return self._mixed_log(episodes, seed)
         rng = np.random.default_rng([seed, 7])
         S, A = self.cmdp.r.shape
         choose = self.behaviour.cumsum(axis=1)
@@ -58,12 +67,24 @@ class Foreign:
         names = ("state", "action", "next_state", "reward", "cost", "terminal", "episode", "step")
         return {name: np.concatenate(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)}
 
+    def _mixed_log(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
+        share = [w for w, _ in self.hidden]
+        sizes = np.bincount(np.random.default_rng([seed, 8]).choice(len(share), size=episodes, p=share), minlength=2)
+        parts, first = [], 0
+        for k, (size, (_, kind)) in enumerate(zip(sizes, self.hidden, strict=True)):
+            part = kind.log(int(size), seed * len(share) + k)
+            part["episode"] = part["episode"] + first
+            parts.append(part)
+            first += int(size)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
     def counts(self, episodes: int, seed: int) -> Counts:
         """The same, counted; starts are those of the log."""
         log = self.log(episodes, seed)
         columns = {name: log[name] for name in ("state", "action", "next_state", "reward", "terminal")}
         S, A = self.cmdp.r.shape
-        return Counts.from_arrays(**columns, costs=log["cost"], initial=log["step"] == 0, n_states=S, n_actions=A)
+        rest = {"costs": log["cost"], "initial": log["step"] == 0, "episode": log["episode"]}
+        return Counts.from_arrays(**columns, **rest, n_states=S, n_actions=A)
 
 
 def _foreign(
@@ -202,10 +223,37 @@ def bandit(items: int = 80, contexts: int = 5, gamma: float = 0.5, limit: float 
     return _foreign("bandit, 80 items", P, R, C, np.full(contexts, 1 / contexts), gamma, limit, 1, behaviour)
 
 
+def patients(gamma: float = 0.95, limit: float = 0.1) -> Foreign:
+    """Five grades of illness, a mild and a strong drug; three in ten patients are frail, which the log does not say.
+
+    The strong drug heals more often and has side effects, four times as often in the frail.
+    """
+    S = 5
+
+    def kind(side: float) -> Foreign:
+        P, R, C = np.zeros((3, S, 2, 2 * S))  # the second half of the outcomes are the same states with side effects
+        C[:, :, S:] = 1
+        for s in range(S):
+            for a, (better, chance) in enumerate(((0.3, 0.0), (0.6, side))):
+                for then, p in ((max(s - 1, 0), better), (min(s + 1, S - 1), 0.2), (s, 0.8 - better)):
+                    P[s, a, then] += p * (1 - chance)
+                    P[s, a, S + then] += p * chance
+                R[s, a] = 1 - s / (S - 1)
+        back = {S + s: s for s in range(S)}
+        d0 = np.full(S, 1 / S)
+        return _foreign("patients", P, R, C, d0, gamma, limit, 50, np.full((S, 2), 0.5), back)
+
+    sturdy, frail = kind(0.1), kind(0.4)
+    both = (0.7, sturdy), (0.3, frail)
+    # What a log of both looks like if it had no end: costs are a mixture, everything else is the same.
+    return dataclasses.replace(kind(0.19), name="patients, 30 % frail", hidden=both)
+
+
 PROBLEMS: dict[str, Callable[[], Foreign]] = {
     "lake": frozen_lake,
     "cliff": cliff_walking,
     "taxi": taxi,
     "sepsis": sepsis,
     "bandit": bandit,
+    "patients": patients,
 }

@@ -133,17 +133,17 @@ def test_files_are_written_to_a_folder(run_cli: Run, log: Callable[..., str], tm
     assert "wrote" in err
 
 
-def test_infeasible_limits_are_a_result_with_a_note(run_cli: Run, log: Callable[..., str]) -> None:
+def test_infeasible_limits_are_a_result_and_an_error(run_cli: Run, log: Callable[..., str]) -> None:
     """Half of the rows are free of cost, so C = 1.2 can avoid the costly action only in part."""
     path = log()
     status, out, err = run_cli("solve", path, *QUICK, "--limit", "cost>=0.6", "--json")
-    assert (status, json.loads(out)["status"]) == (0, "infeasible")
+    assert (status, json.loads(out)["status"]) == (2, "infeasible")
     assert (
         "cannot be met by any policy of the log's own model; within C = 3, one limit is missed by at least 0.1"
         in flat(err)
     )
     status, out, err = run_cli("solve", path, *QUICK, "--C", "1.2", "--limit", "cost<=0.01", "--json")
-    assert (status, json.loads(out)["status"]) == (0, "infeasible_covered")
+    assert (status, json.loads(out)["status"]) == (2, "infeasible_covered")
     assert "cannot be met by any policy the log covers; within C = 1.2, one limit is missed" in flat(err)
 
 

@@ -35,6 +35,9 @@ def solve(
     start: str | None = None,
     dead_ends: Literal["unknown", "end"] = "unknown",
     columns: tuple[str, ...] = (),
+    bins: tuple[str, ...] = (),
+    cluster: int | None = None,
+    cells: tuple[str, ...] = (),
     memory: str = "1GB",
     threads: int | None = None,
     out: Path | None = None,
@@ -70,6 +73,9 @@ def solve(
         start: The state where episodes begin, if the log does not say.
         dead_ends: What follows states that are entered and never acted in: unknown, or the end of the episode.
         columns: This log's names for columns, such as state=room next_state=then.
+        bins: Make states of these columns: stock=10 (of equal width) age=quantile:5 kind=values.
+        cluster: Make states of so many clusters of the columns given by --cells.
+        cells: The columns to cluster.
         memory: Limit for reading the log; beyond it, a temporary folder is used.
         threads: For reading the log; all cores by default.
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
@@ -77,6 +83,7 @@ def solve(
         json: Print one JSON object instead of tables.
     """
     from pdocrl.tabular import report
+    from pdocrl.tabular.cells import CellSpec
     from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
@@ -106,6 +113,7 @@ def solve(
             memory=memory,
             threads=threads,
             horizon=horizon,
+            cells=CellSpec.parse(bins, cluster, cells),
         )
         if dead_ends == "end":
             counts = counts.ending_in(counts.dead_ends)
@@ -138,7 +146,7 @@ def solve(
                 seed=seed,
                 progress=status.update,
             )
-    files = report.save(result, out, window, unseen) if out is not None else []
+    files = report.save(result, out, window, unseen, counts.cells) if out is not None else []
     if json:
         console.print_json(report.as_json(result, window))
     else:
@@ -153,6 +161,8 @@ def solve(
             console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
     for file in files:
         console.log(f"wrote {file}")
+    if result.status in {"infeasible", "infeasible_covered"}:
+        raise PdocrlError(report.infeasible(result))
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.cells import Cells
 from pdocrl.tabular.episodes import MARK, check_length, order
 from pdocrl.tabular.groups import Groups, group_of
 
@@ -48,6 +49,7 @@ class Counts:
     actions: tuple[Label, ...]
     cost_names: tuple[str, ...]
     groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
+    cells: Cells | None = None  # how states were made of other columns, where they were
     horizon: int | None = None  # steps of an episode, where states are told apart by step: "calm 10 @ 3"
 
     def __post_init__(self) -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
+from pdocrl.tabular.cells import CellSpec, Hidden, hidden, learn, sql
 from pdocrl.tabular.counts import LIMB, Ints
 from pdocrl.tabular.episodes import MARK, check_length
+from pdocrl.tabular.logpaths import check_names, reader
 
 LABELS = ("state", "action", "next_state")
 REQUIRED = (*LABELS, "reward")
@@ -29,8 +29,6 @@ NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
 
 _T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
-
-Paths = str | Path | Sequence[str | Path]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,6 +62,7 @@ class LogFile:
     types: dict[str, str]  # column → DuckDB type, without its parameters
     column: dict[str, str]  # role → column
     costs: tuple[str, ...]
+    cells: dict[str, Any] | None = None  # how states were made of other columns, see `cells`
     horizon: int | None = None  # then `rows` also have t and last, and states are told apart by their step
 
     def by_step(self, horizon: int) -> LogFile:
@@ -204,6 +203,11 @@ class LogFile:
         return f"CASE WHEN {name} = floor({name}) THEN TRY_CAST({name} AS BIGINT) END"
 
     def _number(self, column: str) -> str:
+        """SQL for a number; in text, true and false are 1 and 0, as they are in a column of flags."""
+        if self.types[column] == "VARCHAR":
+            name = _quote(column)
+            flags = "WHEN 'true' THEN 1.0::DOUBLE WHEN 'false' THEN 0.0::DOUBLE"
+            return f"CASE lower({name}) {flags} ELSE TRY_CAST({name} AS DOUBLE) END"
         return f"TRY_CAST({_quote(column)} AS DOUBLE)"
 
     def _time(self, column: str) -> str:
@@ -230,7 +234,10 @@ class LogFile:
         """What every row must be. Counting sound rows is far cheaper in DuckDB than counting faults."""
         for role in ("terminal", "initial"):
             if role in self.column:
-                fault = (f"({self._flag(role)}) IS NULL", "{!r} is neither true nor false")
+                fault = (
+                    f"({self._flag(role)}) IS NULL",
+                    "{!r} is neither true nor false; write true or false, or 1 or 0",
+                )
                 yield _Check(f"count({self._flag(role)})", self.column[role], (fault,))
         for role in LABELS:
             column, name = self.column[role], _quote(self.column[role])
@@ -257,9 +264,15 @@ class LogFile:
                 faults.append((f"{value} < 0", "{} is negative; a cost is at least 0"))
             yield _Check(f"count(*) FILTER ({sound})", column, tuple(faults))
 
-    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+    def hidden(self) -> list[Hidden]:
+        """What cells hide of the signals and of the next state."""
+        if self.cells is None:
+            return []
+        return hidden(self.fetch, self.rows, self.cells, self.column["action"], self.signals)
+
+    def fetch(self, asked: str) -> list[tuple[Any, ...]]:
         with self._errors():
-            return list(self.connection.execute(sql).fetchall())
+            return list(self.connection.execute(asked).fetchall())
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return _one_line(self.name)
@@ -272,6 +285,7 @@ def open_log(
     columns: Mapping[str, str] | None,
     memory: str,
     threads: int | None,
+    spec: CellSpec | None = None,
 ) -> Iterator[LogFile]:
     """Files as one log, within a memory limit beyond which DuckDB spills to a temporary folder."""
     import duckdb
@@ -285,24 +299,53 @@ def open_log(
                 connection.execute("SET threads = $1", [threads])
         except duckdb.Error as error:
             raise PdocrlError(f"memory {memory!r} or threads {threads}: {str(error).splitlines()[0]}") from None
-        listed = "[" + ", ".join("'" + f.replace("'", "''") + "'" for f in files) + "]"
-        # CSV as text: DuckDB would guess a column's type from its first rows only.
-        rows = f"read_parquet({listed})" if _is_parquet(files) else f"read_csv({listed}, all_varchar = true)"
+        rows = reader(files)
         with _one_line(name):
-            described = connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
-        types = {column: kind.split("(")[0] for column, kind, *_ in described}
+            check_names(connection, files)
+            types = _types(connection, rows)
+        learned = None
+        if spec is not None:
+            with _one_line(name):
+                rows, learned = _with_cells(connection, rows, spec, types, columns or {}, name)
+                types = _types(connection, rows)
         roles, chosen = _roles(name, types, costs, columns or {})
-        yield LogFile(name, connection, rows, types, roles, chosen)
+        yield LogFile(name, connection, rows, types, roles, chosen, cells=learned)
 
 
-def find_files(path: Paths) -> list[str]:
-    """The files meant by a path, several, or a pattern with `*`."""
-    given = [path] if isinstance(path, str | Path) else list(path)
-    files = [f for p in given for f in (sorted(glob.glob(str(p))) if "*" in str(p) else [str(p)])]
-    for file in files or [str(p) for p in given] or ["(no path)"]:
-        if not Path(file).is_file():
-            raise DataError(f"{file}: no such file.")
-    return files
+def _types(connection: Any, rows: str) -> dict[str, str]:
+    described = connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
+    return {column: kind.split("(")[0] for column, kind, *_ in described}
+
+
+def _with_cells(
+    connection: Any, rows: str, spec: CellSpec, types: dict[str, str], columns: Mapping[str, str], name: str
+) -> tuple[str, dict[str, Any]]:
+    """Rows with the columns `state` and `next_state` made of cells. The next state is the next row's, if not given."""
+
+    def fetch(asked: str) -> list[tuple[Any, ...]]:
+        return list(connection.execute(asked).fetchall())
+
+    learned = learn(fetch, rows, spec, types, name)
+    missing = [column for column in learned["columns"] if f"next_{column}" not in types]
+    if missing:
+        episode, step = columns.get("episode", "episode"), columns.get("step", "step")
+        if episode not in types:
+            raise DataError(f"{name}: no column `next_{missing[0]}`, and no `episode` to take it from the next row.")
+        numbered = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {rows})"
+        time = _quote(step) if step in types else _ROW
+        if step in types and types[step] in TEXTS:
+            time = f"coalesce(TRY_CAST({time} AS DOUBLE), epoch(TRY_CAST({time} AS TIMESTAMP)))"
+        window = f"OVER (PARTITION BY {_quote(episode)} ORDER BY {time}, {_ROW})"
+        leads = ", ".join(f"lead({_quote(c)}) {window} AS {_quote('next_' + c)}" for c in missing)
+        rows = f"(SELECT *, {leads} FROM {numbered})"
+    dropped = [c for c in ("state", "next_state") if c in types]
+    star = f"* EXCLUDE ({', '.join(dropped)})" if dropped else "*"
+    rows = f"(SELECT {star}, {sql(learned)} AS state, {sql(learned, 'next_')} AS next_state FROM {rows})"
+    if missing:  # the last row of an episode has no next; unless it is the end, nothing is known of it
+        terminal = columns.get("terminal", "terminal")
+        end = f"lower(CAST({_quote(terminal)} AS VARCHAR)) IN ('true', '1', '1.0')" if terminal in types else "false"
+        rows = f"(SELECT * FROM {rows} WHERE next_state IS NOT NULL OR {end})"
+    return rows, learned
 
 
 def _roles(
@@ -319,23 +362,14 @@ def _roles(
     for needed in (*column.values(), *chosen):
         if needed not in types:
             raise DataError(f"{name}: no column `{needed}`.{did_you_mean(needed, types)} It has {', '.join(types)}.")
-    kinds = {column[role]: NUMBERS - {"DECIMAL"} | TEXTS for role in LABELS}
+    kinds = {column[role]: NUMBERS | TEXTS for role in LABELS}
     kinds |= {c: NUMBERS | TEXTS - {"ENUM"} for c in (column["reward"], *chosen)}
     for needed, allowed in kinds.items():
         if types[needed] not in allowed:
-            raise DataError(f"{name}: column `{needed}` holds {types[needed]}, which is neither numbers nor text.")
+            raise DataError(
+                f"{name}: column `{needed}` holds {types[needed]}, which is neither numbers nor text; cast it."
+            )
     return column, chosen
-
-
-def _is_parquet(files: Sequence[str]) -> bool:
-    parquet = [f.lower().endswith((".parquet", ".pq")) for f in files]
-    text = [f.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")) for f in files]
-    for file, one, other in zip(files, parquet, text, strict=True):
-        if not (one or other):
-            raise DataError(f"{file}: a log is a Parquet or CSV file, by its name ending in .parquet or .csv.")
-    if any(parquet) and any(text):
-        raise DataError("a log is all Parquet or all CSV; these files are of both kinds.")
-    return any(parquet)
 
 
 @contextlib.contextmanager

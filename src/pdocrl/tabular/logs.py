@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
+from pdocrl.tabular.cells import Cells, CellSpec
 from pdocrl.tabular.counts import LIMB, Counts, Floats, Ints, Label, encode, moments, sorted_labels
 from pdocrl.tabular.episodes import MARK
 from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.groups import MOST, Groups
-from pdocrl.tabular.logfile import LogFile, Paths, Tally, find_files, open_log
+from pdocrl.tabular.logfile import LogFile, Tally, open_log
+from pdocrl.tabular.logpaths import Paths, find_files, is_pattern
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
 ENTRIES = 20_000_000  # group × transition that may be held in memory
@@ -36,7 +38,7 @@ def find_log(name: str) -> str:
     """A file as it is, or an example by its name."""
     if name in EXAMPLES and not Path(name).exists():
         return str(EXAMPLES[name])
-    if not Path(name).exists() and "*" not in name:
+    if not Path(name).exists() and not is_pattern(name):
         raise DataError(f"{name}: no such file, and no example of that name.{did_you_mean(name, EXAMPLES)}")
     return name
 
@@ -49,11 +51,12 @@ def count(
     memory: str = "1GB",
     threads: int | None = None,
     horizon: int | None = None,
+    cells: CellSpec | None = None,
 ) -> Counts:
     """Count the rows of one or many files.
 
     Args:
-        path: a Parquet or CSV file, several, or a pattern with `*`.
+        path: a Parquet or CSV file, several, a folder of them, or a pattern with `*`, `?` or `[ab]`.
         costs: the cost columns; by default `cost` and all that begin with `cost_`.
         start: the one state where episodes begin; by default the log says it (`initial` or `episode`), or else
             episodes are taken to begin wherever the log has been.
@@ -61,12 +64,15 @@ def count(
         memory: DuckDB's limit; beyond it, it spills to a temporary folder.
         threads: DuckDB's threads; all cores by default.
         horizon: tell states apart by their step in the episode, so that limits are per episode (see `episodes`).
+        cells: make states of other columns (see `cells`).
     """
-    with open_log(find_files(path), costs, columns, memory, threads) as opened:
+    with open_log(find_files(path), costs, columns, memory, threads, cells) as opened:
         log = opened if horizon is None else opened.by_step(horizon)
         exponent = _exponents(log.survey())
         counts = _counts([log.tally(exponent)], log.starts(), start, exponent, log)
-        return dataclasses.replace(counts, groups=_groups(log, counts, d0_known=start is not None), horizon=horizon)
+        made = None if opened.cells is None else Cells(opened.cells, tuple(opened.hidden()))
+        groups = _groups(log, counts, d0_known=start is not None)
+        return dataclasses.replace(counts, groups=groups, cells=made, horizon=horizon)
 
 
 def counts_with_ray(

@@ -11,6 +11,7 @@ import numpy as np
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.tabular import policy
+from pdocrl.tabular.cells import Cells
 from pdocrl.tabular.counts import Counts, lookalikes
 from pdocrl.tabular.episodes import split_label
 from pdocrl.tabular.limits import Limit
@@ -19,6 +20,7 @@ from pdocrl.tabular.saddle import Result
 
 Rows = list[list[object]]
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
+HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 FEW = 0.1  # share of steps on few rows from which a reader is told
 
 
@@ -122,7 +124,7 @@ def policy_rows(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def policy_content(result: Result, unseen: str = "behaviour") -> dict[str, Any]:
+def policy_content(result: Result, unseen: str = "behaviour", cells: Cells | None = None) -> dict[str, Any]:
     """What `policy.load` reads. `unseen`: the log's most usual mix ("behaviour"), "uniform", "refuse", or an action."""
     labels = [str(action) for action in result.actions]
     if unseen in labels:
@@ -136,7 +138,8 @@ def policy_content(result: Result, unseen: str = "behaviour") -> dict[str, Any]:
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
         raise UnknownNameError("rule for unseen states", unseen, ["behaviour", "uniform", "refuse", *labels])
-    return {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": policy_rows(result)}
+    content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": policy_rows(result)}
+    return content if cells is None else content | {"cells": cells.values}
 
 
 def outcome_table(result: Result, window: float | None = None) -> tuple[list[str], Rows]:
@@ -223,11 +226,13 @@ def notes(result: Result, counts: Counts) -> list[str]:
             f"not shown at {100 * result.shown.confidence:g} %: {' and '.join(said)}. The policy is the one most "
             "likely to keep them; it may not. More rows, a wider limit or a lower confidence help."
         )
-    elif result.status != "optimal":
-        who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
-        limits = " and ".join(str(limit) for limit in result.limits)
-        within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"
-        found.append(f"{limits} cannot be met by {who}; {within}.")
+    if counts.cells is not None:
+        for one in counts.cells.hidden:
+            if one.share > HIDES:
+                found.append(
+                    f"within a cell `{one.column}` still explains {100 * one.share:.0f} % of what `{one.signal}` "
+                    "varies; finer cells would tell more, and need more rows."
+                )
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     if result.thin > FEW:
@@ -251,14 +256,24 @@ def notes(result: Result, counts: Counts) -> list[str]:
     return found
 
 
-def save(result: Result, folder: Path, window: float | None = None, unseen: str = "behaviour") -> list[Path]:
+def infeasible(result: Result) -> str:
+    """That the limits cannot be kept, by whom, and by how much they are missed."""
+    who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
+    limits = " and ".join(str(limit) for limit in result.limits)
+    within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"
+    return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
+
+
+def save(
+    result: Result, folder: Path, window: float | None = None, unseen: str = "behaviour", cells: Cells | None = None
+) -> list[Path]:
     """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
     import pyarrow.parquet
 
     from pdocrl.tabular.picture import draw
 
-    content = policy_content(result, unseen)
+    content = policy_content(result, unseen, cells)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", "result.json", "solve.png")]

@@ -24,7 +24,7 @@ from pdocrl.tabular.episodes import weighted
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
-from pdocrl.tabular.rare import OFTEN, choose_min_count, trusted
+from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
 from pdocrl.theory.algorithms import Mixture
 
@@ -128,8 +128,10 @@ def solve(
     log, L, chosen = _problem(data, gamma, limits)
     counts, asked = log, min_count is not None
     if log is not None:
-        min_count = choose_min_count(log, L.gamma, chosen) if min_count is None else min_count
-        counts = trusted(log, min_count)
+        if min_count is None:
+            counts, min_count = choose(log, L.gamma, chosen)
+        else:
+            counts = trusted(log, min_count)
         L = Lagrangian.empirical(counts, L.gamma, chosen)
     pairs = int(L.seen.sum())
     if relearned is None:

@@ -1,0 +1,182 @@
+"""Logs as people have them: packed, in parts, with times, flags and decimals; each works or is told in one line."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pdocrl.errors import DataError
+from pdocrl.tabular.cells import CellSpec
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.policy import load
+
+Run = Callable[..., tuple[int, str, str]]
+N = 60
+
+
+def table(**changes: object) -> pyarrow.Table:
+    rng = np.random.default_rng(0)
+    s = rng.integers(3, size=N)
+    columns: dict[str, object] = {
+        "state": s, "action": rng.integers(2, size=N), "next_state": np.append(s[1:], s[0]), "reward": rng.random(N)
+    }  # fmt: skip
+    return pyarrow.table({k: v for k, v in {**columns, **changes}.items() if v is not None})
+
+
+def write(data: pyarrow.Table, path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(data, path)
+    else:
+        packed = {"gz": "gzip", "zst": "zstd"}.get(path.suffix[1:], "none")
+        with duckdb.connect() as connection:
+            connection.register("data", data)
+            connection.execute(f"COPY data TO '{path}' (FORMAT csv, HEADER, COMPRESSION {packed})")
+    return str(path)
+
+
+def test_packed_files_folders_and_patterns_are_the_same_log(tmp_path: Path) -> None:
+    whole = Counts.from_log(write(table(), tmp_path / "whole.parquet"))
+    for name in ("log.csv", "log.csv.gz", "log.csv.zst"):
+        np.testing.assert_array_equal(Counts.from_log(write(table(), tmp_path / name)).count, whole.count)
+    for k in range(3):
+        write(table().slice(20 * k, 20), tmp_path / "parts" / f"site={k}" / f"part{k}.parquet")
+    for path in (tmp_path / "parts", tmp_path / "parts" / "site=[012]" / "part?.parquet"):
+        np.testing.assert_array_equal(Counts.from_log(str(path)).count, whole.count)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match=r"no \.parquet or \.csv files"):
+        Counts.from_log(tmp_path / "none")
+
+
+def test_times_decimals_flags_categories_and_unicode_are_understood(tmp_path: Path) -> None:
+    start = datetime.datetime(2026, 1, 1)
+    times = [start + datetime.timedelta(hours=k) for k in range(N)]
+    days = [start + datetime.timedelta(days=k // 6) for k in range(N)]
+    order = np.random.default_rng(1).permutation(N)
+    labels = np.array(["früh", "日本", "нет"])[np.random.default_rng(0).integers(3, size=N)]
+    data = table(
+        state=pyarrow.array(labels).dictionary_encode(), next_state=np.append(labels[1:], labels[0]),
+        action=[bool(k % 2) for k in range(N)], reward=[decimal.Decimal(k) / 4 for k in range(N)],
+        cost=[k % 3 == 0 for k in range(N)], step=times, episode=days,
+    )  # fmt: skip
+    counts = Counts.from_log(write(data.take(order), tmp_path / "log.parquet"))
+    assert set(counts.states) == {"früh", "日本", "нет"}
+    assert counts.actions == (0, 1)
+    assert counts.starts.sum() == 10
+    first = [labels[k] for k in range(0, N, 6)]
+    assert counts.starts.tolist() == [first.count(state) for state in counts.states]
+    text = Counts.from_log(write(data.take(order), tmp_path / "log.csv"))
+    np.testing.assert_array_equal(text.starts, counts.starts)
+    assert counts.costs.max() <= 1
+
+
+def test_decimal_labels_are_integers_where_they_are_whole(tmp_path: Path) -> None:
+    states = [decimal.Decimal(k % 3).quantize(decimal.Decimal("1.00")) for k in range(N)]
+    counts = Counts.from_log(write(table(state=states, next_state=[*states[1:], states[0]]), tmp_path / "log.parquet"))
+    assert counts.states == (0, 1, 2)
+
+
+def test_one_row_is_a_log(run_cli: Run, tmp_path: Path) -> None:
+    log = write(table().slice(0, 1).set_column(2, "next_state", table().slice(0, 1)["state"]), tmp_path / "one.parquet")
+    status, out, err = run_cli("solve", log, "--gamma", "0.9", "--resamples", "5", "--relearned", "1", "--json")
+    assert status == 0, err
+    assert json.loads(out)["policy"][0]["probability"] == 1
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = tmp_path / "twice.csv"
+    twice.write_text("state,action,next_state,reward,reward\n0,0,0,1,2\n0,1,0,1,2\n")
+    with pytest.raises(DataError, match="two columns are called `reward`"):
+        Counts.from_log(twice)
+    both = pyarrow.Table.from_arrays([*table().columns, table()["reward"]], names=[*table().column_names, "reward"])
+    with pytest.raises(DataError, match="two columns are called `reward`"):
+        Counts.from_log(write(both, tmp_path / "twice.parquet"))
+
+
+def test_a_flag_that_is_none_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'yes' is neither true nor false; write true or false, or 1 or 0"):
+        Counts.from_log(write(table(terminal=["yes"] * N), tmp_path / "log.parquet"))
+
+
+def continuous(n: int = 3000) -> pyarrow.Table:
+    """A stock in [0, 10] that is sold and ordered; its next value is in the next row."""
+    rng = np.random.default_rng(0)
+    stock, order, level = [], rng.integers(2, size=n), 5.0
+    for k in range(n):
+        level = rng.uniform(0, 10) if k % 30 == 0 else level
+        stock.append(level)
+        level = float(np.clip(level + 3 * order[k] - rng.uniform(0, 3), 0, 10))
+    x = np.array(stock)
+    columns = {"stock": x, "kind": np.where(x > 3, "a", "b"), "action": order, "reward": np.minimum(x, 2) - 0.1 * order}
+    return pyarrow.table(columns | {"cost": (x < 1) * 1.0, "episode": np.arange(n) // 30, "step": np.arange(n) % 30})
+
+
+def test_bins_make_states_that_travel_with_the_policy(run_cli: Run, tmp_path: Path) -> None:
+    data = continuous()
+    log = write(data, tmp_path / "log.parquet")
+    quick = ("--gamma", "0.9", "--C", "5", "--resamples", "5", "--relearned", "1", "--limit", "cost<=0.3")
+    out = tmp_path / "policy"
+    status, _, err = run_cli("solve", log, *quick, "--bins", "stock=8", "kind=values", "--out", str(out))
+    assert status == 0, err
+    policy = load(out)
+    content = json.loads((out / "policy.json").read_text())
+    np.testing.assert_allclose(content["cells"]["edges"][0], np.linspace(*np.quantile(data["stock"], [0, 1]), 9)[1:-1])
+    seen = {row["state"] for row in content["rows"]}
+    for value in (0.0, 1.3, 4.9, 9.99):
+        name = policy.state({"stock": value, "kind": "a" if value > 3 else "b"})
+        assert name in seen
+    assert policy.act({"stock": 4.2, "kind": "a"}) in (0, 1)
+
+
+def test_coarse_cells_are_told_to_hide_more_than_fine_ones(tmp_path: Path) -> None:
+    log = write(continuous(), tmp_path / "log.parquet")
+    shares = []
+    for bins in ("stock=2", "stock=quantile:20"):
+        counts = Counts.from_log(log, cells=CellSpec.parse([bins], None, []))
+        assert counts.cells is not None
+        shares.append({one.signal: one.share for one in counts.cells.hidden})
+    assert shares[0]["next_stock"] > 0.15
+    assert shares[1]["next_stock"] < 0.02
+    assert shares[0]["reward"] > shares[1]["reward"]
+
+
+def test_clusters_assign_as_the_policy_does(tmp_path: Path) -> None:
+    data = continuous()
+    log = write(data, tmp_path / "log.parquet")
+    counts = Counts.from_log(log, cells=CellSpec.parse([], 12, ["stock"]))
+    assert counts.n_states == 12
+    assert counts.cells is not None
+    centres = np.array(counts.cells.values["centres"])[:, 0] * counts.cells.values["scale"][0]
+    centres += counts.cells.values["mean"][0]
+    stock = data["stock"].to_numpy()
+    has_next = data["step"].to_numpy() < 29
+    near = np.abs(stock[:, None] - centres).argmin(axis=1)[has_next]
+    np.testing.assert_array_equal(counts.n.sum(axis=1)[np.argsort([int(s) for s in counts.states])], np.bincount(near))
+    again = Counts.from_log(log, cells=CellSpec.parse([], 12, ["stock"]), threads=1)
+    np.testing.assert_array_equal(again.count, counts.count)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bins", "stock"), "write it as stock=10"),
+        (("--bins", "stok=3"), "no column `stok`. Did you mean `stock`?"),
+        (("--bins", "kind=3"), "bins need numbers"),
+        (("--bins", "stock=3", "--cluster", "4"), "not both"),
+        (("--cluster", "4"), "--cells the columns"),
+    ],
+)
+def test_cells_that_cannot_be_made_are_one_line(run_cli: Run, tmp_path: Path, options: tuple, message: str) -> None:
+    log = write(continuous(100), tmp_path / "log.parquet")
+    status, _, err = run_cli("solve", log, "--gamma", "0.9", *options)
+    assert status == 2
+    assert message in " ".join(err.split())
