@@ -28,7 +28,7 @@ from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
 from pdocrl.theory.algorithms import Mixture
 
-LP_UP_TO = 4000  # pairs; beyond, one linear program takes minutes, and w is not bounded unless C is given
+LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +111,7 @@ def solve(
             the limits need.
         iterations: T.
         resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given. By default
-            200, or 50 when the log has more than 4,000 pairs.
+            200, or 50 when the log has more than 2,000 pairs.
         relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
