@@ -62,7 +62,7 @@ def aim_inside(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Solution, Assurance]:
-    """The solution of the whole log with the best aim the halves clear; failing that, the one most likely within.
+    """The solution of the whole log with the best aim the halves clear; failing that, the best that is likely within.
 
     `options` are ways to learn, such as bounds C on w; of those that are cleared the one that earns most is taken. With
     several limits each gets its part of the risk.
@@ -81,7 +81,8 @@ def aim_inside(
         own = _judge(benches, gamma, limits, (0, options[0]), nothing, np.ones(len(limits)), confidence)
         return options[0](counts, nothing), _shown(own, confidence, reached=False)
     cleared = [trial for trial in trials if trial.short <= 0]
-    best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.likely)
+    within = cleared or [trial for trial in trials if trial.likely <= 0]
+    best = max(within, key=lambda t: t.value) if within else min(reversed(trials), key=lambda t: t.likely)
     return options[best.option](counts, best.inward), _shown(best, confidence, reached=bool(cleared))
 
 
@@ -165,7 +166,7 @@ def _judge(
     likely = (tau - signs * middle + z * np.sqrt(variance)) / room
     worst = int(short.max(axis=1).argmax())  # every cut has to clear it: one alone may be lucky
     return _Trial(
-        way[0], inward, float(np.mean(values)), bound[worst], middle[worst], float(short.max()), float(likely.mean())
+        way[0], inward, float(np.mean(values)), bound[worst], middle[worst], float(short.max()), float(likely.max())
     )
 
 
