@@ -281,7 +281,7 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     rows = []
     if scores is not None:
         rows = make_rows(
-            plan, scores, find_task(scores.task), suite=folder.name, protocol=scores.protocol,
+            plan, scores, _task(scores.task, plan), suite=folder.name, protocol=scores.protocol,
             variant=lambda run: _variant(run.settings), seconds=train_seconds(trained.metrics),
         )  # fmt: skip
     suite = SuiteFile(name=folder.name, kind="control", steps=plan.steps)
@@ -328,6 +328,14 @@ def played_runs(rows: Sequence[Row]) -> list[PlayedRun]:
 def limit_name(limit: Sequence[float]) -> str:
     """(10.0,) → "10"."""
     return ", ".join(f"{value:g}" for value in limit) or "none"
+
+
+def _task(name: str, plan: Plan) -> Task:
+    """As it is known here; one that was played by an environment given in Python has a name alone."""
+    try:
+        return find_task(name)
+    except PdocrlError:
+        return Task(name, plan.horizon)
 
 
 def _variant(settings: dict[str, object]) -> str:
