@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional, UseAppendAction
 
 from pdocrl import console
 from pdocrl.errors import PdocrlError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pdocrl.tabular.policy import TabularPolicy
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 
@@ -40,6 +43,10 @@ def solve(
     cells: tuple[str, ...] = (),
     memory: str = "1GB",
     threads: int | None = None,
+    frontier: str | None = None,
+    compare: tuple[Path, ...] = (),
+    explain: str | None = None,
+    step: int = 0,
     out: Path | None = None,
     unseen: str = "behaviour",
     json: bool = False,
@@ -78,15 +85,20 @@ def solve(
         cells: The columns to cluster.
         memory: Limit for reading the log; beyond it, a temporary folder is used.
         threads: For reading the log; all cores by default.
+        frontier: Solve again along a limit: stockout=0.01:0.1:10 (from, to, how many).
+        compare: Folders of solved policies to judge by this log, instead of solving.
+        explain: A state; shows what the log did there, what the policy does, and what the alternatives bring.
+        step: The step to explain, with --horizon.
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
         unseen: What the exported policy does in states the log never had: behaviour, uniform, refuse, or an action.
         json: Print one JSON object instead of tables.
     """
-    from pdocrl.tabular import report
+    from pdocrl.tabular import answers, questions, report
     from pdocrl.tabular.cells import CellSpec
     from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
+    from pdocrl.tabular.saddle import Result
     from pdocrl.tabular.saddle import solve as solve_counts
     from pdocrl.theory.rivals.on_log import solve_with
     from pdocrl.theory.rivals.registry import RIVALS
@@ -102,12 +114,13 @@ def solve(
         raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
     if horizon is None and (gamma is None or not 0 < gamma < 1):
         raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
+    along = None if frontier is None else questions.parse_frontier(frontier)
     if out is not None and out.exists() and not out.is_dir():
         raise PdocrlError(f"--out {out} is a file; name a folder.")
     with console.stderr.status("reading the log") as status:
         counts = count(
             find_log(log),
-            costs=list(dict.fromkeys(one.name for one in limits)),
+            costs=list(dict.fromkeys([*(one.name for one in limits), *([along[0]] if along else [])])),
             start=start,
             columns=dict(_pair(text, "--columns", "state=room") for text in columns),
             memory=memory,
@@ -117,6 +130,13 @@ def solve(
         )
         if dead_ends == "end":
             counts = counts.ending_in(counts.dead_ends)
+        if compare:
+            policies = {str(folder): _policy(folder) for folder in compare}
+            redrawn = 200 if resamples is None else resamples
+            judged = questions.compare(counts, gamma, limits, policies, redrawn, level, seed, status.update)
+            if json:
+                return console.print_json(answers.compared_json(judged, limits))
+            return console.print_table(*answers.compared_table(judged, limits, level))
         if method in RIVALS and method != "pdocrl":
             if confidence is not None or relearned is not None:
                 raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
@@ -146,14 +166,26 @@ def solve(
                 seed=seed,
                 progress=status.update,
             )
-    files = report.save(result, out, window, unseen, counts.cells) if out is not None else []
+        curve: tuple[Result, ...] = ()
+        if along is not None:
+            curve = questions.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, status.update)
+    alternatives = () if explain is None else questions.explain(counts, result, explain, step)
+    needs = questions.more_data(counts, result)
+    extra = answers.as_json(curve, along[0] if along else "", alternatives, result, needs)
+    files = report.save(result, out, window, unseen, counts.cells, extra) if out is not None else []
+    if out is not None and along is not None:
+        files.append(answers.draw_frontier(curve, along[0], out / "frontier.png"))
     if json:
-        console.print_json(report.as_json(result, window))
+        console.print_json(report.as_json(result, window) | extra)
     else:
         console.print_table(*report.outcome_table(result, window))
         console.print_table(*report.facts_table(result))
         if result.choices:
             console.print_table(*report.choice_table(result), title="What other C would have given")
+        if along is not None:
+            console.print_table(*answers.frontier_table(curve, along[0]), title=f"Along the limit on {along[0]}")
+        if explain is not None:
+            console.print_table(*answers.explain_table(alternatives, result), title=f"In state {explain}")
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
     for one, cost in zip(result.limits, result.costs, strict=True):
@@ -163,6 +195,15 @@ def solve(
         console.log(f"wrote {file}")
     if result.status in {"infeasible", "infeasible_covered"}:
         raise PdocrlError(report.infeasible(result))
+
+
+def _policy(folder: Path) -> TabularPolicy:
+    from pdocrl.tabular.policy import load
+
+    try:
+        return load(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PdocrlError(f"{folder}: no policy of `solve --out` can be read here ({type(error).__name__}).") from None
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:

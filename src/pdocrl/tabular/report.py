@@ -265,7 +265,12 @@ def infeasible(result: Result) -> str:
 
 
 def save(
-    result: Result, folder: Path, window: float | None = None, unseen: str = "behaviour", cells: Cells | None = None
+    result: Result,
+    folder: Path,
+    window: float | None = None,
+    unseen: str = "behaviour",
+    cells: Cells | None = None,
+    extra: dict[str, Any] | None = None,
 ) -> list[Path]:
     """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
@@ -282,7 +287,7 @@ def save(
     write_json(files[1], content)
     with atomic_path(files[2]) as path:
         path.write_bytes(Path(policy.__file__).read_bytes())
-    write_json(files[3], as_json(result, window))
+    write_json(files[3], as_json(result, window) | (extra or {}))
     with atomic_path(files[4]) as path:
         draw(result, path)
     return files

@@ -1,0 +1,118 @@
+"""What people ask next: each answer agrees with what can be computed by hand or with the truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdocrl.errors import PdocrlError
+from pdocrl.tabular.cmdp import values
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
+from pdocrl.tabular.policy import load
+from pdocrl.tabular.questions import compare, explain, frontier, more_data, parse_frontier
+from pdocrl.tabular.report import save
+from pdocrl.tabular.saddle import Result, solve
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def log() -> Counts:
+    """Two states; action 1 pays more and costs; in state 1 action 1 was tried twenty times, all else often."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    s, a = rng.integers(2, size=n), rng.integers(2, size=n)
+    a[(s == 1) & (np.cumsum((s == 1) & (a == 1)) > 20)] = 0
+    reward, cost = a + 0.1 * s + 0.3 * rng.random(n), a * (rng.random(n) < 0.5)
+    return Counts.from_arrays(s, a, (s + rng.integers(2, size=n)) % 2, reward, cost * 1.0, d0=[0.5, 0.5])
+
+
+def solved(counts: Counts, limit: float = 0.2) -> Result:
+    return solve(counts, 0.9, {"cost": limit}, C=np.inf, resamples=0)
+
+
+def test_a_frontier_is_concave_and_its_slope_is_the_multiplier() -> None:
+    counts = log()
+    line = frontier(counts, solved(counts), "cost", np.linspace(0.05, 0.35, 7), resamples=0)
+    reward = np.array([one.value for one in line])
+    assert np.all(np.diff(reward) >= -1e-9)
+    assert np.all(np.diff(reward, 2) <= 1e-9)
+    for k in range(1, 6):
+        low, high = (reward[k + 1] - reward[k]) / 0.05, (reward[k] - reward[k - 1]) / 0.05
+        assert low - 1e-6 <= line[k].multipliers[0] <= high + 1e-6
+
+
+@pytest.mark.parametrize("text", ["cost", "cost=1:2", "cost=a:b:3", "=1:2:3", "cost=1:2:1"])
+def test_a_frontier_that_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(PdocrlError, match="write it as stockout"):
+        parse_frontier(text)
+    assert parse_frontier("cost=0:1:3") == ("cost", (0.0, 0.5, 1.0))
+
+
+def test_policies_are_compared_on_the_same_redrawn_logs(tmp_path: Path) -> None:
+    counts = log()
+    results = [solved(counts, 0.1), solved(counts, 0.3)]
+    for k, result in enumerate(results):
+        save(result, tmp_path / str(k))
+    policies = {name: load(tmp_path / name) for name in ("0", "1")}
+    judged = compare(counts, 0.9, {"cost": 0.2}, policies, resamples=40)
+    np.testing.assert_allclose(judged.estimate[:, 0], [result.value for result in results])
+    np.testing.assert_allclose(judged.estimate[:, 1], [0.1, 0.3], atol=1e-6)
+    assert judged.difference[1, 0, 0] > 0  # more cost allowed, more reward, beyond luck
+    assert judged.difference[0].tolist() == [[0, 0], [0, 0]]
+
+
+def test_alternatives_are_worth_their_q_values() -> None:
+    counts = log()
+    result = solved(counts)
+    model = pessimistic_model(Lagrangian.empirical(counts, 0.9, result.limits))
+    _, Q = values(model, result.policy, model.r)
+    for one in explain(counts, result, 1):
+        assert one.value == pytest.approx(0.1 * Q[1, one.action])
+        assert one.rows == counts.n[1, one.action]
+        assert one.policy == pytest.approx(result.policy[1, one.action])
+    with pytest.raises(PdocrlError, match="unknown state '7'"):
+        explain(counts, result, 7)
+
+
+def test_what_is_left_of_an_episode_is_explained_from_its_step() -> None:
+    """Three steps that pay 1, 2 and 4: from step 1 on, 6 is left."""
+    step = np.tile([0, 1, 2], 40)
+    zeros = np.zeros(120, int)
+    counts = Counts.from_arrays(zeros, step * 0, zeros, 2.0**step, episode=np.repeat(np.arange(40), 3), horizon=3)
+    result = solve(counts, C=np.inf, resamples=0)
+    assert explain(counts, result, 0, step=1)[0].value == pytest.approx(6)
+    assert explain(counts, result, 0, step=2)[0].value == pytest.approx(4)
+
+
+def test_more_rows_are_asked_for_where_few_decide_much() -> None:
+    counts = log()
+    result = solved(counts, 0.45)  # wants the costly action everywhere, also where it was tried twenty times
+    needs = more_data(counts, result)
+    assert list(needs) == ["reward", "cost<=0.45"]
+    first = needs["cost<=0.45"][0]
+    assert (first.state, first.action, first.rows) == (1, 1, 20)
+    assert first.share > 0.8
+
+
+def test_the_command_answers_all_of_it(run_cli: Run, tmp_path: Path) -> None:
+    quick = ("--gamma", "0.97", "--limit", "stockout<=0.04", "--C", "10", "--resamples", "5", "--relearned", "0")
+    out = tmp_path / "policy"
+    asked = ("--frontier", "stockout=0.02:0.06:3", "--explain", "calm 10")
+    status, text, err = run_cli("solve", "inventory", *quick, *asked, "--out", str(out), "--json")
+    assert status == 0, err
+    found = json.loads(text)
+    assert [point["limit"] for point in found["frontier"]["points"]] == pytest.approx([0.02, 0.04, 0.06])
+    assert sum(one["policy"] for one in found["explain"]) == pytest.approx(1)
+    assert found["more_data"]["reward"]
+    assert (out / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    status, text, _ = run_cli("solve", "inventory", *quick, "--compare", str(out), str(out), "--json")
+    assert status == 0
+    assert len(json.loads(text)["policies"]) == 1
+    status, _, err = run_cli("solve", "inventory", *quick, "--compare", str(tmp_path))
+    assert status == 2
+    assert "no policy of `solve --out`" in err
