@@ -31,7 +31,7 @@ from pdocrl.tabular.logfile import LogFile, Tally, open_log
 from pdocrl.tabular.logpaths import Paths, find_files, is_pattern
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
-ENTRIES = 20_000_000  # group × transition that may be held in memory
+ENTRIES = 2_000_000  # group × transition, so that counting them takes seconds
 
 
 def find_log(name: str) -> str:
@@ -185,11 +185,11 @@ def _groups(log: LogFile, counts: Counts, d0_known: bool) -> Groups | None:
         return None
     table = log.by_group(size)
     over, group, n = np.asarray(table["over"], bool), table["g"].astype(np.int64), table["n"].astype(np.int64)
-    states = _reader(np.concatenate([table["s"], table["z"]]))
+    states = _reader(np.concatenate([np.unique(table["s"]), np.unique(table["z"])]))
     to = np.full(len(over), counts.n_states, np.int64)
-    to[~over] = encode("next_state", states(table["z"][~over]), counts.states)
-    action = encode("action", _reader(table["a"])(table["a"]), counts.actions)
-    pair = encode("state", states(table["s"]), counts.states) * counts.n_actions + action
+    to[~over] = _codes("next_state", table["z"][~over], states, counts.states)
+    action = _codes("action", table["a"], _reader(np.unique(table["a"])), counts.actions)
+    pair = _codes("state", table["s"], states, counts.states) * counts.n_actions + action
     key = counts.pair * (counts.n_states + 1) + counts.to
     cell = np.searchsorted(key, pair * (counts.n_states + 1) + to)
     mean = np.stack([np.asarray(table[f"x{i}"], np.float64) for i in range(len(counts.mean))])
@@ -199,6 +199,12 @@ def _groups(log: LogFile, counts: Counts, d0_known: bool) -> Groups | None:
         at = encode("initial", states(np.array([state], table["s"].dtype)), counts.states)
         starts[np.searchsorted(used, g), at] += episodes
     return Groups(np.asarray(group, np.int64), cell.astype(np.int64), n, mean, starts)
+
+
+def _codes(name: str, labels: NDArray[Any], read: Callable[[NDArray[Any]], list[Any]], known: Sequence[Label]) -> Ints:
+    """[n] labels as positions in `known`; each distinct one is looked up once."""
+    distinct, place = np.unique(labels, return_inverse=True)
+    return encode(name, read(distinct), known)[place]
 
 
 def _check_entered(log: LogFile, states: Sequence[Label], s: Ints, to: Ints, starts: Floats) -> None:
