@@ -67,7 +67,7 @@ if __name__ == "__main__":
 
 def ours(task: str) -> dict[str, float]:
     """One short training of ours: steps/s and the shares of playing, learning and storing."""
-    from pdocrl.experts.collect import Progress, train_experts
+    from pdocrl.experts.collect import CollectProgress, train_experts
     from pdocrl.experts.ppo import PPOConfig
     from pdocrl.experts.problem import look_at
     from pdocrl.experts.recipes import Recipe
@@ -78,7 +78,7 @@ def ours(task: str) -> dict[str, float]:
     problem = look_at(task)
     config = PPOConfig(largest_kl=1e9)
     settings = settings_for(problem, task, Recipe(1, schedules=(FALLING,), config=config), steps=4000 * BATCHES - 3999)
-    seen: list[tuple[float, Progress]] = []
+    seen: list[tuple[float, CollectProgress]] = []
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "raw", settings) as store:
         train_experts(problem, store, watch=lambda progress: seen.append((time.perf_counter(), progress)))
     (begun, before), (ended, after) = seen[WARM - 1], seen[-1]

@@ -25,7 +25,7 @@ LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 # To be made shorter, never longer. (importer, imported):
 EXCEPTIONS = {("tabular", "theory")}
 # Classes that still share a name with another:
-SHARED_NAMES = {"Table", "Windows", "Solution", "Certificate", "Plan", "Problem", "Progress"}
+SHARED_NAMES = {"Table", "Certificate"}
 
 
 def imports() -> set[tuple[str, str]]:

@@ -12,7 +12,7 @@ from tyro.conf import Positional
 from pdocrl import console
 
 if TYPE_CHECKING:
-    from pdocrl.experts.collect import Progress
+    from pdocrl.experts.collect import CollectProgress
     from pdocrl.experts.flow import Collected, Wanted
     from pdocrl.experts.store import Store
 
@@ -81,7 +81,7 @@ def collect(
         return
     drawn = time.monotonic()
 
-    def redraw(opened: Store, progress: Progress) -> None:
+    def redraw(opened: Store, progress: CollectProgress) -> None:
         nonlocal drawn
         if live and time.monotonic() - drawn > _LIVE_EVERY_S:
             _draw_so_far(wanted, opened, out or Path(f"{wanted.problem.name}.hdf5"))

@@ -30,7 +30,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.experts import grid, ppo
 from pdocrl.experts.actor import GaussianActor, noise_of
 from pdocrl.experts.journal import Episode, Place
-from pdocrl.experts.problem import Problem
+from pdocrl.experts.problem import ExpertProblem
 from pdocrl.experts.settings import Settings
 from pdocrl.experts.store import Store
 from pdocrl.training import checkpoint
@@ -39,7 +39,7 @@ LARGEST = 1e15  # beyond this a number has exploded, though float32 still holds 
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class CollectProgress:
     """Where a collection stands after a batch. Means are over the batch."""
 
     expert: int  # which one is in training
@@ -76,10 +76,10 @@ class _Clock:
 
 
 def train_experts(
-    problem: Problem,
+    problem: ExpertProblem,
     store: Store,
     workers: int | None = None,
-    watch: Callable[[Progress], None] = lambda _: None,
+    watch: Callable[[CollectProgress], None] = lambda _: None,
 ) -> None:
     """Play and learn until the settings' steps are spent. Returns at once if that was done before."""
     settings = store.settings
@@ -108,7 +108,7 @@ def train_experts(
                 checkpoint.save(store.checkpoint, state, story)
                 clock.spent("store_s")
                 watch(
-                    Progress(
+                    CollectProgress(
                         expert,
                         settings.schedules[expert].name,
                         batch,
@@ -125,13 +125,13 @@ def train_experts(
                 clock.spent("store_s")  # telling about it, too, must not count as playing
 
 
-def batch_rows(problem: Problem, config: ppo.PPOConfig) -> int:
+def batch_rows(problem: ExpertProblem, config: ppo.PPOConfig) -> int:
     """Transitions per update: whole episodes where their length is known."""
     horizon = min(problem.horizon or 1, config.batch_steps)
     return math.ceil(config.batch_steps / horizon) * horizon
 
 
-def new_expert(problem: Problem, settings: Settings, expert: int) -> ppo.ExpertState:
+def new_expert(problem: ExpertProblem, settings: Settings, expert: int) -> ppo.ExpertState:
     """The untrained expert of this number."""
     key = jax.random.fold_in(jax.random.PRNGKey(settings.seed), expert)
     return ppo.init(key, problem.obs_dim, problem.action_dim, len(problem.cost_names), settings.config)
@@ -181,7 +181,7 @@ class Filter:
     seed: int = 0
 
 
-def write_dataset(problem: Problem, store: Store, path: Path, wanted: Filter) -> Dataset:
+def write_dataset(problem: ExpertProblem, store: Store, path: Path, wanted: Filter) -> Dataset:
     """The collection after DSRL's grid filter, as a DSRL file that says how it was made."""
     entries = store.journal.ordered()
     chosen = grid.choose(entries, store.settings.cost_max, wanted.reward_min, wanted.target, wanted.seed)
@@ -198,7 +198,7 @@ def write_dataset(problem: Problem, store: Store, path: Path, wanted: Filter) ->
     return dataset
 
 
-def _resume(problem: Problem, store: Store) -> tuple[int, ppo.ExpertState, int, _Clock]:
+def _resume(problem: ExpertProblem, store: Store) -> tuple[int, ppo.ExpertState, int, _Clock]:
     """The expert in training, its state, its next batch, and the time spent so far."""
     settings = store.settings
     fresh = new_expert(problem, settings, 0)
@@ -216,7 +216,7 @@ def _resume(problem: Problem, store: Store) -> tuple[int, ppo.ExpertState, int, 
 
 
 def _play(
-    pool: Rollouts, actor: GaussianActor, problem: Problem, store: Store, place: tuple[int, int], rows: int
+    pool: Rollouts, actor: GaussianActor, problem: ExpertProblem, store: Store, place: tuple[int, int], rows: int
 ) -> list[Episode]:
     """Episodes of one batch, until they hold enough transitions.
 

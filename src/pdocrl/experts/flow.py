@@ -15,9 +15,9 @@ from pdocrl.data import plot
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.experts import grid
-from pdocrl.experts.collect import Filter, Progress, train_experts, write_dataset
+from pdocrl.experts.collect import CollectProgress, Filter, train_experts, write_dataset
 from pdocrl.experts.forecast import forecast, parse_budget
-from pdocrl.experts.problem import Problem, look_at
+from pdocrl.experts.problem import ExpertProblem, look_at
 from pdocrl.experts.recipes import recipe_for, with_schedules
 from pdocrl.experts.settings import Settings, settings_for
 from pdocrl.experts.store import Store, steps_begun_with
@@ -27,7 +27,7 @@ from pdocrl.experts.store import Store, steps_begun_with
 class Wanted:
     """A collection as it was asked for, before anything is played."""
 
-    problem: Problem
+    problem: ExpertProblem
     settings: Settings
     filter: Filter
 
@@ -122,7 +122,7 @@ def run(
     folder: Path | None = None,
     workers: int | None = None,
     write_only: bool = False,
-    watch: Callable[[Store, Progress], None] = lambda *_: None,
+    watch: Callable[[Store, CollectProgress], None] = lambda *_: None,
 ) -> Collected:
     """Play, learn, filter, write. What was played before is not played again."""
     problem = wanted.problem
@@ -137,7 +137,7 @@ def run(
             with console.progress() as bar:
                 line = bar.add_task(problem.name, total=settings.steps)
 
-                def seen(progress: Progress) -> None:
+                def seen(progress: CollectProgress) -> None:
                     bar.update(line, completed=progress.steps, description=_describe(problem, progress))
                     watch(store, progress)
 
@@ -172,7 +172,7 @@ def limits(settings: Settings) -> tuple[float, ...]:
     return (10, 20, 40) if top >= 40 else (0.125 * top, 0.25 * top, 0.5 * top)
 
 
-def _describe(problem: Problem, progress: Progress) -> str:
+def _describe(problem: ExpertProblem, progress: CollectProgress) -> str:
     costs = ", ".join(
         f"{cost:.1f}/{'∞' if limit == float('inf') else f'{limit:.1f}'}"
         for cost, limit in zip(progress.cost, progress.limit, strict=True)

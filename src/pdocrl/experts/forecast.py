@@ -14,7 +14,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.experts import ppo
 from pdocrl.experts.collect import assemble, batch_rows, learn, new_expert
 from pdocrl.experts.journal import Episode
-from pdocrl.experts.problem import Problem
+from pdocrl.experts.problem import ExpertProblem
 from pdocrl.experts.settings import Settings
 
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -55,7 +55,7 @@ def parse_budget(text: str) -> Budget:
     return Budget(minutes=amount * (60 if unit == "h" else 1))
 
 
-def forecast(problem: Problem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
+def forecast(problem: ExpertProblem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
     """Play for about `seconds` and learn from it, for the clock only."""
     state = new_expert(problem, settings, 0)
     actor = ppo.actor_of(state)
@@ -75,7 +75,7 @@ def forecast(problem: Problem, settings: Settings, workers: int | None = None, s
     return Forecast(simulate_steps_s, rows / (rows / simulate_steps_s + learn_s), compile_s)
 
 
-def _learning_time(problem: Problem, settings: Settings, state: ppo.ExpertState) -> tuple[float, float]:
+def _learning_time(problem: ExpertProblem, settings: Settings, state: ppo.ExpertState) -> tuple[float, float]:
     """Seconds of one update, and of compiling it, on made-up transitions: arithmetic takes the same time on any."""
     rows, rng = batch_rows(problem, settings.config), np.random.default_rng(0)
     made_up = Episode(

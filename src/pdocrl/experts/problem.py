@@ -26,7 +26,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class ExpertProblem:
     """An environment that has been looked at: it can be made, has box actions, and says what its steps cost."""
 
     name: str  # of the task, or the environment's id
@@ -59,7 +59,7 @@ class UnitActions(gymnasium.Wrapper):  # type: ignore[misc]
         return answer
 
 
-def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = None) -> Problem:
+def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = None) -> ExpertProblem:
     """Make the environment once, play a step, and refuse what no expert here can learn from."""
     if costs and cost_function is not None:
         raise PdocrlError("give either the keys of `info` that hold the costs or a cost function, not both.")
@@ -89,7 +89,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
             "or give a function (--cost-function module:function)."
         )
     limit = getattr(made.spec, "max_episode_steps", None)
-    return Problem(
+    return ExpertProblem(
         name=task.name if task else env,
         make=make if _is_unit(action_space) else functools.partial(_with_unit_actions, make),
         info_keys=costs or ("cost",),

@@ -9,7 +9,7 @@ from typing import Any
 
 from pdocrl.errors import PdocrlError
 from pdocrl.experts.ppo import PPOConfig
-from pdocrl.experts.problem import Problem
+from pdocrl.experts.problem import ExpertProblem
 from pdocrl.experts.recipes import Recipe
 from pdocrl.experts.schedule import Schedule
 
@@ -57,7 +57,7 @@ class Settings:
 
 
 def settings_for(
-    problem: Problem,
+    problem: ExpertProblem,
     env: str,
     recipe: Recipe,
     cost_max: tuple[float, ...] = (),

@@ -218,7 +218,7 @@ def solve_linear(
     return direct
 
 
-class Plan(NamedTuple):
+class DynamicPlan(NamedTuple):
     """A policy for one reward, with proof: no policy's value exceeds (1−γ)d_0·V + excess."""
 
     actions: Ints  # [S]
@@ -226,7 +226,7 @@ class Plan(NamedTuple):
     excess: float  # ≥ 0; the largest Bellman residual max_a(r + γPV) − V
 
 
-def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: float = 1e-12) -> Plan:
+def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: float = 1e-12) -> DynamicPlan:
     """The best policy for one reward [S, A], without constraints, by inexact policy iteration.
 
     A few backups carry news over several steps, then the greedy policy is evaluated by a Krylov method, roughly at
@@ -254,7 +254,7 @@ def plan(cmdp: CMDP, reward: Floats, start: Floats | None = None, accuracy: floa
             actions = np.where(better, Q.argmax(axis=1), actions)
         residual = best - V
         if np.abs(residual).max() <= tolerance:
-            return Plan(actions, V, max(float(residual.max()), 0.0))
+            return DynamicPlan(actions, V, max(float(residual.max()), 0.0))
         P_pi, r_pi = transition_matrix(cmdp, actions), reward[everywhere, actions]
         V = solve_linear(P_pi, r_pi, cmdp.gamma, start=V, reduction=max(0.01 * 0.97**k, 1e-9))
     raise AssertionError("unreachable: the tolerance grows without end")

@@ -29,7 +29,7 @@ Status = Literal["optimal", "approximate", "infeasible"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Solution:
+class ExactSolution:
     """An optimal policy with its multipliers and a proof.
 
     When no policy keeps the limits (`infeasible`), the policy is the one whose largest violation is smallest, `lam`
@@ -53,7 +53,7 @@ class Solution:
         return self.bound - self.value
 
 
-def solve(cmdp: CMDP, tolerance: float = 1e-8) -> Solution:
+def solve(cmdp: CMDP, tolerance: float = 1e-8) -> ExactSolution:
     """The optimum, by the method that is faster at this size."""
     return solve_lp(cmdp) if cmdp.r.size <= _LP_PAIRS else solve_columns(cmdp, tolerance)
 
@@ -87,7 +87,7 @@ def upper_bound(cmdp: CMDP, V: Floats, lam: Floats, reward: bool = True) -> floa
     return (1 - cmdp.gamma) * float(cmdp.d0 @ V) + max(excess, 0.0) - float(lam @ cmdp.tau)
 
 
-def solve_lp(cmdp: CMDP, method: Literal["simplex", "ipm"] = "simplex") -> Solution:
+def solve_lp(cmdp: CMDP, method: Literal["simplex", "ipm"] = "simplex") -> ExactSolution:
     """The linear program in HiGHS; occupancy and V are then recomputed from its policy and λ, to full accuracy."""
     found = _occupancy_lp(cmdp, method, reward=True)
     feasible = found.optimal
@@ -111,13 +111,13 @@ def solve_lp(cmdp: CMDP, method: Literal["simplex", "ipm"] = "simplex") -> Solut
 
 def _solution(
     cmdp: CMDP, feasible: bool, pi: Floats, lam: Floats, V: Floats, weights: Floats, policies: Ints, tolerance: float
-) -> Solution:
+) -> ExactSolution:
     mu = occupancy(cmdp, pi)
     value, constraints = float(np.vdot(mu, cmdp.r)), np.tensordot(cmdp.g, mu, axes=2)
     bound = upper_bound(cmdp, V, lam) if feasible else -np.inf
     close = bound - value <= tolerance * max(1.0, abs(value))
     status: Status = "infeasible" if not feasible else "optimal" if close else "approximate"
-    return Solution(status, value, constraints, pi, mu, lam, V, bound, weights, policies)
+    return ExactSolution(status, value, constraints, pi, mu, lam, V, bound, weights, policies)
 
 
 def _occupancy_lp(cmdp: CMDP, method: Literal["simplex", "ipm"], reward: bool) -> LinearOptimum:
@@ -139,7 +139,7 @@ def _occupancy_lp(cmdp: CMDP, method: Literal["simplex", "ipm"], reward: bool) -
     )
 
 
-def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000) -> Solution:
+def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000) -> ExactSolution:
     """Dantzig–Wolfe decomposition.
 
     Master: the best mixture of the deterministic policies found so far; its duals λ are prices for the constraints.

@@ -51,7 +51,7 @@ class Solution:
     point: Point
     policy: Floats  # [S, A]
     mixture: Mixture | None  # of the paper's algorithms
-    planned: exact.Solution | None  # where w is not bounded: the optimum of the log's own model, with its proof
+    planned: exact.ExactSolution | None  # where w is not bounded: the optimum of the log's own model, with its proof
 
     @cached_property
     def scaled(self) -> Lagrangian:
@@ -82,7 +82,7 @@ class Solution:
         lower, upper = certify(self.scaled, self.sets, self.point)
         return Certificate(lower * self.units.reward, upper * self.units.reward)
 
-    def _proof(self, planned: exact.Solution) -> Certificate:
+    def _proof(self, planned: exact.ExactSolution) -> Certificate:
         """No policy of the log's own model that keeps the limits is worth more than the upper end."""
         upper = planned.bound if planned.status != "infeasible" else planned.value
         return Certificate(planned.value * self.units.reward, upper * self.units.reward)

@@ -32,7 +32,7 @@ class Window(Dataset):
     What it says of the data as a whole is true of the file; of the episodes its rows come from it knows nothing.
     """
 
-    windows: Windows = dataclasses.field(kw_only=True)
+    windows: FileWindows = dataclasses.field(kw_only=True)
     starts: Floats = dataclasses.field(kw_only=True)  # [E, S] where the file's episodes start
 
     @cached_property
@@ -67,7 +67,7 @@ class Window(Dataset):
         return self.windows.stream.facts.digest
 
 
-class Windows:
+class FileWindows:
     """The windows over a stream, by number."""
 
     def __init__(self, stream: Stream, size: int, every: int) -> None:
@@ -106,5 +106,5 @@ class Windows:
 @contextlib.contextmanager
 def open_windows(data: str | os.PathLike[str], task: str | Task | None, size: int, every: int) -> Iterator[Window]:
     """A window of one row that knows the file as a whole and leads to the numbered ones while the context is open."""
-    with open_stream(data, task) as stream, contextlib.closing(Windows(stream, size, every)) as windows:
+    with open_stream(data, task) as stream, contextlib.closing(FileWindows(stream, size, every)) as windows:
         yield windows.holding(np.zeros(1, np.int64))
