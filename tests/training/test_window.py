@@ -121,8 +121,8 @@ def test_what_is_said_of_the_data_is_said_of_the_whole_file(data: Path, tmp_path
     [
         (["--agent", "cdt"], "needs whole episodes"),
         (["--agent", "bc", "--set", "episodes=safe"], "needs whole episodes"),
-        (["--window", "-1"], "must be at least 1"),
-        (["--refresh-every", "-3"], "must be at least 1"),
+        (["--window", "-1"], "must be at least 0"),
+        (["--refresh-every", "-3"], "must be at least 0"),
     ],
 )
 def test_what_a_window_cannot_do_is_one_line(
