@@ -127,6 +127,9 @@ def test_tasks_prints_the_eight_bullet_tasks_as_one_json_object(run_cli: Run) ->
         "reward_max": 460.7091979980469,
         "cost_max": 200.0,
         "files": ["SafetyAntCircle-v0-200-5728.hdf5"],
+        "costs": [],
+        "cost_function": None,
+        "render_mode": None,
     }
 
 
