@@ -7,15 +7,14 @@ All are written out here from their published rules, so that they need nothing; 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from pdocrl.tabular.cmdp import CMDP, Floats, Ints, as_matrix, evaluate, plan
 from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.examples.sepsis import tables
 
 LAKE = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
 GUSTS = (0.87, 0.1, 0.025, 0.005)  # by no, one, two and three cells
@@ -198,17 +197,8 @@ def taxi(gamma: float = 0.95, limit: float = 2e-3) -> Foreign:
 
 def sepsis(gamma: float = 0.99, limit: float = 0.025) -> Foreign:
     """The 716-state model of `icu-sepsis`; reward is survival, cost the dose of fluids (a // 5) from 0 to 1."""
-    where = importlib.util.find_spec("icu_sepsis")
-    if where is None or where.origin is None:
-        raise FileNotFoundError("icu-sepsis is not installed: pip install --no-deps icu-sepsis")
-    data = np.load(Path(where.origin).parent / "envs/assets/dynamics.npz")
-    P, R = np.array(data["tx_mat"], float), np.array(data["r_mat"], float)
-    S = P.shape[0] - 3  # the last three are death, survival and the end
-    behaviour, d0 = np.array(data["expert_policy"], float)[:S], np.array(data["d_0"], float)[:S]
-    P = P[:S] / P[:S].sum(axis=2, keepdims=True)
-    C = np.broadcast_to((np.arange(P.shape[1]) // 5 / 4)[None, :, None], P.shape)
-    behaviour = behaviour / behaviour.sum(axis=1, keepdims=True)
-    return _foreign("sepsis", P, R[:S], C, d0 / d0.sum(), gamma, limit, 100, behaviour)
+    P, R, C, behaviour, d0 = tables()
+    return _foreign("sepsis", P, R, C, d0, gamma, limit, 100, behaviour)
 
 
 def bandit(items: int = 80, contexts: int = 5, gamma: float = 0.5, limit: float = 0.04) -> Foreign:

@@ -180,3 +180,8 @@ def test_cells_that_cannot_be_made_are_one_line(run_cli: Run, tmp_path: Path, op
     status, _, err = run_cli("solve", log, "--gamma", "0.9", *options)
     assert status == 2
     assert message in " ".join(err.split())
+
+
+def test_numbers_too_large_to_square_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"column `reward` goes up to 1e\+308; give it in a larger unit"):
+        Counts.from_log(write(table(reward=[1e308] * N), tmp_path / "log.parquet"))

@@ -116,3 +116,15 @@ def test_the_command_answers_all_of_it(run_cli: Run, tmp_path: Path) -> None:
     status, _, err = run_cli("solve", "inventory", *quick, "--compare", str(tmp_path))
     assert status == 2
     assert "no policy of `solve --out`" in err
+
+
+def test_the_sepsis_log_is_a_sample_of_its_model() -> None:
+    pytest.importorskip("icu_sepsis")
+    from pdocrl.tabular.examples import sepsis
+
+    log = sepsis.simulate(300, seed=1)
+    truth = sepsis.model(0.99, 0.025)
+    assert len(set(log["episode"])) == 300
+    assert max(log["state"]) < truth.n_states == 713
+    assert truth.P.sum(axis=1).max() <= 1 + 1e-9
+    assert np.mean(log["reward"]) * len(log["reward"]) / 300 == pytest.approx(0.75, abs=0.1)  # three in four survive

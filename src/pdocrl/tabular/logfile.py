@@ -28,6 +28,7 @@ INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT",
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
 
+LARGEST = 1e100  # of a signal: squares must not overflow
 _T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
 
 
@@ -98,7 +99,11 @@ class LogFile:
         for check, sound in zip(checks, answer, strict=False):
             if sound < rows:
                 self._complain(check)
-        return np.array(answer[len(checks) :], np.float64)
+        sizes = np.array(answer[len(checks) :], np.float64)
+        for column, size in zip(self.signals, sizes, strict=True):
+            if size > LARGEST:
+                raise DataError(f"{self.name}: column `{column}` goes up to {size:.3g}; give it in a larger unit.")
+        return sizes
 
     def _complain(self, check: _Check) -> None:
         """Name the first row that is not sound; a second scan, of which only bad logs pay."""

@@ -20,6 +20,7 @@ from pdocrl.tabular.saddle import Result
 
 Rows = list[list[object]]
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
+FEW_ROWS = "best for this log, on few rows"  # what "optimal" reads where much rests on few rows
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 FEW = 0.1  # share of steps on few rows from which a reader is told
 
@@ -169,7 +170,12 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
     """How it was found and how far the log supports it."""
     cover = result.coverage
     rows: Rows = [
-        ["status", STATUS[result.status]],
+        [
+            "status",
+            "best for this log, on few rows"
+            if result.status == "optimal" and result.thin > FEW
+            else STATUS[result.status],
+        ],
         ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
         ["bound C on w", _bound(result.sets.C) + (" (chosen, see below)" if result.choices else "")],
         ["rows a pair needs", f"{result.min_count}"],
