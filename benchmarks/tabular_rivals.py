@@ -12,6 +12,7 @@ writes what stands between the two marks of the page, and its pictures.
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 from pdocrl.bench.theory import read_csv
@@ -44,8 +45,15 @@ def main(results: Path) -> None:
         parts += ["### ICU sepsis", icu_table(read_csv(results / "tabular_icu.csv"))]
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    body = "\n\n".join(part.strip() for part in parts)
+    body = "\n".join(_wrap(line) for part in parts for line in [*part.strip().split("\n"), ""]).strip()
     write_text(PAGE, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
+
+
+def _wrap(line: str) -> str:
+    """Prose in lines of at most 100 characters; tables and pictures as they are."""
+    if line.startswith(("|", "!", "#")):
+        return line
+    return textwrap.fill(line, 100, subsequent_indent="  " if line.startswith("- ") else "")
 
 
 def best_of(rows: Rows) -> str:
@@ -62,18 +70,21 @@ def best_of(rows: Rows) -> str:
 
 
 def example_table(rows: Rows) -> str:
-    """Method × example at the largest n: error by theory, and by the best of the grid."""
-    last = max(row["n"] for row in rows)
-    at = {(r["family"], r["method"], r["setting"]): r for r in rows if r["n"] == last}
+    """Method × example, at the smallest and the largest n: error by theory, and by the best of the grid."""
     families = list(dict.fromkeys(row["family"] for row in rows))
-    lines = [f"Error at n = {last:,}: by theory, then by the best of the grid.", "",
-             "| method | " + " | ".join(families) + " |", "|---|" + "---:|" * len(families)]  # fmt: skip
-    for method in dict.fromkeys(row["method"] for row in rows):
-        cells = []
-        for family in families:
-            pair = [at.get((family, method, setting)) for setting in ("theory", "best of grid")]
-            cells.append(", ".join(f"{row['error']:.3f}" for row in pair if row) or "–")
-        lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + " |")
+    sizes = sorted({row["n"] for row in rows})
+    lines = []
+    for n in dict.fromkeys((sizes[0], sizes[-1])):
+        at = {(r["family"], r["method"], r["setting"]): r for r in rows if r["n"] == n}
+        lines += [f"Error at n = {n:,}: by theory, then by the best of the grid.", "",
+                  "| method | " + " | ".join(families) + " |", "|---|" + "---:|" * len(families)]  # fmt: skip
+        for method in dict.fromkeys(row["method"] for row in rows):
+            cells = []
+            for family in families:
+                pair = [at.get((family, method, setting)) for setting in ("theory", "best of grid")]
+                cells.append(", ".join(f"{row['error']:.3f}" for row in pair if row) or "–")
+            lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + " |")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, make_table, relative, slope
+from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, make_table, relative, slope, summary_table
 from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
 from pdocrl.theory.measure import EXAMPLES, Job, Trial, jobs_of, measure, measure_all, summarise
 from pdocrl.theory.rivals.registry import RIVALS
@@ -122,6 +122,20 @@ def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
     assert first[:7] == ["all", "full", "PDOCRL", "any π_c", "yes", "no", "−1/2"]
     RIVALS_LIMITS.draw(fake_rows(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_the_summary_has_a_line_per_method_best_first():
+    table = summary_table("rivals_free", "title", fake_rows())
+    assert [row[0].text for row in table.rows] == ["PDORL", "behaviour cloning"]
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    names = [f"{group} {name}".strip() for group, name in table.columns]
+    assert table.rows[0][names.index("partial best")].text == "0.250"
+
+
+def test_measuring_stops_when_the_time_is_up(capsys):
+    rows = measure_all(["costly_reference"], logs=50, sizes=[100], minutes=0.0)
+    assert {row["logs"] for row in rows} == {1}
+    assert "1 of 50 logs" in capsys.readouterr().err
 
 
 def test_measuring_needs_numpy_scipy_and_highs_alone():

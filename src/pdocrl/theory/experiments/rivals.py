@@ -116,8 +116,8 @@ def summary_table(name: str, title: str, rows: Rows, families: str = "all famili
         heads += [(coverage, head) for head in ("theory", "best", "slope, theory", "slope, best")]
     columns = (("", "method"), *heads, ("", "limits broken"), ("", "seconds"))
     notes = (
-        f"Error at n = {last:,} as a share of what imitating the log loses there, mean of {families}, "
-        f"{rows[0]['logs']} logs each; slopes over n = {sizes[0]:,} … {last:,}.",
+        f"Error at n = {last:,} as a share of what imitating the log loses there, mean of {families}; logs of each "
+        f"case: {rows[0]['logs']}. Slopes are over n = {sizes[0]:,} … {last:,}, and none with one size.",
     )
     return Table(name, title, columns, tuple(body), notes)
 
