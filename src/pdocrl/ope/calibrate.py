@@ -3,10 +3,10 @@
 A held-out group stands for a policy. Its episodes are played again in the members that never saw them, from their own
 starts, with the actions that were recorded, and with that policy's own reaction to where the model went astray:
 
-    a_t = a_t(recorded) + π_g(s_t) − π_g(s_t(recorded)),    π_g a clone of the group's behaviour
+    a_t = a_t(recorded) + K_g (s_t − s_t(recorded)),    K_g the regression of the group's actions on its states
 
 Were the model right, it would repeat every episode exactly, so what differs is the model's error and nothing else:
-neither the clone's nor the luck of few episodes. Of each group g and signal
+neither a clone's error nor the luck of few episodes. Of each group g and signal
 
     score_g = (true mean − predicted mean) / √(spread of the members² + floor²)
 
@@ -18,29 +18,23 @@ bootstrap"). It is exact for a policy that is to the groups what they are to eac
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 from numpy.typing import NDArray
 
-from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.mlp import MLP
 from pdocrl.ope.ensemble import Ensemble, Scales
 from pdocrl.ope.groups import Groups
 
 Floats = NDArray[np.float64]
 EPISODES = 12  # of a group that are played again
-CLONE_HIDDEN = (96, 96)
-CLONE_STEPS = 1500
-CLONE_BATCH = 256
-CLONE_RATE = 2e-3
+REACTION_RIDGE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,21 +82,21 @@ def calibrate(
     data: Dataset,
     ensemble: Ensemble,
     groups: Groups,
-    bags: NDArray[np.bool_],
+    bag: NDArray[np.bool_],
     seed: int,
     advance: Callable[[], None] = lambda: None,
 ) -> Calibration:
     """Play every group's episodes again in the members that never saw them."""
     rng = np.random.default_rng([seed, 6])
-    clones = _clone(data, groups, ensemble.scales, seed)
+    gain = reactions(data, groups, ensemble.scales)
     chosen = [rng.permutation(np.flatnonzero(groups == g))[:EPISODES] for g in range(int(groups.max()) + 1)]
     episode = np.concatenate(chosen)
-    told = _replay(data, ensemble, clones, groups, episode, seed)  # [M, n, 1 + K]
+    told = _replay(data, ensemble, gain[groups[episode]], episode, seed)  # [M, n, 1 + K]
     actual = np.column_stack([data.reward_return, data.cost_return])
     truth, predicted, spread = [], [], []
     at = 0
-    for own in chosen:
-        unseen = ~bags[:, own[0]]
+    for g, own in enumerate(chosen):
+        unseen = ~bag[:, g]
         means = told[unseen, at : at + len(own)].mean(axis=1)  # [members, 1 + K]
         truth.append(actual[own].mean(axis=0))
         predicted.append(means.mean(axis=0))
@@ -112,41 +106,22 @@ def calibrate(
     return Calibration(np.stack(truth), np.stack(predicted), np.stack(spread))
 
 
-def _clone(data: Dataset, groups: Groups, scales: Scales, seed: int) -> MLP:
-    """One network for all groups: (standardised s, which group) → action, by least squares."""
+def reactions(data: Dataset, groups: Groups, scales: Scales) -> NDArray[np.float32]:
+    """K [G, S, A] by ridge regression of a group's actions on its standardised states."""
+    z = (data.obs - np.asarray(scales.obs_mean)) / np.asarray(scales.obs_scale)
+    z = np.concatenate([np.ones((len(z), 1)), z], axis=1, dtype=np.float64)
     group = np.repeat(groups, data.episode_length)
-    count = int(groups.max()) + 1
-    sizes = (data.obs_dim + count, *CLONE_HIDDEN, data.action_dim)
-    network = MLP.create(jax.random.key(seed), sizes)
-    arrays = jnp.asarray(data.obs), jnp.asarray(data.action), jnp.asarray(group)
-
-    @jax.jit
-    def learn(network: MLP, obs: Array, action: Array, group: Array, key: PRNGKeyArray) -> MLP:
-        def step(carry: tuple[MLP, optax.OptState], own: PRNGKeyArray) -> tuple[tuple[MLP, optax.OptState], None]:
-            rows = jax.random.randint(own, (CLONE_BATCH,), 0, len(obs))
-
-            def loss(network: MLP) -> Array:
-                return jnp.square(react(network, scales, count, obs[rows], group[rows]) - action[rows]).mean()
-
-            network, opt = carry
-            return adam_step(jax.grad(loss)(network), opt, network, CLONE_RATE), None
-
-        carry = network, optax.scale_by_adam().init(network)
-        (learned, _), _ = jax.lax.scan(step, carry, jax.random.split(key, CLONE_STEPS))
-        return learned
-
-    learned: MLP = learn(network, *arrays, jax.random.key(seed + 1))
-    return learned
+    found = []
+    for g in range(int(groups.max()) + 1):
+        x, a = z[group == g], data.action[group == g].astype(np.float64)
+        found.append(np.linalg.solve(x.T @ x + REACTION_RIDGE * len(x) * np.eye(x.shape[1]), x.T @ a)[1:])
+    return np.stack(found).astype(np.float32)
 
 
-def react(network: MLP, scales: Scales, count: int, obs: Array, group: Array) -> Array:
-    """The clones' actions [..., A]."""
-    which = jnp.broadcast_to(jax.nn.one_hot(group, count), (*obs.shape[:-1], count))
-    return network(jnp.concatenate([(obs - scales.obs_mean) / scales.obs_scale, which], -1))
-
-
-def _replay(data: Dataset, ensemble: Ensemble, clones: MLP, groups: Groups, episode: Groups, seed: int) -> Floats:
-    """Sums [M, n, 1 + K] of the given episodes, played again in every member with the clones' reactions."""
+def _replay(
+    data: Dataset, ensemble: Ensemble, gain: NDArray[np.float32], episode: NDArray[np.int64], seed: int
+) -> tuple[Floats, Floats]:
+    """Sums [M, n, 1 + K] and doubts [M, n] of the given episodes, played again in every member with their reactions, gain [n, S, A]."""
     horizon, n = int(data.episode_length[episode].max()), len(episode)
     obs, action = np.zeros((horizon, n, data.obs_dim), np.float32), np.zeros((horizon, n, data.action_dim), np.float32)
     going = np.zeros((horizon, n), bool)
@@ -155,36 +130,28 @@ def _replay(data: Dataset, ensemble: Ensemble, clones: MLP, groups: Groups, epis
         length = int(data.episode_length[e])
         obs[:length, i], action[:length, i], going[:length, i] = data.obs[rows], data.action[rows], True
     bounds = data.action.min(axis=0), data.action.max(axis=0)
-    count = int(groups.max()) + 1
-    found = _replay_all(ensemble, clones, count, jnp.asarray(groups[episode]), obs, action, going, bounds, seed)
-    return np.asarray(found, np.float64)
+    found = _replay_all(ensemble, *map(jnp.asarray, (gain, obs, action, going, *bounds)), seed)
+    return np.asarray(found[0], np.float64), np.asarray(found[1], np.float64)
 
 
-@functools.partial(jax.jit, static_argnames=("count",))
+@jax.jit
 def _replay_all(
-    ensemble: Ensemble,
-    clones: MLP,
-    count: int,
-    group: Array,
-    obs: Array,
-    action: Array,
-    going: Array,
-    bounds: tuple[Array, Array],
-    seed: int,
-) -> Array:
-    members, n = ensemble.change.weights[0].shape[0], obs.shape[1]
-    react_here = functools.partial(react, clones, ensemble.scales, count)
+    ensemble: Ensemble, gain: Array, obs: Array, action: Array, going: Array, low: Array, high: Array, seed: int
+) -> tuple[Array, Array]:
+    members, n, c = ensemble.members, obs.shape[1], ensemble.scales
 
-    def step(carry: tuple[Array, Array, Array], now: tuple[Array, ...]) -> tuple[tuple[Array, Array, Array], None]:
-        (state, alive, total), (key, o, a, on) = carry, now
-        chosen = jnp.clip(a + react_here(state, group) - react_here(o, group), *bounds)
-        state, signal, end = ensemble.step(key, state, chosen)
+    def step(carry: Any, now: Any) -> tuple[tuple[Array, ...], None]:
+        (memory, state, alive, total, doubt), (key, o, a, on) = carry, now
+        chosen = jnp.clip(a + jnp.einsum("mns,nsa->mna", (state - o) / c.obs_scale, gain), low, high)
+        memory, state, signal, end, unsure = ensemble.step(key, memory, state, chosen)
         alive = alive & on
-        return (state, alive & ~end, total + alive[..., None] * signal), None
+        counted = jnp.stack([alive * unsure, alive], -1)
+        return (memory, state, alive & ~end, total + alive[..., None] * signal, doubt + counted), None
 
     state = jnp.broadcast_to(obs[0], (members, *obs.shape[1:]))
-    signals = 1 + ensemble.scales.cost_mean.shape[0]
-    carry = state, jnp.ones((members, n), bool), jnp.zeros((members, n, signals))
+    signals = 1 + c.cost_mean.shape[0]
+    alive = jnp.ones((members, n), bool)
+    carry = ensemble.blank((members, n)), state, alive, jnp.zeros((members, n, signals)), jnp.zeros((members, n, 2))
     keys = jax.random.split(jax.random.key(seed), len(obs))
-    (_, _, total), _ = jax.lax.scan(step, carry, (keys, obs, action, going))
-    return total
+    found: Any = jax.lax.scan(step, carry, (keys, obs, action, going))[0]
+    return found[-2], found[-1][..., 0] / found[-1][..., 1]

@@ -1,12 +1,14 @@
 """A probabilistic ensemble: M networks that learned one step of the world, each from episodes of its own.
 
-    s′ = s + Δ,   Δ ~ N(mean_m(s, a), diag var_m(s, a))      how the state changes
-    (r, c, end) = outcome_m(s, a, s′)                        what the step earns, costs, and whether it is the last
+    Δ ~ N(θ_m·φ + mean_m, diag var_m)      how the state changes: a quadratic regression, a network on what it leaves
+    (r, c, end) = outcome_m(a, Δ, s′)       what the step earns, costs, and whether it is the last
 
-A cost is zero or not, a border that least squares would smear, so it has a probability, and a size where it is not
-zero. Everything is drawn, nothing is averaged away: a disaster that happens once in a hundred steps happens once in a
-hundred imagined steps. Inputs and outputs are standardised. Member m never sees the episodes outside its bag, so that
-what it predicts of them is a test; see `calibrate`.
+φ holds 1, s, a, their products, and the step before (its change and action), since worlds have motors that observations
+hide. The regression is exact for much of mechanics and comes in closed form; what it leaves is standardised, so that
+the network sees errors of every coordinate at the same size. A cost is zero or not, a border that least squares would
+smear, so it has a probability, and a size where it is not zero. Everything is drawn, nothing is averaged away: a
+disaster that happens once in a hundred steps happens once in a hundred imagined steps. Member m never sees the episodes
+outside its bag, so that what it predicts of them is a test; see `calibrate`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,8 +29,14 @@ from numpy.typing import NDArray
 from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
+from pdocrl.ope.groups import Groups
 
-LOG_STD = (-6.0, 1.0)  # of the standardised change
+LOG_STD = (-5.0, 2.0)  # of what the regression leaves
+FARTHEST = 6.0  # standard deviations beyond which inputs and targets are clipped
+MOST_PRODUCTS = 1000  # of two inputs; with more inputs only their squares are features
+ROWS = 150_000  # most rows to learn from
+CHUNK = 20_000
+BASE_RIDGE = 1e-5
 BLOCK = 100  # steps per compiled call
 
 
@@ -39,7 +48,7 @@ class EnsembleConfig:
     held_out: int = 3  # members that never see a given group of episodes
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
-    steps: int = 5000
+    steps: int = 4000
     batch_size: int = 256
     learning_rate: float = 2e-3  # falls to a hundredth, along a cosine
     seed: int = 0
@@ -69,7 +78,9 @@ class Scales(eqx.Module):
             deviation = x.std(axis=0, dtype=np.float64)
             return np.where(deviation > 1e-6, deviation, 1.0)
 
+        # One step in a thousand may be a jump (an angle that wraps round), and must not set the scale of all others.
         change = data.next_obs - data.obs
+        change = np.clip(change, *np.quantile(change, [0.0005, 0.9995], axis=0))
         paid = [column[column != 0] for column in data.cost.T]
         paid = [column if len(column) else np.zeros(1, np.float32) for column in paid]
         numbers = {
@@ -90,9 +101,37 @@ class Scales(eqx.Module):
         }
         return Scales(**{name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()})
 
+    def change_of(self, obs: Array, next_obs: Array) -> Array:
+        """s′ − s, standardised and without jumps."""
+        return jnp.clip((next_obs - obs - self.change_mean) / self.change_scale, -FARTHEST, FARTHEST)
+
+    def memory(self, obs: Array, action: Array, next_obs: Array) -> Array:
+        """[..., S + A + 1] what the next step remembers of this one; zeros at the start of an episode."""
+        past = [self.change_of(obs, next_obs), (action - self.action_mean) / self.action_scale]
+        return jnp.concatenate([*past, jnp.ones((*obs.shape[:-1], 1))], -1)
+
+    def inputs(self, memory: Array, obs: Array, action: Array) -> Array:
+        """[..., 2(S + A) + 1] s and a, standardised, and the memory."""
+        x = [(obs - self.obs_mean) / self.obs_scale, (action - self.action_mean) / self.action_scale]
+        return jnp.concatenate([*(jnp.clip(part, -FARTHEST, FARTHEST) for part in x), memory], -1)
+
+    def features(self, memory: Array, obs: Array, action: Array) -> tuple[Array, Array]:
+        """φ [..., d] of the regression: 1, s, a, memory, products of s and a. And the network's inputs."""
+        inputs = self.inputs(memory, obs, action)
+        n = obs.shape[-1] + action.shape[-1]
+        i, j = np.triu_indices(n) if n * (n + 1) // 2 <= MOST_PRODUCTS else (np.arange(n),) * 2
+        x = inputs[..., :n]
+        return jnp.concatenate([with_one(inputs), x[..., i] * x[..., j]], -1), inputs
+
+    def outcome_inputs(self, obs: Array, action: Array, next_obs: Array) -> Array:
+        """[..., 3S + A] a, Δ, s′ and s′²: limits on a speed or a distance are balls, whose curvature squares spare."""
+        a = (action - self.action_mean) / self.action_scale
+        after = jnp.clip((next_obs - self.obs_mean) / self.obs_scale, -FARTHEST, FARTHEST)
+        return jnp.concatenate([a, self.change_of(obs, next_obs), after, after * after], -1)
+
 
 class Rows(eqx.Module):
-    """A batch of transitions for each member, [M, B, …]; cost [M, B, K]."""
+    """All rows of a dataset [N, …], as the networks see them."""
 
     obs: Array
     action: Array
@@ -100,116 +139,233 @@ class Rows(eqx.Module):
     cost: Array
     next_obs: Array
     terminal: Array
+    memory: Array
+
+
+class Lessons(eqx.Module):
+    """What the networks learn from: inputs and targets, computed once; [M, B, …] in a batch."""
+
+    inputs: Array  # [N, 2(S + A) + 1]
+    change: Array  # [M, N, S] what the regression leaves, in its standard deviations
+    outcome_inputs: Array  # [N, 3S + A]
+    reward: Array  # [M, N] likewise
+    cost: Array  # [N, K] sizes, standardised
+    paid: Array  # [N, K] 1 where a cost is not 0
+    terminal: Array  # [N]
+
+
+class Base(eqx.Module):
+    """Ridge regressions in closed form, one per member."""
+
+    change: Float[Array, "M d S"]
+    change_left: Float[Array, " S"]  # standard deviation of what it leaves
+    reward: Float[Array, "M e 1"]
+    reward_left: Float[Array, ""]
 
 
 class Ensemble(eqx.Module):
     """M models of one step, batched over members."""
 
-    change: MLP  # (s, a) → mean and log σ of the standardised change, [M, B, 2S]
-    outcome: MLP  # (s, a, s′) → reward, logits of cost ≠ 0 [K], sizes [K], logit of the end, [M, B, 2K + 2]
+    change: MLP  # → mean and log σ of what the regression leaves, [M, B, 2S]
+    outcome: MLP  # → reward left, logits of cost ≠ 0 [K], sizes [K], logit of the end, [M, B, 2K + 2]
+    base: Base
     scales: Scales
 
-    @staticmethod
-    def create(key: PRNGKeyArray, scales: Scales, config: EnsembleConfig) -> Ensemble:
-        s, a, k = (x.shape[0] for x in (scales.obs_mean, scales.action_mean, scales.cost_mean))
-        keys = jax.random.split(key)
-        return Ensemble(
-            MLP.create(keys[0], (s + a, *config.hidden, 2 * s), config.members),
-            MLP.create(keys[1], (3 * s + a, *config.outcome_hidden, 2 * k + 2), config.members),
-            scales,
-        )
-
-    def _standard(self, obs: Array, action: Array) -> tuple[Array, Array]:
-        c = self.scales
-        return (obs - c.obs_mean) / c.obs_scale, (action - c.action_mean) / c.action_scale
-
-    def changes(self, obs: Array, action: Array) -> tuple[Array, Array]:
-        """Mean and log σ of the standardised change, [M, B, S] each, at obs [M, B, S], action [M, B, A]."""
-        mean, raw = jnp.split(self.change(jnp.concatenate(self._standard(obs, action), -1)), 2, -1)
-        low, high = LOG_STD
-        return mean, high - jax.nn.softplus(high - low - jax.nn.softplus(raw - low))
+    def changes(self, memory: Array, obs: Array, action: Array) -> tuple[Array, Array]:
+        """Mean and σ of the standardised change, [M, B, S] each, at obs [M, B, S], action [M, B, A]."""
+        phi, inputs = self.scales.features(memory, obs, action)
+        mean, log_std = gaussian(self.change(inputs))
+        return phi @ self.base.change + self.base.change_left * mean, self.base.change_left * jnp.exp(log_std)
 
     def outcomes(self, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array, Array]:
         """Standardised reward [M, B], logits and standardised sizes of costs [M, B, K], logit of the end [M, B]."""
-        z, a = self._standard(obs, action)
-        after = (next_obs - self.scales.obs_mean) / self.scales.obs_scale
-        # Limits on a speed or a distance are balls: squares spare the network their curvature.
-        out = self.outcome(jnp.concatenate([z, a, after, jnp.square(jnp.clip(after, -4, 4))], -1))
-        k = (out.shape[-1] - 2) // 2
-        return out[..., 0], out[..., 1 : 1 + k], out[..., 1 + k : 1 + 2 * k], out[..., -1]
+        x = self.scales.outcome_inputs(obs, action, next_obs)
+        left, logit, size, end = parts(self.outcome(x))
+        reward = (with_one(x) @ self.base.reward)[..., 0] + self.base.reward_left * left
+        return reward, logit, size, end
 
-    def loss(self, rows: Rows) -> Array:
-        """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome, all members'."""
-        c = self.scales
-        mean, log_std = self.changes(rows.obs, rows.action)
-        target = (rows.next_obs - rows.obs - c.change_mean) / c.change_scale
-        surprise = 0.5 * jnp.square((target - mean) * jnp.exp(-log_std)) + log_std
-        reward, logit, size, end = self.outcomes(rows.obs, rows.action, rows.next_obs)
-        paid = rows.cost != 0
-        errors = [
-            surprise.mean(-1),
-            jnp.square(reward - (rows.reward - c.reward_mean) / c.reward_scale),
-            optax.sigmoid_binary_cross_entropy(logit, paid.astype(logit.dtype)).sum(-1),
-            (paid * jnp.square(size - (rows.cost - c.cost_mean) / c.cost_scale)).sum(-1),
-            optax.sigmoid_binary_cross_entropy(end, rows.terminal),
-        ]
-        total: Array = jnp.stack([error.mean(-1).sum() for error in errors]).sum()
-        return total
+    def step(
+        self, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Draw what follows: memory, next state [M, B, S], reward and costs [M, B, 1 + K], whether it ends [M, B].
 
-    def step(self, key: PRNGKeyArray, obs: Array, action: Array) -> tuple[Array, Array, Array]:
-        """Draw what follows: next state [M, B, S], reward and costs [M, B, 1 + K], whether it ends [M, B]."""
+        Last, how unsure it is of the change [M, B]: σ in standard deviations of changes, mean over coordinates.
+        """
         c, keys = self.scales, jax.random.split(key, 3)
-        mean, log_std = self.changes(obs, action)
-        noise = jax.random.normal(keys[0], mean.shape)
-        change = c.change_mean + c.change_scale * (mean + jnp.exp(log_std) * noise)
+        mean, std = self.changes(memory, obs, action)
+        change = c.change_mean + c.change_scale * (mean + std * jax.random.normal(keys[0], mean.shape))
         after = jnp.clip(obs + change, c.low, c.high)
         reward, logit, size, end = self.outcomes(obs, action, after)
         happens = jax.random.uniform(keys[1], logit.shape) < jax.nn.sigmoid(logit)
         cost = jnp.where(happens, jnp.clip(c.cost_mean + c.cost_scale * size, c.cost_low, c.cost_high), 0.0)
         signal = jnp.concatenate([(c.reward_mean + c.reward_scale * reward)[..., None], cost], -1)
-        return after, signal, jax.random.uniform(keys[2], end.shape) < jax.nn.sigmoid(end)
+        ends = jax.random.uniform(keys[2], end.shape) < jax.nn.sigmoid(end)
+        return c.memory(obs, action, after), after, signal, ends, std.mean(-1)
+
+    @property
+    def members(self) -> int:
+        return int(self.base.change.shape[0])
+
+    def blank(self, shape: tuple[int, ...]) -> Array:
+        """The memory of an episode's first step."""
+        return jnp.zeros((*shape, self.scales.obs_mean.shape[0] + self.scales.action_mean.shape[0] + 1))
+
+
+def networks(key: PRNGKeyArray, scales: Scales, config: EnsembleConfig) -> tuple[MLP, MLP]:
+    """Untrained networks of the change and of the outcome."""
+    s, a, k = (x.shape[0] for x in (scales.obs_mean, scales.action_mean, scales.cost_mean))
+    keys = jax.random.split(key)
+    return (
+        MLP.create(keys[0], (2 * (s + a) + 1, *config.hidden, 2 * s), config.members),
+        MLP.create(keys[1], (3 * s + a, *config.outcome_hidden, 2 * k + 2), config.members),
+    )
+
+
+def with_one(x: Array) -> Array:
+    return jnp.concatenate([jnp.ones((*x.shape[:-1], 1)), x], -1)
+
+
+def rows_of(data: Dataset, scales: Scales) -> Rows:
+    """All rows of a dataset, [N, …]."""
+    memory = np.zeros((len(data), data.obs_dim + data.action_dim + 1), np.float32)
+    memory[1:] = scales.memory(*(jnp.asarray(x[:-1]) for x in (data.obs, data.action, data.next_obs)))
+    memory[data.episode_start] = 0
+    return Rows(
+        obs=jnp.asarray(data.obs), action=jnp.asarray(data.action), reward=jnp.asarray(data.reward),
+        cost=jnp.asarray(data.cost), next_obs=jnp.asarray(data.next_obs),
+        terminal=jnp.asarray(data.terminal, jnp.float32), memory=jnp.asarray(memory),
+    )  # fmt: skip
+
+
+def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -> Base:
+    """The regressions of every member, bag [M, G], group [N] of each row: sums over groups, each computed once."""
+    sums: list[Any] = [0.0, 0.0]
+    pieces = []
+    for g in range(bag.shape[1]):
+        own = np.flatnonzero(group == g)
+        if not len(own):
+            continue
+        piece = [np.asarray(x, np.float64) for x in _regressed(jax.tree.map(lambda x, own=own: x[own], rows), scales)]
+        pieces.append(piece)
+        for i in range(2):
+            inputs, target = piece[2 * i : 2 * i + 2]
+            both = np.concatenate([inputs.T @ inputs, inputs.T @ target], axis=1)
+            sums[i] = sums[i] + bag[:, g, None, None] * both
+    thetas, left = [], []
+    for i, total in enumerate(sums):
+        d = total.shape[1]
+        gram, cross = total[:, :, :d], total[:, :, d:]
+        ridge = BASE_RIDGE * np.trace(gram, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
+        theta = np.linalg.solve(gram + ridge, cross)
+        middle = theta.mean(axis=0)
+        errors = np.concatenate([piece[2 * i + 1] - piece[2 * i] @ middle for piece in pieces])
+        # The spread of the bulk: a few jumps must not hide how exact the regression is elsewhere.
+        low, high = np.quantile(errors, [0.05, 0.95], axis=0)
+        left.append(np.maximum((high - low) / 3.29, 1e-4))
+        thetas.append(theta)
+    return Base(
+        change=jnp.asarray(thetas[0], jnp.float32), change_left=jnp.asarray(left[0], jnp.float32),
+        reward=jnp.asarray(thetas[1], jnp.float32), reward_left=jnp.asarray(left[1][0], jnp.float32),
+    )  # fmt: skip
+
+
+def _regressed(rows: Rows, scales: Scales) -> tuple[Array, Array, Array, Array]:
+    """Inputs and targets of the two regressions: φ, Δ; (1, a, Δ, s′, s′²), r."""
+    phi = scales.features(rows.memory, rows.obs, rows.action)[0]
+    x = with_one(scales.outcome_inputs(rows.obs, rows.action, rows.next_obs))
+    reward = (rows.reward - scales.reward_mean) / scales.reward_scale
+    return phi, scales.change_of(rows.obs, rows.next_obs), x, reward[:, None]
+
+
+def lessons(rows: Rows, scales: Scales, base: Base) -> Lessons:
+    """Inputs and targets of the networks."""
+
+    @jax.jit
+    def left(phi: Array, change: Array, x: Array, reward: Array) -> tuple[Array, Array]:
+        found = (change - phi @ base.change) / base.change_left, (reward - x @ base.reward)[..., 0] / base.reward_left
+        return jnp.clip(found[0], -FARTHEST, FARTHEST), jnp.clip(found[1], -FARTHEST, FARTHEST)
+
+    pieces = []
+    for start in range(0, len(rows.obs), CHUNK):  # the features of all rows at once would not fit
+        some = jax.tree.map(lambda x, start=start: x[start : start + CHUNK], rows)
+        pieces.append(left(*_regressed(some, scales)))
+    change, reward = (jnp.concatenate(found, axis=1) for found in zip(*pieces, strict=True))
+    return Lessons(
+        inputs=scales.inputs(rows.memory, rows.obs, rows.action),
+        change=change,
+        outcome_inputs=scales.outcome_inputs(rows.obs, rows.action, rows.next_obs),
+        reward=reward,
+        cost=(rows.cost - scales.cost_mean) / scales.cost_scale,
+        paid=(rows.cost != 0).astype(jnp.float32),
+        terminal=rows.terminal,
+    )
+
+
+def loss(change: MLP, outcome: MLP, batch: Lessons) -> Array:
+    """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome, all members'."""
+    mean, log_std = gaussian(change(batch.inputs))
+    reward, logit, size, end = parts(outcome(batch.outcome_inputs))
+    errors = [
+        (0.5 * jnp.square((batch.change - mean) * jnp.exp(-log_std)) + log_std).mean(-1),
+        jnp.square(reward - batch.reward),
+        optax.sigmoid_binary_cross_entropy(logit, batch.paid).sum(-1),
+        (batch.paid * jnp.square(size - batch.cost)).sum(-1),
+        optax.sigmoid_binary_cross_entropy(end, batch.terminal),
+    ]
+    total: Array = jnp.stack([error.mean(-1).sum() for error in errors]).sum()
+    return total
+
+
+def gaussian(out: Array) -> tuple[Array, Array]:
+    """Mean and log σ, which stays within its range."""
+    mean, raw = jnp.split(out, 2, -1)
+    low, high = LOG_STD
+    return mean, high - jax.nn.softplus(high - low - jax.nn.softplus(raw - low))
+
+
+def parts(out: Array) -> tuple[Array, Array, Array, Array]:
+    """Reward [...], logits and sizes of costs [..., K], logit of the end [...]."""
+    k = (out.shape[-1] - 2) // 2
+    return out[..., 0], out[..., 1 : 1 + k], out[..., 1 + k : 1 + 2 * k], out[..., -1]
 
 
 def fit(
     data: Dataset,
-    bags: NDArray[np.bool_],
+    groups: Groups,
+    bag: NDArray[np.bool_],
     config: EnsembleConfig,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Ensemble:
-    """Train the members, each on the episodes of its bag, bags [M, E]. `advance` is told of every block of steps."""
+    """Train the members, each on the groups of its bag [M, G]. `advance` is told of every block of steps."""
     scales = Scales.of(data)
+    chosen = np.sort(np.random.default_rng([config.seed, 7]).permutation(len(data))[:ROWS])
+    rows = jax.tree.map(lambda x: x[chosen], rows_of(data, scales))
+    group = np.repeat(groups, data.episode_length)[chosen]
+    base = regress(rows, scales, bag, group)
     key = jax.random.key(config.seed)
-    model = Ensemble.create(key, scales, config)
-    episode = np.repeat(np.arange(data.n_episodes), data.episode_length)
-    known = [np.flatnonzero(bag[episode]) for bag in bags]
-    count = np.array([len(rows) for rows in known])
-    rows = np.zeros((len(bags), count.max()), np.int32)
-    for own, found in zip(rows, known, strict=True):
+    change, outcome = networks(key, scales, config)
+    known = [np.flatnonzero(own[group]) for own in bag]
+    count = np.array([len(found) for found in known])
+    table = np.zeros((len(bag), count.max()), np.int32)
+    for own, found in zip(table, known, strict=True):
         own[: len(found)] = found
-    arrays = Rows(
-        obs=jnp.asarray(data.obs), action=jnp.asarray(data.action), reward=jnp.asarray(data.reward),
-        cost=jnp.asarray(data.cost), next_obs=jnp.asarray(data.next_obs),
-        terminal=jnp.asarray(data.terminal, jnp.float32),
-    )  # fmt: skip
-    weights = (model.change, model.outcome)
-    state = (weights, optax.scale_by_adam().init(weights))
+    told = lessons(rows, scales, base), jnp.asarray(table), jnp.asarray(count)
+    state = (change, outcome), optax.scale_by_adam().init((change, outcome))
     for start in range(0, config.steps, BLOCK):
         size = min(BLOCK, config.steps - start)
         block = functools.partial(_block, size=size, batch=config.batch_size, total=config.steps)
-        own = jax.random.fold_in(key, start)
-        state = block(state, scales, arrays, jnp.asarray(rows), jnp.asarray(count), own, start, config.learning_rate)
+        state = block(state, *told, jax.random.fold_in(key, start), start, config.learning_rate)
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
         advance(size)
     (change, outcome), _ = state
-    return Ensemble(change, outcome, scales)
+    return Ensemble(change, outcome, base, scales)
 
 
 @functools.partial(jax.jit, static_argnames=("size", "batch", "total"))
 def _block(
     state: tuple[tuple[MLP, MLP], optax.OptState],
-    scales: Scales,
-    arrays: Rows,
-    rows: Array,
+    told: Lessons,
+    table: Array,
     count: Array,
     key: PRNGKeyArray,
     start: int,
@@ -219,16 +375,20 @@ def _block(
     batch: int,
     total: int,
 ) -> tuple[tuple[MLP, MLP], optax.OptState]:
+    which = jnp.arange(len(table))[:, None]
+
     def step(
         carry: tuple[tuple[MLP, MLP], optax.OptState], now: tuple[Array, Array]
     ) -> tuple[tuple[tuple[MLP, MLP], optax.OptState], None]:
         (weights, opt), (i, own) = carry, now
-        drawn = (jax.random.uniform(own, (len(rows), batch)) * count[:, None]).astype(jnp.int32)
-        drawn = jnp.take_along_axis(rows, jnp.minimum(drawn, count[:, None] - 1), 1)
-        some = jax.tree.map(lambda x: x[drawn], arrays)
-        gradient = jax.grad(lambda w: Ensemble(change=w[0], outcome=w[1], scales=scales).loss(some))(weights)
-        done = (start + i) / total
-        faded = rate * (0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * done)))
+        at = (jax.random.uniform(own, (len(table), batch)) * count[:, None]).astype(jnp.int32)
+        at = jnp.take_along_axis(table, jnp.minimum(at, count[:, None] - 1), 1)
+        some = Lessons(
+            inputs=told.inputs[at], change=told.change[which, at], outcome_inputs=told.outcome_inputs[at],
+            reward=told.reward[which, at], cost=told.cost[at], paid=told.paid[at], terminal=told.terminal[at],
+        )  # fmt: skip
+        gradient = jax.grad(lambda w: loss(w[0], w[1], some))(weights)
+        faded = rate * (0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * (start + i) / total)))
         return adam_step(gradient, opt, weights, faded), None
 
     state, _ = jax.lax.scan(step, state, (jnp.arange(size), jax.random.split(key, size)))

@@ -57,10 +57,9 @@ def group_episodes(data: Dataset, rng: np.random.Generator, most: int = MOST) ->
     return np.unique(_squared(x, centres).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
 
 
-def deal(groups: Groups, members: int, held_out: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Bags [M, E]: every group is left out of `held_out` members, and members miss about equally many groups."""
-    count = int(groups.max()) + 1
-    # Slots 0 … M − 1 over and over, so that members are equally often left out; neighbours in the list differ.
+def deal(count: int, members: int, held_out: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Bags [M, G] of G groups: every group is left out of `held_out` members, and members miss about equally many."""
+    # Slots 0 … M − 1 over and over, so that members are equally often left out.
     slots = np.concatenate([rng.permutation(members) for _ in range(-(-count * held_out // members) + 1)])
     left_out = np.zeros((members, count), bool)
     at = 0
@@ -68,8 +67,7 @@ def deal(groups: Groups, members: int, held_out: int, rng: np.random.Generator) 
         while left_out[:, g].sum() < min(held_out, members - 1):
             left_out[slots[at % len(slots)], g] = True
             at += 1
-    known: NDArray[np.bool_] = ~left_out[:, groups]
-    return known
+    return ~left_out
 
 
 def _squared(x: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:

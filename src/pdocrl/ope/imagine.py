@@ -29,6 +29,7 @@ class Imagined:
 
     sums: Floats  # [M, n, 1 + K] undiscounted reward and costs
     length: Floats  # [M, n]
+    doubt: Floats  # [M, n] mean over steps of how unsure the model was of the change of state
     pairs: NDArray[np.float32]  # [≤ KEPT, S + A]
 
 
@@ -44,13 +45,14 @@ def play(
 
     All policies meet the same starts and the same luck: company changes nothing.
     """
-    members, policies, (episodes, size) = ensemble.change.weights[0].shape[0], len(begin), starts.shape
+    members, policies, (episodes, size) = ensemble.members, len(begin), starts.shape
     steps = [one(members * episodes) for one in begin]
     obs = np.tile(np.asarray(starts, np.float32), (policies, members, 1, 1))
     costs = ensemble.scales.cost_mean.shape[0]
     signal = np.zeros((policies, members, episodes, 1 + costs), np.float32)
     alive = np.ones((policies, members, episodes), bool)
-    sums, length = np.zeros(signal.shape), np.zeros(alive.shape)
+    memory = ensemble.blank(alive.shape)
+    sums, length, doubt = np.zeros(signal.shape), np.zeros(alive.shape), np.zeros(alive.shape)
     keep = _kept(horizon, members * episodes, np.random.default_rng([seed, 5]))
     pairs: list[list[NDArray[np.float32]]] = [[] for _ in begin]
     key = jax.random.key(seed)
@@ -61,15 +63,16 @@ def play(
         for own, o, a in zip(pairs, flat, action, strict=True):
             own.append(np.concatenate([o[keep[t]], a[keep[t]]], axis=1))
         chosen = jnp.asarray(action.reshape(*alive.shape, -1))
-        drawn = _step(ensemble, jax.random.fold_in(key, t), jnp.asarray(obs), chosen)
-        obs, signal, end = (np.asarray(x) for x in drawn)
+        memory, *drawn = _step(ensemble, jax.random.fold_in(key, t), memory, jnp.asarray(obs), chosen)
+        obs, signal, end, unsure = (np.asarray(x) for x in drawn)
+        doubt += alive * unsure
         sums += alive[..., None] * signal
         length += alive
         alive = alive & ~end
         advance()
         if not alive.any():
             break
-    return [Imagined(sums[p], length[p], np.concatenate(pairs[p])) for p in range(policies)]
+    return [Imagined(sums[p], length[p], doubt[p] / length[p], np.concatenate(pairs[p])) for p in range(policies)]
 
 
 def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -79,7 +82,9 @@ def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.
 
 
 @eqx.filter_jit
-def _step(ensemble: Ensemble, key: PRNGKeyArray, obs: Array, action: Array) -> tuple[Array, Array, Array]:
+def _step(
+    ensemble: Ensemble, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
+) -> tuple[Array, Array, Array, Array, Array]:
     """The same luck for every policy, [P, M, n, …]."""
-    step: Callable[..., tuple[Array, Array, Array]] = jax.vmap(lambda o, a: ensemble.step(key, o, a))
-    return step(obs, action)
+    step: Callable[..., tuple[Array, Array, Array, Array, Array]] = jax.vmap(lambda *now: ensemble.step(key, *now))
+    return step(memory, obs, action)
