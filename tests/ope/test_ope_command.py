@@ -13,7 +13,7 @@ import pytest
 
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
-from pdocrl.ope import METHODS, estimate
+from pdocrl.ope import estimate
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
 from pdocrl.records import write_record
@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
     """Reward is ten times the action; the first policy is shown to be safe, the second is not."""
-    status, out, err = run_cli("ope", folder, "--resamples", "6", "--json")
+    status, out, err = run_cli("ope", folder, "--method", "model", "--resamples", "6", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
     assert told == json.loads((folder / "ope.json").read_text())
@@ -85,7 +85,7 @@ def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
     assert safe["cost"][0] == pytest.approx(0, abs=0.1)
     assert unsafe["cost"][0] == pytest.approx(6, abs=1)  # 0.12 t > 0.5 from t = 5 on
     for run in told["runs"]:
-        assert set(run["by_method"]) == set(METHODS)
+        assert set(run["by_method"]) == {"model"}
         assert run["reward_interval"][0] <= run["reward"] <= run["reward_interval"][1]
         assert run["cost_interval"][0][0] <= run["cost"][0] <= run["cost_interval"][0][1]
         assert run["normalized_cost"] == pytest.approx(run["cost"][0] / run["cost_limit"][0])
@@ -102,16 +102,16 @@ def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
 def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
     dataset = drifting()
     made = trained(dataset, [(3.0,)], [constant(0.2)])
-    first, again = (estimate(made, dataset, resamples=3).as_dict() for _ in range(2))
+    first, again = (estimate(made, dataset, method="model", resamples=3).as_dict() for _ in range(2))
     assert first == again
-    assert estimate(made, dataset, resamples=3, seed=1).runs[0]["reward"] != first["runs"][0]["reward"]
+    assert estimate(made, dataset, method="model", resamples=3, seed=1).runs[0]["reward"] != first["runs"][0]["reward"]
 
 
 def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None:
     """0.6 for ten steps ends at 1.2: beyond the border at 0.5 for six steps, never beyond those at 1.5 and 2.5."""
     dataset = drifting(costs=2)
     made = trained(dataset, [(10.0, 0.5), (1.0, 0.5)], [constant(0.6), constant(0.6)])
-    generous, strict = estimate(made, dataset, resamples=4).runs
+    generous, strict = estimate(made, dataset, method="model", resamples=4).runs
     assert len(generous["cost"]) == len(generous["cost_interval"]) == 2
     assert generous["normalized_cost"] < 1 < strict["normalized_cost"]
     assert strict["within_limit"] is not True
@@ -119,7 +119,7 @@ def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None
 
 def test_no_costs_no_limit_no_verdict() -> None:
     dataset = drifting(costs=0)
-    run = estimate(trained(dataset, [()], [constant(0.1)]), dataset, resamples=2).runs[0]
+    run = estimate(trained(dataset, [()], [constant(0.1)]), dataset, method="model", resamples=2).runs[0]
     assert (run["verdict"], run["within_limit"], run["cost"], run["normalized_cost"]) == ("no limit", None, [], None)
 
 
@@ -129,7 +129,7 @@ def test_what_the_data_does_not_know_is_said_and_nothing_is_shown() -> None:
     rows = np.abs(wide.action[:, 0].reshape(-1, HORIZON)).max(axis=1)
     narrow = dataclasses.replace(wide, action=wide.action * 0.2, next_obs=wide.obs + 0.04 * wide.action)
     assert rows.max() > 0.9
-    run = estimate(trained(narrow, [(10.0,)], [constant(0.95)]), narrow, resamples=4).runs[0]
+    run = estimate(trained(narrow, [(10.0,)], [constant(0.95)]), narrow, method="model", resamples=4).runs[0]
     assert not run["trusted"]
     assert "outside the data" in run["doubts"][0]
     assert run["within_limit"] is None
@@ -153,12 +153,12 @@ def test_what_cannot_be_estimated_is_refused_in_one_line() -> None:
     dataset = drifting()
     made = trained(dataset, [(3.0,)], [constant(0.2)])
     sequential = Sequential(made.policies[0].weights, made.policies[0].biases)  # type: ignore[attr-defined]
-    assert "pdocrl evaluate" in refused(trained(dataset, [(3.0,)], [sequential]), dataset)
+    assert "pdocrl evaluate" in refused(trained(dataset, [(3.0,)], [sequential]), dataset, method="fqe")
     assert "digest" in refused(made, drifting(seed=1))
     assert "Did you mean `model`" in refused(made, dataset, method="modle")
     assert "resamples" in refused(made, dataset, resamples=1)
     broken = MLPPolicy((np.full((1, 1), np.nan, np.float32),), (np.zeros(1, np.float32),))
-    assert "not finite" in refused(trained(dataset, [(3.0,)], [broken]), dataset, resamples=2)
+    assert "not finite" in refused(trained(dataset, [(3.0,)], [broken]), dataset, method="model", resamples=2)
 
 
 def test_bad_folders_end_with_status_2_and_write_nothing(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
@@ -194,7 +194,7 @@ def test_random_proposals_are_drawn_anew_at_every_row() -> None:
         lam=zero(1, np.float32), candidates=1, latent_clip=2.0, perturbation=0.0, pessimism=1.0,
     )  # fmt: skip
     dataset = drifting(episodes=100)
-    run = estimate(trained(dataset, [(8.0,)], [candidates]), dataset, resamples=10).runs[0]
+    run = estimate(trained(dataset, [(8.0,)], [candidates]), dataset, method="model", resamples=10).runs[0]
     spread = HORIZON**0.5 * 0.45 / (10 * 4) ** 0.5  # of the mean of 40 sums of ten actions
     assert abs(run["reward"]) < 4 * spread
     assert run["trusted"]

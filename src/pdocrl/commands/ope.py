@@ -15,31 +15,34 @@ def ope(
     /,
     *,
     data: str | None = None,
-    method: str = "model",
+    method: str = "ensemble",
+    compare: bool = False,
     resamples: int = 20,
     seed: int = 0,
     json: bool = False,
 ) -> None:
     """Estimate reward and cost of trained policies from logged data alone, and whether they keep their limits.
 
-    No simulator is used. Every estimate is of an episode's undiscounted sum, with a 95 % bootstrap interval; a policy
-    the data cannot judge is flagged. The result is also written into the folder, as ope.json.
+    No simulator is used. Policies play episodes in an ensemble of learned models, fitted once per dataset. Every
+    estimate is of an episode's undiscounted sum, with a 95 % interval calibrated on episodes the models had not seen;
+    a policy the data cannot judge is flagged. The result is also written into the folder, as ope.json.
 
     Example:
         pdocrl ope runs/ballrun
-        pdocrl ope runs/mine --data my.hdf5 --method fqe --json
+        pdocrl ope runs/mine --data my.hdf5 --compare --json
 
     Args:
         run: what `pdocrl train --out` wrote.
         data: the training data, when it is no longer where it was: a task's name or a file.
-        method: whose estimate the verdict is made of: model, fqe or ratio; ope.json holds all of them.
-        resamples: redrawn datasets behind each interval.
+        method: whose estimate the verdict is made of: ensemble, model, fqe or ratio.
+        compare: compute all methods, one table beside the other.
+        resamples: redrawn datasets behind the intervals of `model`.
         seed: of the redrawing and of the random features.
         json: print one JSON object.
     """
-    from pdocrl.ope import estimate
+    from pdocrl.ope import METHODS, estimate
 
-    result = estimate(run, data, method=method, resamples=resamples, seed=seed)
+    result = estimate(run, data, method=method, compare=compare, resamples=resamples, seed=seed)
     if json:
         print_json(result.as_dict())
         return
@@ -53,6 +56,28 @@ def ope(
           r["verdict"], "; ".join(r["doubts"])] for r in result.runs],
         title=f"{result.agent} on {result.data['name']}: estimates by {result.method} from the data alone",
     )  # fmt: skip
+    if compare:
+        print_table(
+            ["cost limit", "seed", "signal", *METHODS],
+            [[_shown(r["cost_limit"]), r["seed"], signal,
+              *(_of(r["by_method"].get(name), k) for name in METHODS)]
+             for r in result.runs for k, signal in enumerate(["reward", *map("c{}".format, range(len(r["cost"])))])],
+            title="every method, with its 95 % interval",
+        )  # fmt: skip
+    told = result.calibration
+    if told is None:
+        return
+    coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told["coverage_left_out"].items())
+    print(f"calibrated on {told['groups']} groups of episodes the models had not seen; intervals made from the other "
+          f"groups held the truth of: {coverage}")  # fmt: skip
+
+
+def _of(told: dict[str, Any] | None, k: int) -> str:
+    if told is None:
+        return "–"
+    if k == 0:
+        return _with_interval(told["reward"], told["reward_interval"])
+    return _with_interval(told["cost"][k - 1], told["cost_interval"][k - 1])
 
 
 def _with_interval(value: float | None, interval: list[float] | None) -> str:

@@ -6,20 +6,24 @@ starts, with the actions that were recorded, and with that policy's own reaction
     a_t = a_t(recorded) + K_g (s_t − s_t(recorded)),    K_g the regression of the group's actions on its states
 
 Were the model right, it would repeat every episode exactly, so what differs is the model's error and nothing else:
-neither a clone's error nor the luck of few episodes. Of each group g and signal
+neither a clone's error nor the luck of few episodes. Not all groups are equally hard. Errors are measured in
 
-    score_g = (true mean − predicted mean) / √(spread of the members² + floor²)
+    scale = √(A · B),   A = a₀ + a₁ x₁ + a₂ x₂,   B = b₀ + b₁ x₁ + b₂ x₂ + b₃ x₃,    a, b ≥ 0 fitted to the |errors|
 
-and an interval is the prediction ± the 95 % quantile of |score| × the spread of what it is an interval for (split
-conformal prediction, out of bag: Kim, Xu, Barber 2020, "Predictive inference is free with the jackknife+-after-
-bootstrap"). It is exact for a policy that is to the groups what they are to each other.
+x₁ the spread of the members, x₂ the spread of episodes within a member (chaos), x₃ how unsure the members say they are.
+B alone trusts what the networks say of themselves too much, A alone tells calm flight from tumbling too little. Then
+
+    interval = prediction ± q · scale,   q the 95 % quantile of the groups' |error| / scale
+
+(conformal prediction, out of bag: Kim, Xu, Barber 2020, "Predictive inference is free with the jackknife+-after-
+bootstrap"). It holds for a policy that is to the groups what they are to each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -27,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.ope.ensemble import Ensemble, Scales
@@ -39,25 +44,30 @@ REACTION_RIDGE = 1e-4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calibration:
-    """Of G held-out groups: the truth, what the members that never saw the group predicted, and how they spread."""
+    """Of G held-out groups: the truth, what the members that never saw a group predicted, and how hard it was."""
 
     truth: Floats  # [G, 1 + K] mean over the group's episodes
     predicted: Floats  # [G, 1 + K]
-    spread: Floats  # [G, 1 + K] standard deviation over members
+    hardness: Floats  # [G, 3, 1 + K] x₁, x₂, x₃
 
     @property
-    def floor(self) -> Floats:
-        """[1 + K] the median error: members may agree on what is wrong."""
-        return np.asarray(np.median(np.abs(self.truth - self.predicted), axis=0))
+    def error(self) -> Floats:
+        """[G, 1 + K] true minus predicted."""
+        return np.asarray(self.truth - self.predicted)
 
-    def scale(self, spread: Floats) -> Floats:
-        """√(spread² + floor²), what errors are measured in."""
-        return np.asarray(np.sqrt(spread**2 + self.floor**2 + 1e-12))
+    @functools.cached_property
+    def weights(self) -> Floats:
+        """[2, 1 + K, 5] of A and B: the least scale, intercept, and the weights of x₁, x₂, x₃."""
+        return _weights(self.error, self.hardness)
 
-    @property
+    def scale(self, hardness: Floats) -> Floats:
+        """[..., 1 + K] what errors are measured in, at hardness [..., 3, 1 + K]."""
+        return _scale(self.weights, hardness)
+
+    @functools.cached_property
     def scores(self) -> Floats:
-        """[G, 1 + K] true minus predicted, in scales."""
-        return np.asarray((self.truth - self.predicted) / self.scale(self.spread))
+        """[G, 1 + K] errors in scales."""
+        return np.asarray(self.error / self.scale(self.hardness))
 
     def factor(self, level: float) -> Floats:
         """[1 + K] how many scales hold the truth on both sides, at this level."""
@@ -67,9 +77,38 @@ class Calibration:
         """[1 + K] how many scales above the prediction the truth is not, at this level; at least 0."""
         return np.maximum(_quantile(self.scores, level), 0)
 
-    def factor_below(self, level: float) -> Floats:
-        """[1 + K] the same below."""
-        return np.maximum(_quantile(-self.scores, level), 0)
+    def coverage(self, level: float) -> Floats:
+        """[1 + K] share of the groups whose truth lies in the interval made from all other groups."""
+        held = []
+        for g in range(len(self.truth)):
+            rest = Calibration(*(np.delete(x, g, axis=0) for x in (self.truth, self.predicted, self.hardness)))
+            held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.hardness[g]))
+        return np.asarray(np.mean(held, axis=0))
+
+
+def hardness_of(sums: Floats, doubt: Floats) -> Floats:
+    """x₁, x₂, x₃ [3, 1 + K] of imagined episodes, sums [M, n, 1 + K], doubt [M, n]."""
+    members, episodes, signals = sums.shape
+    spread = sums.mean(axis=1).std(axis=0, ddof=1) if members > 1 else np.zeros(signals)
+    chaos = sums.std(axis=1, ddof=1).mean(axis=0) if episodes > 1 else np.zeros(signals)
+    return np.stack([spread, chaos, np.full(signals, doubt.mean())])
+
+
+def _weights(error: Floats, hardness: Floats) -> Floats:
+    found = np.zeros((2, error.shape[1], 5))
+    for k in range(error.shape[1]):
+        size = np.abs(error[:, k])
+        least = 0.1 * max(float(np.median(size)), 1e-6)
+        for i, columns in enumerate(([0, 1], [0, 1, 2])):
+            x = np.column_stack([np.full(len(size), least), hardness[:, columns, k]])
+            found[i, k, [1, *(2 + c for c in columns)]] = nnls(x, size)[0]
+            found[i, k, :2] = least, least * found[i, k, 1]
+    return found
+
+
+def _scale(weights: Floats, hardness: Floats) -> Floats:
+    both = weights[..., 0] + weights[..., 1] + np.einsum("iks,...sk->...ik", weights[..., 2:], hardness)
+    return np.asarray(np.sqrt(both[..., 0, :] * both[..., 1, :]))
 
 
 def _quantile(scores: Floats, level: float) -> Floats:
@@ -78,32 +117,23 @@ def _quantile(scores: Floats, level: float) -> Floats:
     return np.asarray(np.sort(scores, axis=0)[rank - 1])
 
 
-def calibrate(
-    data: Dataset,
-    ensemble: Ensemble,
-    groups: Groups,
-    bag: NDArray[np.bool_],
-    seed: int,
-    advance: Callable[[], None] = lambda: None,
-) -> Calibration:
-    """Play every group's episodes again in the members that never saw them."""
+def calibrate(data: Dataset, ensemble: Ensemble, groups: Groups, bag: NDArray[np.bool_], seed: int) -> Calibration:
+    """Play every group's episodes again in the members that never saw them, bag [M, G]."""
     rng = np.random.default_rng([seed, 6])
     gain = reactions(data, groups, ensemble.scales)
     chosen = [rng.permutation(np.flatnonzero(groups == g))[:EPISODES] for g in range(int(groups.max()) + 1)]
     episode = np.concatenate(chosen)
-    told = _replay(data, ensemble, gain[groups[episode]], episode, seed)  # [M, n, 1 + K]
+    sums, doubt = _replay(data, ensemble, gain[groups[episode]], episode, seed)
     actual = np.column_stack([data.reward_return, data.cost_return])
-    truth, predicted, spread = [], [], []
+    truth, predicted, hardness = [], [], []
     at = 0
     for g, own in enumerate(chosen):
-        unseen = ~bag[:, g]
-        means = told[unseen, at : at + len(own)].mean(axis=1)  # [members, 1 + K]
+        unseen, part = ~bag[:, g], slice(at, at + len(own))
         truth.append(actual[own].mean(axis=0))
-        predicted.append(means.mean(axis=0))
-        spread.append(means.std(axis=0, ddof=1) if len(means) > 1 else np.zeros(means.shape[1]))
+        predicted.append(sums[unseen, part].mean(axis=(0, 1)))
+        hardness.append(hardness_of(sums[unseen, part], doubt[unseen, part]))
         at += len(own)
-        advance()
-    return Calibration(np.stack(truth), np.stack(predicted), np.stack(spread))
+    return Calibration(np.stack(truth), np.stack(predicted), np.stack(hardness))
 
 
 def reactions(data: Dataset, groups: Groups, scales: Scales) -> NDArray[np.float32]:
@@ -121,7 +151,7 @@ def reactions(data: Dataset, groups: Groups, scales: Scales) -> NDArray[np.float
 def _replay(
     data: Dataset, ensemble: Ensemble, gain: NDArray[np.float32], episode: NDArray[np.int64], seed: int
 ) -> tuple[Floats, Floats]:
-    """Sums [M, n, 1 + K] and doubts [M, n] of the given episodes, played again in every member with their reactions, gain [n, S, A]."""
+    """Sums [M, n, 1 + K] and doubts [M, n] of the episodes, played again in every member; gain [n, S, A]."""
     horizon, n = int(data.episode_length[episode].max()), len(episode)
     obs, action = np.zeros((horizon, n, data.obs_dim), np.float32), np.zeros((horizon, n, data.action_dim), np.float32)
     going = np.zeros((horizon, n), bool)
@@ -140,7 +170,7 @@ def _replay_all(
 ) -> tuple[Array, Array]:
     members, n, c = ensemble.members, obs.shape[1], ensemble.scales
 
-    def step(carry: Any, now: Any) -> tuple[tuple[Array, ...], None]:
+    def step(carry: Any, now: Any) -> tuple[Any, None]:
         (memory, state, alive, total, doubt), (key, o, a, on) = carry, now
         chosen = jnp.clip(a + jnp.einsum("mns,nsa->mna", (state - o) / c.obs_scale, gain), low, high)
         memory, state, signal, end, unsure = ensemble.step(key, memory, state, chosen)

@@ -14,8 +14,7 @@ outside its bag, so that what it predicts of them is a test; see `calibrate`.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -35,9 +34,10 @@ LOG_STD = (-5.0, 2.0)  # of what the regression leaves
 FARTHEST = 6.0  # standard deviations beyond which inputs and targets are clipped
 MOST_PRODUCTS = 1000  # of two inputs; with more inputs only their squares are features
 ROWS = 150_000  # most rows to learn from
-CHUNK = 20_000
+CHUNK = 10_000  # of them at a time
+LOOKED_AT = 3  # chunks that tell how much the regression leaves
 BASE_RIDGE = 1e-5
-BLOCK = 100  # steps per compiled call
+BLOCK = 25  # steps per compiled call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class EnsembleConfig:
     held_out: int = 3  # members that never see a given group of episodes
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
-    steps: int = 4000
+    steps: int = 3000
     batch_size: int = 256
     learning_rate: float = 2e-3  # falls to a hundredth, along a cosine
     seed: int = 0
@@ -240,17 +240,16 @@ def rows_of(data: Dataset, scales: Scales) -> Rows:
 def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -> Base:
     """The regressions of every member, bag [M, G], group [N] of each row: sums over groups, each computed once."""
     sums: list[Any] = [0.0, 0.0]
-    pieces = []
-    for g in range(bag.shape[1]):
-        own = np.flatnonzero(group == g)
-        if not len(own):
-            continue
-        piece = [np.asarray(x, np.float64) for x in _regressed(jax.tree.map(lambda x, own=own: x[own], rows), scales)]
-        pieces.append(piece)
-        for i in range(2):
-            inputs, target = piece[2 * i : 2 * i + 2]
-            both = np.concatenate([inputs.T @ inputs, inputs.T @ target], axis=1)
-            sums[i] = sums[i] + bag[:, g, None, None] * both
+    pieces: list[list[NDArray[np.float64]]] = []
+    for own, some in _chunks(rows):
+        piece = [np.asarray(x, np.float64)[: len(own)] for x in _regressed(some, scales)]
+        if len(pieces) < LOOKED_AT:
+            pieces.append(piece)
+        for g in np.unique(group[own]):
+            for i in range(2):
+                inputs, target = (x[group[own] == g] for x in piece[2 * i : 2 * i + 2])
+                both = np.concatenate([inputs.T @ inputs, inputs.T @ target], axis=1)
+                sums[i] = sums[i] + bag[:, g, None, None] * both
     thetas, left = [], []
     for i, total in enumerate(sums):
         d = total.shape[1]
@@ -269,6 +268,17 @@ def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -
     )  # fmt: skip
 
 
+def _chunks(rows: Rows) -> Iterator[tuple[NDArray[np.int64], Rows]]:
+    """Rows a piece at a time, all pieces equally long (the last one repeats a row), so that they compile once."""
+    count = len(rows.obs)
+    size = min(CHUNK, count)
+    for start in range(0, count, size):
+        own = np.arange(start, min(start + size, count))
+        at = np.concatenate([own, np.zeros(size - len(own), np.int64)])
+        yield own, jax.tree.map(lambda x, at=at: x[at], rows)
+
+
+@jax.jit
 def _regressed(rows: Rows, scales: Scales) -> tuple[Array, Array, Array, Array]:
     """Inputs and targets of the two regressions: φ, Δ; (1, a, Δ, s′, s′²), r."""
     phi = scales.features(rows.memory, rows.obs, rows.action)[0]
@@ -285,10 +295,7 @@ def lessons(rows: Rows, scales: Scales, base: Base) -> Lessons:
         found = (change - phi @ base.change) / base.change_left, (reward - x @ base.reward)[..., 0] / base.reward_left
         return jnp.clip(found[0], -FARTHEST, FARTHEST), jnp.clip(found[1], -FARTHEST, FARTHEST)
 
-    pieces = []
-    for start in range(0, len(rows.obs), CHUNK):  # the features of all rows at once would not fit
-        some = jax.tree.map(lambda x, start=start: x[start : start + CHUNK], rows)
-        pieces.append(left(*_regressed(some, scales)))
+    pieces = [[x[:, : len(own)] for x in left(*_regressed(some, scales))] for own, some in _chunks(rows)]
     change, reward = (jnp.concatenate(found, axis=1) for found in zip(*pieces, strict=True))
     return Lessons(
         inputs=scales.inputs(rows.memory, rows.obs, rows.action),
@@ -338,58 +345,47 @@ def fit(
 ) -> Ensemble:
     """Train the members, each on the groups of its bag [M, G]. `advance` is told of every block of steps."""
     scales = Scales.of(data)
-    chosen = np.sort(np.random.default_rng([config.seed, 7]).permutation(len(data))[:ROWS])
+    chosen = np.random.default_rng([config.seed, 7]).permutation(len(data))[:ROWS]  # shuffled: any chunk is a sample
     rows = jax.tree.map(lambda x: x[chosen], rows_of(data, scales))
     group = np.repeat(groups, data.episode_length)[chosen]
     base = regress(rows, scales, bag, group)
-    key = jax.random.key(config.seed)
-    change, outcome = networks(key, scales, config)
+    change, outcome = networks(jax.random.key(config.seed), scales, config)
     known = [np.flatnonzero(own[group]) for own in bag]
-    count = np.array([len(found) for found in known])
-    table = np.zeros((len(bag), count.max()), np.int32)
-    for own, found in zip(table, known, strict=True):
-        own[: len(found)] = found
-    told = lessons(rows, scales, base), jnp.asarray(table), jnp.asarray(count)
+    told = jax.tree.map(np.asarray, lessons(rows, scales, base))
     state = (change, outcome), optax.scale_by_adam().init((change, outcome))
+    rng = np.random.default_rng([config.seed, 11])
     for start in range(0, config.steps, BLOCK):
         size = min(BLOCK, config.steps - start)
-        block = functools.partial(_block, size=size, batch=config.batch_size, total=config.steps)
-        state = block(state, *told, jax.random.fold_in(key, start), start, config.learning_rate)
+        # Rows are drawn here, because gathering them is what XLA is slow at on a CPU.
+        at = np.stack([found[rng.integers(len(found), size=(size, config.batch_size))] for found in known], axis=1)
+        done = np.arange(start, start + size) / config.steps
+        rate = config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * done)))
+        state = _block(state, _batches(told, at), jnp.asarray(rate, jnp.float32))
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
         advance(size)
     (change, outcome), _ = state
     return Ensemble(change, outcome, base, scales)
 
 
-@functools.partial(jax.jit, static_argnames=("size", "batch", "total"))
+def _batches(told: Lessons, at: NDArray[np.int64]) -> Lessons:
+    """The rows `at` [steps, M, B] of the lessons."""
+    member = np.arange(at.shape[1])[:, None]
+    return Lessons(
+        inputs=told.inputs[at], change=told.change[member, at], outcome_inputs=told.outcome_inputs[at],
+        reward=told.reward[member, at], cost=told.cost[at], paid=told.paid[at], terminal=told.terminal[at],
+    )  # fmt: skip
+
+
+@jax.jit
 def _block(
-    state: tuple[tuple[MLP, MLP], optax.OptState],
-    told: Lessons,
-    table: Array,
-    count: Array,
-    key: PRNGKeyArray,
-    start: int,
-    rate: float,
-    *,
-    size: int,
-    batch: int,
-    total: int,
+    state: tuple[tuple[MLP, MLP], optax.OptState], batches: Lessons, rates: Array
 ) -> tuple[tuple[MLP, MLP], optax.OptState]:
-    which = jnp.arange(len(table))[:, None]
-
     def step(
-        carry: tuple[tuple[MLP, MLP], optax.OptState], now: tuple[Array, Array]
+        carry: tuple[tuple[MLP, MLP], optax.OptState], now: tuple[Lessons, Array]
     ) -> tuple[tuple[tuple[MLP, MLP], optax.OptState], None]:
-        (weights, opt), (i, own) = carry, now
-        at = (jax.random.uniform(own, (len(table), batch)) * count[:, None]).astype(jnp.int32)
-        at = jnp.take_along_axis(table, jnp.minimum(at, count[:, None] - 1), 1)
-        some = Lessons(
-            inputs=told.inputs[at], change=told.change[which, at], outcome_inputs=told.outcome_inputs[at],
-            reward=told.reward[which, at], cost=told.cost[at], paid=told.paid[at], terminal=told.terminal[at],
-        )  # fmt: skip
+        (weights, opt), (some, rate) = carry, now
         gradient = jax.grad(lambda w: loss(w[0], w[1], some))(weights)
-        faded = rate * (0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * (start + i) / total)))
-        return adam_step(gradient, opt, weights, faded), None
+        return adam_step(gradient, opt, weights, rate), None
 
-    state, _ = jax.lax.scan(step, state, (jnp.arange(size), jax.random.split(key, size)))
+    state, _ = jax.lax.scan(step, state, (batches, rates))
     return state

@@ -1,12 +1,12 @@
 """`ope`: what trained policies earn and cost over an episode, and whether they keep their limits, from data alone.
 
-folder, dataset ─▶ Log ─┬─▶ models ─▶ episodes played in them ─┬─▶ estimates, intervals ─▶ verdict, doubts ─▶ ope.json
-                        └─▶ one linear system ─▶ Q, w          ┘
+folder, dataset ─▶ ensemble ─▶ episodes imagined in it ─▶ estimates, calibrated intervals ─▶ verdict, doubts ─▶ ope.json
+
+With `compare`, three other estimates stand beside it: the older model, fitted Q and the density ratio.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -19,78 +19,53 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.files import write_json
-from pdocrl.ope import bootstrap, model
-from pdocrl.ope.features import RandomFeatures
-from pdocrl.ope.linear import Act, Followed, System
-from pdocrl.ope.log import Array, Log
+from pdocrl.ope import bootstrap, imagine, model
+from pdocrl.ope.actors import StepMany, begin_many, remembers
+from pdocrl.ope.ensemble import EnsembleConfig
+from pdocrl.ope.linear import Act, Followed
+from pdocrl.ope.log import Array
+from pdocrl.ope.prepare import RESAMPLES, Prepared
 from pdocrl.ope.result import FILE, LEVEL, VERDICTS, Estimate, OffPolicy, normalised
 from pdocrl.ope.support import doubts
-from pdocrl.policies.policy import CandidatePolicy, Policy, WorldPolicy
+from pdocrl.ope.verdict import Calibrated
+from pdocrl.policies.policy import Policy
 from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.plan import versions
 
-METHODS = ("model", "fqe", "ratio")
-RESAMPLES = 20  # redrawn datasets, each with a model of its own
-LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
-LINEAR_FEATURES = 200
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Prepared:
-    """What does not depend on any policy: fitted once, it serves every folder that was trained on the data."""
-
-    dataset: Dataset
-    models: model.Models
-    system: System
-    resamples: int
-    seed: int
-
-    @staticmethod
-    def of(dataset: Dataset, resamples: int = RESAMPLES, seed: int = 0) -> Prepared:
-        if resamples < 2:
-            raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
-        if seed < 0:
-            raise PdocrlError(f"seed is {seed}, must be at least 0.")
-        log = Log.of(dataset)
-        with progress() as bar:
-            row = bar.add_task("models of the data", total=resamples)
-            rng = np.random.default_rng([seed, 0])
-            models = model.Models.fit(log, resamples, rng, advance=lambda: bar.advance(row))
-        rng = np.random.default_rng([seed, 1])
-        thinned = log.thin(LINEAR_ROWS, rng)
-        features = RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng)
-        return Prepared(dataset, models, System.of(thinned, features), resamples, seed)
+METHODS = ("ensemble", "model", "fqe", "ratio")
+STARTS = 64  # episodes imagined in each member …
+STARTS_REMEMBERING = 16  # … of policies with memory, whose steps take longer
 
 
 def estimate(
     trained: Trained | str | os.PathLike[str],
     data: Prepared | Dataset | str | os.PathLike[str] | None = None,
     *,
-    method: str = "model",
+    method: str = "ensemble",
+    compare: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    config: EnsembleConfig | None = None,
 ) -> OffPolicy:
-    """Estimate the undiscounted reward and costs of an episode for the policy of every run, by every method.
+    """Estimate the undiscounted reward and costs of an episode for the policy of every run.
 
-    `method` chooses whose numbers the verdict is made of. The data is looked for where the training had it, unless it
-    is given; it must be the same data. With a folder, the result is also written there as ope.json.
+    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. The data is looked
+    for where the training had it, unless it is given; it must be the same data. With a folder, the result is also
+    written there as ope.json.
     """
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS, f"Known: {', '.join(METHODS)}.")
     found = trained if isinstance(trained, Trained) else load_trained(trained)
     plan, place = found.plan, found.folder or found.plan.data
-    acts = [_on_rows(policy, f"{place}: run {i}", seed) for i, policy in enumerate(found.policies)]
-    dataset = _data(found, data.dataset if isinstance(data, Prepared) else data)
-    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed)
-    by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
-    runs = []
-    with progress() as bar:
-        row = bar.add_task("policies", total=len(acts))
-        for i, (act, (played, outside)) in enumerate(zip(acts, by_model, strict=True)):
-            rng = np.random.default_rng([seed, 4])  # the same for all policies
-            linear, effective_rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
-            runs.append(_run(found, i, {"model": played, **linear}, method, outside, effective_rows))
-            bar.advance(row)
+    for i, policy in enumerate(found.policies):
+        if method != "ensemble" and remembers(policy):
+            raise PdocrlError(
+                f"{place}: run {i}: a policy of kind `{policy.kind}` acts on the episode so far, not on an observation "
+                f"alone, so `{method}` cannot judge it from rows. Use --method ensemble, or play it: pdocrl evaluate."
+            )
+    dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
+    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config)
+    by_method = judge(found, ready, METHODS if compare else (method,), seed)
     result = OffPolicy(
         task=plan.task,
         agent=plan.agent,
@@ -101,21 +76,92 @@ def estimate(
         step=found.step,
         versions=versions(),
         settings={"resamples": ready.resamples, "seed": ready.seed},
-        runs=runs,
+        calibration=calibration_of(ready) if compare or method == "ensemble" else None,
+        runs=[_run(found, i, own, method, outside) for i, (own, outside) in enumerate(by_method)],
     )
     if found.folder is not None:
         write_json(found.folder / FILE, result.as_dict())
     return result
 
 
-def _run(
-    found: Trained, i: int, by_method: dict[str, Estimate], method: str, outside: float, effective_rows: float
-) -> dict[str, Any]:
-    plan, chosen = found.plan, by_method[method]
+def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int) -> list[tuple[dict[str, Any], float]]:
+    """Of each run the estimate by every method that can judge it, and the share of its steps outside the data."""
+    plan, place = found.plan, found.folder or found.plan.data
+    where = [f"{place}: run {i}" for i in range(len(found.policies))]
+    told: list[dict[str, Any]] = [{} for _ in found.policies]
+    outside = [0.0] * len(told)
+    if "ensemble" in methods:
+        largest = plan.horizon * np.maximum(ready.dataset.cost.max(axis=0), 0.0).astype(np.float64)
+        for i, played in imagined(found, ready, seed).items():
+            told[i]["ensemble"] = Calibrated.of(played, ready.calibration, largest)
+            distance = ready.recorded.nearest(played.pairs, 1)[0]
+            outside[i] = float((distance > ready.recorded.radius).mean())
+    acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
+    acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
+    if "model" in methods:
+        played_by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
+        for i, (own, share) in zip(acting, played_by_model, strict=True):
+            told[i]["model"] = own
+            outside[i] = outside[i] if "ensemble" in methods else share
+    if "fqe" in methods or "ratio" in methods:
+        for i, act in zip(acting, acts, strict=True):
+            rng = np.random.default_rng([seed, 4])  # the same for all policies
+            linear, rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
+            told[i] |= {name: own for name, own in linear.items() if name in methods} | {"rows": rows}
+    return list(zip(told, outside, strict=True))
+
+
+def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:
+    """Episodes of every run in the ensemble, from starts of the data."""
+    plan, place = found.plan, found.folder or found.plan.data
+    rng = np.random.default_rng([seed, 10])
+    played: dict[int, imagine.Imagined] = {}
+    with progress() as bar:
+        row = bar.add_task("imagined steps", total=0)
+        for kind, count in ((False, STARTS), (True, STARTS_REMEMBERING)):
+            own = [i for i, policy in enumerate(found.policies) if remembers(policy) == kind]
+            if not own:
+                continue
+            bar.update(row, total=plan.horizon + (bar.tasks[row].total or 0))
+            starts = ready.dataset.initial_obs[rng.integers(ready.dataset.n_episodes, size=count)]
+            begin = [_beginning(found.policies[i], seed, f"{place}: run {i}") for i in own]
+            told = imagine.play(ready.ensemble, begin, starts, plan.horizon, seed, lambda: bar.advance(row))
+            played |= dict(zip(own, told, strict=True))
+    return dict(sorted(played.items()))
+
+
+def _beginning(policy: Policy, seed: int, where: str) -> Any:
+    def begin(count: int) -> StepMany:
+        return begin_many(policy, count, seed, where)
+
+    return begin
+
+
+def calibration_of(ready: Prepared) -> dict[str, Any]:
+    """For ope.json: what the ensemble was calibrated on and how it did there."""
+    found = ready.calibration
+    factor, coverage = found.factor(LEVEL), found.coverage(LEVEL)
+    signals = ["reward", *ready.dataset.cost_names]
+    return {
+        "groups": len(found.truth),
+        "level": LEVEL,
+        "factor": dict(zip(signals, factor.tolist(), strict=True)),
+        "coverage_left_out": dict(zip(signals, coverage.tolist(), strict=True)),
+        "median_error": dict(zip(signals, np.median(np.abs(found.error), axis=0).tolist(), strict=True)),
+        "points": {
+            name: {"truth": found.truth[:, k].tolist(), "predicted": found.predicted[:, k].tolist()}
+            for k, name in enumerate(signals)
+        },
+    }
+
+
+def _run(found: Trained, i: int, by_method: dict[str, Any], method: str, outside: float) -> dict[str, Any]:
+    plan, rows = found.plan, by_method.pop("rows", None)
+    chosen: Estimate | Calibrated = by_method[method]
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
-    if not all(np.isfinite(e.value).all() and np.isfinite(e.resampled).all() for e in by_method.values()):
+    if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in by_method.values()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    why = doubts(outside, effective_rows)
+    why = doubts(outside, np.inf if rows is None or method == "ensemble" else rows)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
     return {
@@ -128,12 +174,12 @@ def _run(
         "trusted": not why,
         "doubts": why,
         "outside": outside,
-        "effective_sample_size": effective_rows,
+        "effective_sample_size": rows,
         "by_method": {name: own.as_dict() for name, own in by_method.items()},
     }
 
 
-def _data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dataset:
+def training_data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dataset:
     """The data of the training: given, or where it was, or under the task's name; always the same bits."""
     plan, place = found.plan, found.folder or found.plan.data
     if given is not None:
@@ -154,31 +200,11 @@ def _data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dat
 
 
 def _on_rows(policy: Policy, where: str, seed: int) -> Act:
-    """The policy as a function of rows of observations, to actions in [−1, 1] as the data holds them.
+    """The policy as a function of rows of observations; proposals are drawn anew at every row."""
+    step = begin_many(policy, 0, seed, where)
+    nothing = np.zeros(0)
 
-    Refused where an action needs more than the observation.
-    """
-    scales = policy.scales if isinstance(policy, WorldPolicy) else None
-    policy = policy.network if isinstance(policy, WorldPolicy) else policy
-    if isinstance(policy, CandidatePolicy):
-        proposals = np.random.default_rng([seed, 3])
+    def act(obs: Array) -> Array:
+        return step(obs, nothing, nothing)
 
-        def act(obs: Array) -> Array:
-            latent = proposals.standard_normal((len(obs), policy.candidates, policy.latent_dim), np.float32)
-            return policy.act(obs, latent)
-
-    elif hasattr(policy, "begin"):
-        raise PdocrlError(
-            f"{where}: a policy of kind `{policy.kind}` acts on the episode so far, not on an observation alone, so it "
-            "cannot be estimated from rows. Play it: pdocrl evaluate."
-        )
-    else:
-        act = policy
-
-    def checked(obs: Array) -> Array:
-        action = act(obs if scales is None else scales.standardised(obs))
-        if not np.isfinite(action).all():
-            raise PdocrlError(f"{where}: the policy's action is not finite at an observation of the data.")
-        return action
-
-    return checked
+    return act

@@ -4,6 +4,7 @@ method                  whose numbers stand in each run; every method's are unde
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
 versions, settings      what made the numbers
+calibration             of the ensemble on groups of episodes it had not seen; see `pdocrl.ope.calibrate`
 task, agent, step       of the training
 runs[i]                 in the plan's order; every run has
     agent, cost_limit [K], seed, and the settings the runs vary
@@ -14,7 +15,7 @@ runs[i]                 in the plan's order; every run has
     within_limit        true: shown, false: shown to be over, null: neither
     verdict             the same in words
     trusted, doubts     false with the reasons, when the data cannot carry the estimate; see `pdocrl.ope.support`
-    effective_sample_size, action_distance, …          what the flag is decided by
+    outside, effective_sample_size                     what the flag is decided by
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,17 @@ class Estimate:
         }
 
 
-def normalised(task: Task | None, estimate: Estimate, limit: Sequence[float]) -> dict[str, Any]:
+class Told(Protocol):
+    """Any method's word on one policy."""
+
+    @property
+    def value(self) -> Floats: ...
+
+    @property
+    def interval(self) -> Floats: ...
+
+
+def normalised(task: Task | None, estimate: Told, limit: Sequence[float]) -> dict[str, Any]:
     """The estimate on the scales of the scores that roll-outs get."""
     interval = estimate.interval
     found: dict[str, Any] = dict.fromkeys(
@@ -102,6 +113,9 @@ class OffPolicy:
     step: int
     versions: dict[str, str]
     settings: dict[str, Any]
+    calibration: (
+        dict[str, Any] | None
+    )  # of the ensemble: groups, factor, coverage, and every group's truth and prediction
     runs: list[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:

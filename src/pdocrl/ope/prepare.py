@@ -1,0 +1,169 @@
+"""What does not depend on any policy: fitted once per dataset, kept in the cache, shared by every policy judged on it.
+
+dataset ─▶ groups ─▶ bags ─▶ ensemble ─▶ calibration ─▶ <cache>/ope/<digest of the data>-<settings>.safetensors
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pdocrl.console import log, progress
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.load import cache_folder
+from pdocrl.errors import PdocrlError
+from pdocrl.ope import model
+from pdocrl.ope.calibrate import Calibration, calibrate
+from pdocrl.ope.ensemble import Base, Ensemble, EnsembleConfig, Scales, fit, networks, with_one
+from pdocrl.ope.features import RandomFeatures
+from pdocrl.ope.groups import deal, group_episodes
+from pdocrl.ope.linear import System
+from pdocrl.ope.log import Log
+from pdocrl.ope.support import Recorded
+from pdocrl.training import checkpoint
+
+RESAMPLES = 20  # redrawn datasets of the older model, each with a model of its own
+LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
+LINEAR_FEATURES = 200
+FEWEST_GROUPS = 20  # 95 % of fewer cannot be told from all of them
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset, the models that learned it, and how far they were off where truth was known."""
+
+    dataset: Dataset
+    config: EnsembleConfig
+    resamples: int
+    seed: int
+    cache: bool
+
+    @staticmethod
+    def of(
+        dataset: Dataset,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
+        config: EnsembleConfig | None = None,
+        cache: bool = True,
+    ) -> Prepared:
+        """Nothing is fitted before it is asked for."""
+        if resamples < 2:
+            raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
+        if seed < 0:
+            raise PdocrlError(f"seed is {seed}, must be at least 0.")
+        return Prepared(dataset, dataclasses.replace(config or EnsembleConfig(), seed=seed), resamples, seed, cache)
+
+    @functools.cached_property
+    def learned(self) -> tuple[Ensemble, Calibration]:
+        """The ensemble and how far it is off: fitted, or from the cache when the same data was fitted before."""
+        path = _place(self.dataset, self.config) if self.cache else None
+        found = _kept(path, self.dataset, self.config) if path is not None else None
+        if found is None:
+            found = _fitted(self.dataset, self.config)
+            if path is not None:
+                _keep(path, *found)
+        return found
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return self.learned[0]
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.learned[1]
+
+    @functools.cached_property
+    def recorded(self) -> Recorded:
+        return Recorded.of(Log.of(self.dataset), np.random.default_rng([self.seed, 8]))
+
+    @functools.cached_property
+    def models(self) -> model.Models:
+        """The older models, for comparison."""
+        with progress() as bar:
+            row = bar.add_task("models of the data", total=self.resamples)
+            rng = np.random.default_rng([self.seed, 0])
+            return model.Models.fit(Log.of(self.dataset), self.resamples, rng, advance=lambda: bar.advance(row))
+
+    @functools.cached_property
+    def system(self) -> System:
+        """The linear system of fitted Q and density ratio."""
+        rng = np.random.default_rng([self.seed, 1])
+        thinned = Log.of(self.dataset).thin(LINEAR_ROWS, rng)
+        features = RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng)
+        return System.of(thinned, features)
+
+
+def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration]:
+    rng = np.random.default_rng([config.seed, 9])
+    groups = group_episodes(dataset, rng)
+    count = int(groups.max()) + 1
+    if count < 2:
+        raise PdocrlError(f"{dataset.name}: too few episodes to hold some out; an estimate needs at least 8.")
+    bag = deal(count, config.members, config.held_out, rng)
+    with progress() as bar:
+        row = bar.add_task("ensemble of the data, once per dataset", total=config.steps)
+        ensemble = fit(dataset, groups, bag, config, lambda steps: bar.advance(row, steps))
+    if count < FEWEST_GROUPS:
+        log(f"note: {count} groups of episodes to calibrate on; 95 % of fewer than {FEWEST_GROUPS} is all of them.")
+    return ensemble, calibrate(dataset, ensemble, groups, bag, config.seed)
+
+
+def _place(dataset: Dataset, config: EnsembleConfig) -> Path:
+    settings = json.dumps(dataclasses.asdict(config) | {"version": version("pdocrl")}, sort_keys=True)
+    name = f"{dataset.digest[:16]}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}.safetensors"
+    return cache_folder() / "ope" / name
+
+
+def _tree(ensemble: Ensemble, calibration: Calibration) -> dict[str, Any]:
+    return {
+        "ensemble": ensemble,
+        "calibration": {field.name: getattr(calibration, field.name) for field in dataclasses.fields(calibration)},
+    }
+
+
+def _keep(path: Path, ensemble: Ensemble, calibration: Calibration) -> None:
+    try:
+        checkpoint.save(path, _tree(ensemble, calibration), {"groups": len(calibration.truth)})
+    except PdocrlError as error:
+        log(f"note: the fit is not kept for the next call: {error}")
+
+
+def _kept(path: Path, dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration] | None:
+    """The fit of an earlier call; None where there is none, or none that can be read."""
+    if not path.is_file():
+        return None
+    try:
+        groups = checkpoint.read_story(path)["groups"]
+        found, _ = checkpoint.load(path, _shapes(dataset, config, groups))
+    except (PdocrlError, KeyError) as error:
+        log(f"note: {path} cannot be used and is made again ({error})")
+        return None
+    return jax.tree.map(jnp.asarray, found["ensemble"]), Calibration(**found["calibration"])
+
+
+def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int) -> dict[str, Any]:
+    """What the file must hold."""
+    scales = Scales.of(dataset)
+
+    def blank() -> Ensemble:
+        change, outcome = networks(jax.random.key(0), scales, config)
+        obs, action = jnp.zeros((1, dataset.obs_dim)), jnp.zeros((1, dataset.action_dim))
+        memory = jnp.zeros((1, dataset.obs_dim + dataset.action_dim + 1))
+        d = scales.features(memory, obs, action)[0].shape[-1]
+        e = with_one(scales.outcome_inputs(obs, action, obs)).shape[-1]
+        m = config.members
+        base = Base(jnp.zeros((m, d, dataset.obs_dim)), jnp.zeros(dataset.obs_dim), jnp.zeros((m, e, 1)), jnp.zeros(()))
+        return Ensemble(change, outcome, base, scales)
+
+    signals = 1 + dataset.n_costs
+    blanks = Calibration(np.zeros((groups, signals)), np.zeros((groups, signals)), np.zeros((groups, 3, signals)))
+    return _tree(jax.eval_shape(blank), blanks)

@@ -1,0 +1,79 @@
+"""An estimate of the ensemble and what may be said from it.
+
+    mean of the imagined episodes ± q · scale                 the interval, see `calibrate`
+    a bound on the mean of costs that few episodes show        the luck of imagining, see `pdocrl.scores.audit`
+
+Rare disasters count twice: they are in the mean as often as they are imagined, and what was imagined n times without
+one may still have one in n. The bound on the mean of costs in [0, largest] knows both, and nothing is trimmed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.ope.calibrate import Calibration, hardness_of
+from pdocrl.ope.imagine import Imagined
+from pdocrl.ope.result import LEVEL
+from pdocrl.scores.audit import mean_lower, mean_upper
+
+Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Calibrated:
+    """The ensemble's word on one policy: undiscounted episode sums, reward first and then the K costs."""
+
+    value: Floats  # [1 + K]
+    interval: Floats  # [1 + K, 2]
+    above: Floats  # [K] upper bound of each mean cost, one-sided at the level
+    below: Floats  # [K] lower bound likewise
+    imagined: Floats  # [M · n, 1 + K] the episodes
+
+    @staticmethod
+    def of(played: Imagined, calibration: Calibration, largest: Floats, level: float = LEVEL) -> Calibrated:
+        """largest [K]: what an episode can cost at most."""
+        episodes = played.sums.reshape(-1, played.sums.shape[-1])
+        return Calibrated.judge(episodes, hardness_of(played.sums, played.doubt), calibration, largest, level)
+
+    @staticmethod
+    def judge(
+        episodes: Floats, hardness: Floats, calibration: Calibration, largest: Floats, level: float = LEVEL
+    ) -> Calibrated:
+        """From the imagined episodes [n, 1 + K] and how hard they were to imagine, [3, 1 + K]."""
+        value, scale = episodes.mean(axis=0), calibration.scale(hardness)
+        luck = 1.96 * episodes.std(axis=0, ddof=1) / len(episodes) ** 0.5
+        half = calibration.factor(level) * scale
+        low, high = value - half - luck, value + half + luck
+        above, below = np.zeros(len(largest)), np.zeros(len(largest))
+        for k, most in enumerate(largest):
+            costs = np.clip(episodes[:, 1 + k], 0, most)
+            shown = mean_upper(costs, most, level) if most > 0 else 0.0
+            above[k] = min(shown + calibration.factor_above(level)[1 + k] * scale[1 + k], most)
+            below[k] = max(mean_lower(costs, level) - half[1 + k], 0.0)
+            low[1 + k], high[1 + k] = max(low[1 + k], 0.0), min(max(high[1 + k], value[1 + k]), max(most, value[1 + k]))
+        return Calibrated(value, np.stack([low, high], axis=1), above, below, episodes)
+
+    def within(self, limit: Sequence[float]) -> bool | None:
+        """Whether all costs are shown to be within their limits (True), one to be over (False), or neither (None)."""
+        if bool((self.above <= limit).all()):
+            return True
+        return False if bool((self.below > limit).any()) else None
+
+    def share_over(self, limit: Sequence[float]) -> Floats:
+        """[K] share of the imagined episodes over each limit."""
+        return np.asarray((self.imagined[:, 1:] > np.asarray(limit)).mean(axis=0))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        interval = self.interval.tolist()
+        return {
+            "reward": float(self.value[0]),
+            "reward_interval": interval[0],
+            "cost": self.value[1:].tolist(),
+            "cost_interval": interval[1:],
+        }

@@ -1,0 +1,210 @@
+"""The calibrated ensemble: it finds closed forms, its verdicts hold, and its pieces do what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
+from test_ope_command import Cli, Sequential, constant, drifting, trained, write
+
+from pdocrl.data import make_dataset, save
+from pdocrl.ope import EnsembleConfig, Prepared, estimate
+from pdocrl.ope.actors import begin_many, remembers
+from pdocrl.ope.calibrate import Calibration, hardness_of
+from pdocrl.ope.groups import deal, group_episodes
+from pdocrl.ope.imagine import play
+from pdocrl.ope.verdict import Calibrated
+from pdocrl.policies.policy import MLPPolicy, TransformerPolicy
+
+SMALL = EnsembleConfig(members=4, held_out=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
+LONGER = dataclasses.replace(SMALL, steps=2500)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def ready() -> Prepared:
+    """An ensemble of the linear system with Gaussian noise, whose episodes have a closed form."""
+    prepared = Prepared.of(logged(300, np.random.default_rng(1)), config=LONGER, cache=False)
+    assert prepared.learned
+    return prepared
+
+
+def test_the_ensemble_finds_the_closed_form_noise_and_border_included(ready: Prepared) -> None:
+    """The noise feeds s² and carries s′ beyond the border: without it, reward and first cost would be 61 % of this."""
+    starts = np.full((60, 1), START) * np.where(np.arange(60) % 2, 1, -1)[:, None]
+    found = play(ready.ensemble, [lambda count: lambda obs, *_: act(obs)], starts, HORIZON, 0)[0]
+    told = Calibrated.of(found, ready.calibration, np.array([25.0, 25.0]))
+    truth = exact()
+    np.testing.assert_allclose(told.value, truth, rtol=0.15)
+    assert (told.interval[:, 0] <= truth).all()
+    assert (truth <= told.interval[:, 1]).all()
+    assert told.above[1] >= truth[2] >= told.below[1]
+
+
+def test_intervals_made_from_other_groups_hold_the_truth_of_groups_left_out(ready: Prepared) -> None:
+    """By construction of the order of 95 %; three standard errors of a share over the groups allowed."""
+    groups = len(ready.calibration.truth)
+    coverage = ready.calibration.coverage(0.95)
+    assert groups >= 20
+    assert (coverage >= 0.95 - 3 * (0.95 * 0.05 / groups) ** 0.5).all()
+
+
+def test_every_group_is_unseen_by_some_members_and_seen_by_others() -> None:
+    bag = deal(31, 9, 3, np.random.default_rng(0))
+    assert bag.shape == (9, 31)
+    assert ((~bag).sum(axis=0) == 3).all()
+    assert np.ptp((~bag).sum(axis=1)) <= 3
+
+
+def test_groups_are_episodes_alike() -> None:
+    """Three behaviours that do not overlap: no group mixes them."""
+    parts = [drifting(episodes=20, seed=seed) for seed in range(3)]
+    kind = np.repeat(np.arange(3), 20)
+    names = ("obs", "action", "reward", "cost", "next_obs")
+    apart = {name: np.concatenate([getattr(p, name) + 50.0 * i for i, p in enumerate(parts)]) for name in names}
+    ends = np.concatenate([p.timeout for p in parts])
+    dataset = make_dataset(**apart, terminal=np.zeros(len(ends)), timeout=ends)
+    groups = group_episodes(dataset, np.random.default_rng(0))
+    assert all(len(set(kind[groups == g])) == 1 for g in range(groups.max() + 1))
+
+
+def exact_model(groups: int = 40) -> Calibration:
+    """A model that was never wrong."""
+    return Calibration(np.ones((groups, 2)), np.ones((groups, 2)), np.zeros((groups, 3, 2)))
+
+
+def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_model() -> None:
+    """A cost of 120 in 10 % of episodes: mean 12, limit 10. Trimmed means cleared it in 20 % of cases."""
+    rng = np.random.default_rng(0)
+    for episodes in (40, 144, 576):
+        cleared = 0
+        for _ in range(200):
+            sums = np.zeros((episodes, 2))
+            sums[:, 1] = 120.0 * (rng.random(episodes) < 0.1)
+            told = Calibrated.judge(sums, np.zeros((3, 2)), exact_model(), np.array([200.0]))
+            cleared += told.within([10.0]) is True
+        assert cleared / 200 <= 0.05
+
+
+def test_a_policy_well_within_its_limit_is_cleared_by_a_perfect_model() -> None:
+    rng = np.random.default_rng(1)
+    sums = np.column_stack([np.zeros(576), rng.poisson(5, 576)]).astype(float)
+    told = Calibrated.judge(sums, np.zeros((3, 2)), exact_model(), np.array([200.0]))
+    assert told.within([10.0]) is True
+    assert told.within([2.0]) is False
+    assert told.within([5.0]) is None
+
+
+def test_what_was_harder_to_imagine_has_the_wider_interval() -> None:
+    rng = np.random.default_rng(2)
+    spread = rng.uniform(0, 4, 60)
+    error = spread * rng.standard_normal(60)
+    hardness = np.zeros((60, 3, 2))
+    hardness[:, 0] = spread[:, None]
+    found = Calibration(np.tile(error[:, None], 2), np.zeros((60, 2)), hardness)
+    easy, hard = (found.scale(np.array([[x, x], [0, 0], [0, 0]])) for x in (0.5, 3.0))
+    assert (hard > 3 * easy).all()
+    assert (found.coverage(0.95) >= 0.88).all()
+
+
+def test_hardness_is_spread_of_members_of_episodes_and_doubt() -> None:
+    sums = np.array([[[1.0, 0.0], [3.0, 0.0]], [[5.0, 0.0], [7.0, 0.0]]])
+    found = hardness_of(sums, np.array([[0.1, 0.3], [0.2, 0.2]]))
+    np.testing.assert_allclose(found[:, 0], [8**0.5, 2**0.5, 0.2])
+    np.testing.assert_allclose(found[:, 1], [0, 0, 0.2])
+
+
+def test_company_changes_nothing(ready: Prepared) -> None:
+    starts = np.full((5, 1), START)
+    policies: list[Any] = [lambda count: lambda obs, *_: act(obs), lambda count: lambda obs, *_: 0 * obs]
+    alone = play(ready.ensemble, policies[:1], starts, HORIZON, 0)[0]
+    beside = play(ready.ensemble, policies[::-1], starts, HORIZON, 0)[1]
+    np.testing.assert_allclose(alone.sums, beside.sums, rtol=1e-3, atol=1e-3)
+    assert GAIN > 0
+
+
+def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cli: Cli, monkeypatch: Any) -> None:
+    """Ten steps of −0.3 never come near the border at 0.5; steps of +0.6 are beyond it from the fifth on."""
+    import json
+
+    monkeypatch.setattr("pdocrl.ope.prepare.EnsembleConfig", lambda: SMALL)
+    dataset = drifting(episodes=160)
+    save(dataset, tmp_path / "drifting.npz")
+    made = trained(dataset, [(3.0,), (1.0,)], [constant(-0.3), constant(0.6)], str(tmp_path / "drifting.npz"))
+    folder = write(tmp_path / "run", made)
+    status, out, _ = run_cli("ope", folder, "--json")
+    told = json.loads(out)
+    assert status == 0
+    assert told == json.loads((folder / "ope.json").read_text())
+    safe, unsafe = told["runs"]
+    assert safe["reward"] == pytest.approx(-3, abs=0.3)
+    assert (safe["verdict"], safe["trusted"]) == ("within limit at 95 %", True)
+    assert unsafe["within_limit"] is not True
+    assert told["calibration"]["groups"] >= 20
+    assert set(told["calibration"]["coverage_left_out"]) == {"reward", "cost"}
+    assert len(list((tmp_path / "cache" / "pdocrl" / "ope").iterdir())) == 1
+    monkeypatch.setattr("pdocrl.ope.prepare._fitted", None)  # the second call finds the fit
+    assert json.loads(run_cli("ope", folder, "--json")[1]) == told
+
+
+def test_policies_with_memory_are_estimated_too() -> None:
+    dataset = drifting(episodes=160)
+    plain = constant(-0.3)
+    memory = Sequential(plain.weights, plain.biases)
+    assert remembers(memory)
+    assert not remembers(plain)
+    made = trained(dataset, [(3.0,), (3.0,)], [plain, memory])
+    first, second = estimate(made, Prepared.of(dataset, config=SMALL, cache=False)).runs
+    assert second["reward"] == pytest.approx(first["reward"], abs=0.2)
+    assert second["within_limit"] is True
+
+
+def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each() -> None:
+    rng = np.random.default_rng(0)
+    width, size = 8, {"obs": 2, "action": 1, "returns": 1, "costs": 1}
+    weights = {f"{n}/weight": rng.normal(size=(k, width)) for n, k in size.items()}
+    weights |= {f"{n}/bias": np.zeros(width) for n in size}
+    weights |= {"time": rng.normal(size=(6, width)), "action_head/weight": rng.normal(size=(width, 2))}
+    weights |= {"action_head/bias": np.zeros(2)}
+    for norm in ("embedding_norm", "last_norm", "block_0/norm_1", "block_0/norm_2"):
+        weights |= {f"{norm}/scale": np.ones(width), f"{norm}/bias": np.zeros(width)}
+    for name, n_in, n_out in (("qkv", width, 3 * width), ("out", width, width), ("up", width, 16), ("down", 16, width)):
+        weights |= {
+            f"block_0/{name}/weight": rng.normal(size=(n_in, n_out)) / 3,
+            f"block_0/{name}/bias": np.zeros(n_out),
+        }
+    policy = TransformerPolicy(
+        {name: array.astype(np.float32) for name, array in weights.items()}, layers=1, heads=2, context=3,
+        target_return=5.0, target_cost=(2.0,), reward_scale=0.1, cost_shift=3.0,
+    )  # fmt: skip
+    together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
+    reward, cost = np.zeros(4), np.zeros((4, 1))
+    for _ in range(6):
+        obs = rng.normal(size=(4, 2)).astype(np.float32)
+        single = np.stack([step(obs[i], reward[i], cost[i]) for i, step in enumerate(alone)])
+        np.testing.assert_allclose(together(obs, reward, cost), single, atol=1e-5)
+        reward, cost = rng.normal(size=4), rng.random((4, 1))
+
+
+def test_a_policy_that_standardises_is_given_raw_observations() -> None:
+    """Its actions stay in [−1, 1], as the data holds them."""
+
+    class Scales:
+        def standardised(self, obs: Any) -> Any:
+            return obs / 10
+
+    class World:
+        network = MLPPolicy((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),))
+        scales = Scales()
+
+    step = begin_many(World(), 2, 0)  # type: ignore[arg-type]
+    acted = step(np.array([[1.0], [2.0]]), np.zeros(2), np.zeros((2, 1)))
+    np.testing.assert_allclose(acted, np.tanh([[0.1], [0.2]]), rtol=1e-6)
