@@ -31,7 +31,8 @@ from pdocrl.nn.mlp import MLP
 from pdocrl.ope.groups import Groups
 
 LOG_STD = (-5.0, 2.0)  # of what the regression leaves
-FARTHEST = 6.0  # standard deviations beyond which inputs and targets are clipped
+FARTHEST = 6.0  # standard deviations beyond which inputs are clipped
+JUMP = 20.0  # … and changes and targets: heavy tails are the world's, an angle that wraps round is not a change
 MOST_PRODUCTS = 1000  # of two inputs; with more inputs only their squares are features
 ROWS = 150_000  # most rows to learn from
 CHUNK = 10_000  # of them at a time
@@ -103,11 +104,14 @@ class Scales(eqx.Module):
 
     def change_of(self, obs: Array, next_obs: Array) -> Array:
         """s′ − s, standardised and without jumps."""
-        return jnp.clip((next_obs - obs - self.change_mean) / self.change_scale, -FARTHEST, FARTHEST)
+        return jnp.clip((next_obs - obs - self.change_mean) / self.change_scale, -JUMP, JUMP)
 
     def memory(self, obs: Array, action: Array, next_obs: Array) -> Array:
         """[..., S + A + 1] what the next step remembers of this one; zeros at the start of an episode."""
-        past = [self.change_of(obs, next_obs), (action - self.action_mean) / self.action_scale]
+        past = [
+            jnp.clip(self.change_of(obs, next_obs), -FARTHEST, FARTHEST),
+            (action - self.action_mean) / self.action_scale,
+        ]
         return jnp.concatenate([*past, jnp.ones((*obs.shape[:-1], 1))], -1)
 
     def inputs(self, memory: Array, obs: Array, action: Array) -> Array:
@@ -258,9 +262,8 @@ def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -
         theta = np.linalg.solve(gram + ridge, cross)
         middle = theta.mean(axis=0)
         errors = np.concatenate([piece[2 * i + 1] - piece[2 * i] @ middle for piece in pieces])
-        # The spread of the bulk: a few jumps must not hide how exact the regression is elsewhere.
-        low, high = np.quantile(errors, [0.05, 0.95], axis=0)
-        left.append(np.maximum((high - low) / 3.29, 1e-4))
+        errors = np.clip(errors, *np.quantile(errors, [0.0005, 0.9995], axis=0))
+        left.append(np.maximum(errors.std(axis=0), 1e-4))
         thetas.append(theta)
     return Base(
         change=jnp.asarray(thetas[0], jnp.float32), change_left=jnp.asarray(left[0], jnp.float32),
@@ -293,7 +296,7 @@ def lessons(rows: Rows, scales: Scales, base: Base) -> Lessons:
     @jax.jit
     def left(phi: Array, change: Array, x: Array, reward: Array) -> tuple[Array, Array]:
         found = (change - phi @ base.change) / base.change_left, (reward - x @ base.reward)[..., 0] / base.reward_left
-        return jnp.clip(found[0], -FARTHEST, FARTHEST), jnp.clip(found[1], -FARTHEST, FARTHEST)
+        return jnp.clip(found[0], -JUMP, JUMP), jnp.clip(found[1], -JUMP, JUMP)
 
     pieces = [[x[:, : len(own)] for x in left(*_regressed(some, scales))] for own, some in _chunks(rows)]
     change, reward = (jnp.concatenate(found, axis=1) for found in zip(*pieces, strict=True))
