@@ -18,29 +18,48 @@ def certify(
     policy: tyro.conf.Positional[Path | None] = None,
     /,
     *,
+    held_out: str | None = None,
+    data: str | None = None,
+    episodes: int | None = None,
+    fixed: bool = False,
+    task: str | None = None,
     audit: Path | None = None,
     cost_limit: Numbers = (),
     confidence: float = 0.95,
     largest_cost: Numbers = (),
+    seed: int = 0,
+    workers: int | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
     """Say whether policies keep their cost limits, how sure that is, and what it rests on.
 
     Example:
+        pdocrl certify runs/half --held-out other_half.hdf5
+        pdocrl certify runs/ballrun --episodes 59
+        pdocrl certify policy/
         pdocrl certify --audit episodes.parquet --cost-limit 10
         pdocrl certify --audit episodes.csv --cost-limit 10,5 --largest-cost 200,200 --out certificate/ --json
 
-    A file of audited episodes (Parquet or CSV) has a row an episode and a column `cost`, or one per constraint,
-    `cost_*`. The verdict is on the mean cost of an episode: within, over, or cannot be shown.
+    From a log alone, policies play in models learned from it; that log must not be the one they were trained on, or
+    nothing is shown. With --episodes, a simulator is asked, and no longer than it takes. A file of audited episodes
+    (Parquet or CSV) has a row an episode and a column `cost`, or one per constraint, `cost_*`. The verdict is on the
+    mean cost of an episode: within, over, or cannot be shown.
 
     Args:
-        policy: what to certify; not needed for a file of episodes.
+        policy: what `pdocrl train` or `pdocrl solve` wrote; not needed for a file of episodes.
+        held_out: a log that had no part in choosing the policies, such as the other half of the data.
+        data: the training data, when it is no longer where it was.
+        episodes: play at most so many episodes of each policy in the simulator.
+        fixed: play all of them; the share over the limit then has its exact bound.
+        task: the task to play, when the training did not name one.
         audit: a file of real or simulated episodes.
         cost_limit: what an episode may cost on average; with several costs, one number for each.
         confidence: of every statement.
         largest_cost: what an episode can cost at most; bounds on a mean rest on it.
-        out: a folder for certificate.json and certificate.png.
+        seed: of the starts, the models and the simulator.
+        workers: processes that play; default: one per core.
+        out: a folder for certificate.json and certificate.png; default: that of the policy.
         json: print one JSON object.
     """
     from pdocrl.ope import certify as work
@@ -48,11 +67,26 @@ def certify(
 
     if not 0 < confidence < 1:
         raise PdocrlError(f"--confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
-    if audit is None:
-        raise PdocrlError("nothing to certify: give --audit FILE with --cost-limit NUMBER.")
     limits, largest = _numbers(cost_limit), _numbers(largest_cost)
-    certificate, panels = work.certify_episodes(audit, limits, confidence=confidence, largest_cost=largest)
-    files = work.keep(certificate, panels, out) if out is not None else []
+    if audit is not None:
+        if policy is not None:
+            raise PdocrlError("give a policy or --audit FILE: a file of episodes is certified on its own.")
+        certificate, panels = work.certify_episodes(audit, limits, confidence=confidence, largest_cost=largest)
+    elif policy is None:
+        raise PdocrlError("nothing to certify: give a folder, or --audit FILE with --cost-limit NUMBER.")
+    elif limits:
+        raise PdocrlError("--cost-limit is for --audit FILE; a trained policy has the limit it was trained for.")
+    elif (policy / "result.json").is_file():
+        certificate, panels = work.certify_solved(policy)
+    elif episodes is not None:
+        certificate, panels = work.certify_simulator(
+            policy, episodes, confidence=confidence, largest_cost=largest, task=task, seed=seed, workers=workers,
+            fixed=fixed,
+        )  # fmt: skip
+    else:
+        certificate, panels = work.certify_log(policy, held_out, data, confidence=confidence, seed=seed)
+    folder = out if out is not None else policy
+    files = work.keep(certificate, panels, folder) if folder is not None else []
     if json:
         print_json(as_plain(certificate))
     else:

@@ -8,20 +8,34 @@ a folder of `solve`         ─▶ its bounds                                   
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.console import progress
+from pdocrl.data import load
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
 from pdocrl.ope.audit_file import read_audit
-from pdocrl.ope.audits import audit_statement
-from pdocrl.ope.certificate import FILE, PICTURE, Certificate
+from pdocrl.ope.audits import audit_statement, play_until_shown
+from pdocrl.ope.certificate import FILE, PICTURE, Certificate, Statement, Verdict, percent
+from pdocrl.ope.ensemble import EnsembleConfig
+from pdocrl.ope.estimate import judge, training_data
 from pdocrl.ope.picture import Shown, draw
+from pdocrl.ope.prepare import Prepared
+from pdocrl.ope.support import doubts
+from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
+from pdocrl.scores.audit import episodes_needed
+from pdocrl.training.folder import Trained, load_trained
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +58,213 @@ def certify_episodes(
         told = audit_statement(costs, limit, confidence, most, policy=found.name, cost=name)
         panels.append(Shown(told, played=costs))
     return Certificate.of([panel.statement for panel in panels]), panels
+
+
+def certify_log(
+    trained: Trained | str | os.PathLike[str],
+    held_out: str | os.PathLike[str] | Dataset | None = None,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    config: EnsembleConfig | None = None,
+) -> tuple[Certificate, list[Shown]]:
+    """From a log alone: policies play in models that learned a log which had no part in choosing them.
+
+    Without such a log, the training's own judges, and nothing is stated with confidence: what chose a policy is
+    flattered by it.
+    """
+    found = trained if isinstance(trained, Trained) else load_trained(trained)
+    if held_out is None:
+        dataset, fresh = training_data(found, data), False
+        notes = ["The log that judges also chose the policies, so nothing is shown. Train on one half of the log and "
+                 "give the other one: --held-out FILE; or audit some episodes: --episodes 59."]  # fmt: skip
+    else:
+        dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.plan.task)
+        fresh, notes = _is_fresh(found, dataset, data)
+    ready = Prepared.of(dataset, seed=seed, config=config)
+    panels = []
+    for i, (told, outside) in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
+        for k, limit in enumerate(found.plan.runs[i]["cost_limit"]):
+            panels.append(_from_log(found, ready, i, k, limit, told["ensemble"], outside, fresh, confidence))
+    if not panels:
+        raise PdocrlError(f"{found.folder or found.plan.data}: trained without a cost limit; nothing to certify.")
+    return Certificate.of([panel.statement for panel in panels], notes), panels
+
+
+def _from_log(
+    found: Trained, ready: Prepared, i: int, k: int, limit: float, told: Calibrated, outside: float, fresh: bool,
+    confidence: float,
+) -> Shown:  # fmt: skip
+    costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
+    mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
+    unknown = doubts(outside, np.inf)
+    side: Verdict = (
+        "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
+    )
+    largest = float(found.plan.horizon * max(ready.dataset.cost[:, k].max(initial=0.0), 0.0)) or 1.0
+    needed = episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
+    more = (
+        f"an audit of about {needed} episodes would probably show it"
+        if needed
+        else "an audit would probably not show it"
+    )
+    bounds = f"an episode costs {mean:.3g} on average, between {low:.3g} and {high:.3g}"
+    words = {
+        "within": f"Keeps its limit: we are {percent(confidence)} sure that {bounds}",
+        "over": f"Breaks its limit: we are {percent(confidence)} sure that {bounds}",
+        "cannot be shown": f"Cannot be shown from this log ({unknown[0] if unknown else bounds}); {more}",
+    }
+    sentence = words[side] + "."
+    if not fresh and side != "cannot be shown":
+        guess = "keeps" if side == "within" else "breaks"
+        sentence = f"Probably {guess} its limit ({bounds}), but the log that says so also chose the policy; {more}."
+    cover = ready.calibration.coverage(confidence)[1 + k]
+    statement = Statement(
+        policy=_name(found, i),
+        cost=name,
+        cost_limit=limit,
+        verdict=side if fresh else "cannot be shown",
+        confidence=confidence if fresh else None,
+        basis="held-out log" if fresh else "training log",
+        sentence=sentence,
+        assumption=(
+            "The policy is to the logged behaviours what they are to each other. Models were calibrated on "
+            f"{len(ready.calibration.truth)} groups of episodes they had not seen; intervals made from the other "
+            f"groups held the true cost of {percent(round(float(cover), 3))} of them."
+        ),
+        mean_cost=mean,
+        mean_cost_lower=low,
+        mean_cost_upper=high,
+        share_over=float(told.share_over(found.plan.runs[i]["cost_limit"])[k]),
+        episodes_needed=needed,
+        largest_cost=largest,
+    )
+    return Shown(statement, imagined=costs)
+
+
+def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[str]]:
+    """Whether a log had no part in choosing the policies; looked up where the training's data is still there."""
+    if dataset.digest == found.plan.data_digest:
+        return False, [f"{dataset.name} is the log the policies were trained on, so nothing is shown."]
+    try:
+        before = _episode_digests(training_data(found, data))
+    except PdocrlError:
+        return True, ["The training's data was not found, so that no episode is in both logs could not be checked."]
+    shared = len(before & _episode_digests(dataset))
+    if shared:
+        return False, [f"{shared} episodes of {dataset.name} were also trained on, so nothing is shown."]
+    return True, []
+
+
+def _episode_digests(dataset: Dataset) -> set[bytes]:
+    ends = dataset.episode_start + dataset.episode_length
+    return {
+        hashlib.sha256(dataset.obs[a:b].tobytes() + dataset.action[a:b].tobytes()).digest()
+        for a, b in zip(dataset.episode_start, ends, strict=True)
+    }
+
+
+def certify_simulator(
+    trained: Trained | str | os.PathLike[str],
+    episodes: int,
+    *,
+    confidence: float = 0.95,
+    largest_cost: Sequence[float] = (),
+    task: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    fixed: bool = False,
+) -> tuple[Certificate, list[Shown]]:
+    """Audit every policy in the simulator with at most so many episodes; without `fixed`, as few as it takes."""
+    from pdocrl.envs.rollout import Rollouts
+
+    found = trained if isinstance(trained, Trained) else load_trained(trained)
+    plan, place = found.plan, found.folder or found.plan.data
+    name = task or plan.task
+    spec = find_task(name) if name else None
+    if spec is None or spec.env_id is None:
+        raise PdocrlError(f"{place}: no simulator known for this data; name the task with --task.")
+    costs = plan.cost_names
+    largest: list[float | None] = (
+        list(_per_cost(largest_cost, costs, str(place), "--largest-cost")) if largest_cost else []
+    )
+    panels = []
+    with progress() as bar, Rollouts(spec.name, workers, tuple(costs)) as pool:
+        row = bar.add_task(f"{spec.name}: episodes, at most", total=episodes * len(found.policies))
+        for i, policy in enumerate(found.policies):
+            limits = plan.runs[i]["cost_limit"]
+
+            def play(first: int, count: int, policy: Any = policy) -> Floats:
+                played = pool.run(policy, count, seed, progress=lambda: bar.advance(row), first=first)
+                return np.asarray(played.cost, np.float64)
+
+            most = largest or [None] * len(limits)
+            seen = play_until_shown(play, episodes, limits, confidence, most, fixed)
+            bar.update(row, completed=episodes * (i + 1))
+            for k, limit in enumerate(limits):
+                told = audit_statement(
+                    seen[:, k], limit, confidence, most[k], policy=_name(found, i), cost=costs[k],
+                    basis="simulator", stopped=not fixed,
+                )  # fmt: skip
+                panels.append(Shown(told, played=seen[:, k]))
+    if not panels:
+        raise PdocrlError(f"{place}: trained without a cost limit; nothing to certify.")
+    notes = [] if fixed else ["Playing stopped as soon as the answer was there; all bounds hold for that."]
+    return Certificate.of([panel.statement for panel in panels], notes), panels
+
+
+def certify_solved(folder: str | os.PathLike[str]) -> tuple[Certificate, list[Shown]]:
+    """What a folder of `pdocrl solve` shows of its limits."""
+    path = Path(folder) / "result.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        names, shown = list(found["limits"]), found.get("confidence")
+        panels = [Shown(_from_solve(found, shown, name, Path(folder).name)) for name in names]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PdocrlError(f"{path}: not a result of this version of `pdocrl solve` ({error}).") from error
+    if not panels:
+        raise PdocrlError(f"{path}: solved without a limit; nothing to certify.")
+    return Certificate.of([panel.statement for panel in panels]), panels
+
+
+def _from_solve(found: dict[str, Any], shown: dict[str, Any] | None, name: str, policy: str) -> Statement:
+    limit, value, sense = found["limits"][name], found["costs"][name], found["senses"][name]
+    sign, word = (1, "at most") if sense == "<=" else (-1, "at least")
+    if shown is None:
+        spread = (found.get("intervals") or {}).get("costs", {}).get(name, [None, None])
+        told = (
+            f"Cannot be shown: {name} is estimated at {value:.4g} (limit {limit:g}) by the log that chose the policy; "
+        )
+        verdict, sure, bounds = "cannot be shown", None, spread
+        told += "solve again with --confidence 0.95."
+    else:
+        bound, sure = shown["bounds"][name], shown["asked"]
+        kept = sign * (limit - bound) >= 0
+        verdict = "within" if kept else "cannot be shown"
+        told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {word} {bound:.4g} "
+        told += f"(limit {limit:g}, estimate {value:.4g})."
+        bounds = [None, bound] if sign > 0 else [bound, None]
+    return Statement(
+        policy=policy,
+        cost=name,
+        cost_limit=limit,
+        verdict=verdict,  # type: ignore[arg-type]
+        confidence=sure,
+        basis="solved log",
+        sentence=told,
+        assumption=f"States are as the log names them, and what it never saw is not needed; units: {found['unit']}.",
+        mean_cost=value,
+        mean_cost_lower=bounds[0],
+        mean_cost_upper=bounds[1],
+    )
+
+
+def _name(found: Trained, i: int) -> str:
+    run = found.plan.runs[i]
+    limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
+    others = "".join(f", {k} {v}" for k, v in run.items() if k not in {"cost_limit", "seed"})
+    return f"{found.plan.agent}, limit {limits}, seed {run['seed']}{others}"
 
 
 def keep(certificate: Certificate, panels: list[Shown], folder: Path) -> list[Path]:

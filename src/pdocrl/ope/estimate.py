@@ -84,7 +84,9 @@ def estimate(
     return result
 
 
-def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int) -> list[tuple[dict[str, Any], float]]:
+def judge(
+    found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL
+) -> list[tuple[dict[str, Any], float]]:
     """Of each run the estimate by every method that can judge it, and the share of its steps outside the data."""
     plan, place = found.plan, found.folder or found.plan.data
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
@@ -93,7 +95,7 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int) 
     if "ensemble" in methods:
         largest = plan.horizon * np.maximum(ready.dataset.cost.max(axis=0), 0.0).astype(np.float64)
         for i, played in imagined(found, ready, seed).items():
-            told[i]["ensemble"] = Calibrated.of(played, ready.calibration, largest)
+            told[i]["ensemble"] = Calibrated.of(played, ready.calibration, largest, level)
             distance = ready.recorded.nearest(played.pairs, 1)[0]
             outside[i] = float((distance > ready.recorded.radius).mean())
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]

@@ -1,0 +1,98 @@
+"""`pdocrl certify` of trained and solved policies: from a log, in a simulator, from a result of `solve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_ensemble import SMALL
+from test_ope_command import Cli, constant, drifting, trained, write
+
+from pdocrl.data import save
+from pdocrl.ope.certify import certify_log
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A policy of −0.3, far from the border, and one of +0.6, beyond it half of the time, both limited to 2."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("pdocrl.ope.prepare.EnsembleConfig", lambda: SMALL)
+    dataset = drifting(episodes=160)
+    save(dataset, tmp_path / "first.npz")
+    save(drifting(episodes=160, seed=1), tmp_path / "second.npz")
+    made = trained(dataset, [(2.0,), (2.0,)], [constant(-0.3), constant(0.6)], str(tmp_path / "first.npz"))
+    return write(tmp_path / "run", made)
+
+
+def test_only_a_log_that_did_not_choose_the_policy_shows_anything(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
+    status, out, _ = run_cli("certify", folder, "--json")
+    own = json.loads(out)
+    assert status == 0
+    assert {one["verdict"] for one in own["statements"]} == {"cannot be shown"}
+    assert own["confidence"] is None
+    assert own["statements"][0]["sentence"].startswith("Probably keeps its limit")
+    assert own["statements"][0]["episodes_needed"] > 0
+    fresh = json.loads(run_cli("certify", folder, "--held-out", tmp_path / "second.npz", "--json")[1])
+    safe, unsafe = fresh["statements"]
+    assert (safe["verdict"], safe["confidence"], safe["basis"]) == ("within", 0.95, "held-out log")
+    assert safe["mean_cost_upper"] <= 2
+    assert unsafe["verdict"] != "within"
+    assert "calibrated on" in safe["assumption"]
+    assert {"format": 1, **fresh} == json.loads((folder / "certificate.json").read_text())
+    assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_log_that_shares_episodes_with_the_training_is_not_held_out(folder: Path) -> None:
+    mixed = drifting(episodes=160).episodes(np.arange(40))
+    told, _ = certify_log(folder, mixed, config=SMALL)
+    assert "40 episodes" in told.notes[0]
+    assert told.confidence is None
+
+
+def test_solved_policies_are_certified_by_their_bounds(tmp_path: Path, run_cli: Cli) -> None:
+    found: dict[str, Any] = {
+        "limits": {"cost": 0.2, "served": 0.9}, "costs": {"cost": 0.1, "served": 0.95}, "unit": "discounted",
+        "senses": {"cost": "<=", "served": ">="}, "intervals": {"costs": {"cost": [0.05, 0.15], "served": [0.9, 1.0]}},
+    }  # fmt: skip
+    place = tmp_path / "policy"
+    place.mkdir()
+    (place / "result.json").write_text(json.dumps(found))
+    told = json.loads(run_cli("certify", place, "--json")[1])
+    assert told["verdict"] == "cannot be shown"
+    assert "--confidence" in told["statements"][0]["sentence"]
+    found["confidence"] = {"asked": 0.9, "reached": True, "bounds": {"cost": 0.18, "served": 0.91}}
+    (place / "result.json").write_text(json.dumps(found))
+    told = json.loads(run_cli("certify", place, "--json")[1])
+    assert (told["verdict"], told["confidence"]) == ("within", 0.9)
+    found["confidence"]["bounds"]["served"] = 0.89
+    (place / "result.json").write_text(json.dumps(found))
+    assert json.loads(run_cli("certify", place, "--json")[1])["verdict"] == "cannot be shown"
+    (place / "result.json").write_text("{}")
+    status, _, err = run_cli("certify", place)
+    assert (status, err.count("\n")) == (2, 1)
+
+
+def test_a_simulator_is_asked_no_longer_than_it_takes(tmp_path: Path, run_cli: Cli) -> None:
+    pytest.importorskip("bullet_safety_gym")
+    from pdocrl.data import load
+    from pdocrl.policies.policy import MLPPolicy
+
+    dataset = load("BallRun")
+    still = MLPPolicy((np.zeros((dataset.obs_dim, 2), np.float32),), (np.zeros(2, np.float32),))
+    made = trained(dataset, [(10.0,)], [still])
+    folder = write(tmp_path / "run", made)
+    options = ("--task", "BallRun", "--workers", "0", "--largest-cost", "100")
+    status, out, _ = run_cli("certify", folder, "--episodes", "200", *options, "--json")
+    told = json.loads(out)["statements"][0]
+    assert status == 0
+    assert (told["verdict"], told["basis"], told["mean_cost"]) == ("within", "simulator", 0)
+    assert told["episodes"] < 100
+    fixed = json.loads(run_cli("certify", folder, "--episodes", "59", "--fixed", *options, "--json")[1])
+    assert fixed["statements"][0]["episodes"] == 59
+    assert fixed["share_over_upper"] == pytest.approx(1 - 0.05 ** (1 / 59))
+    status, _, err = run_cli("certify", folder, "--episodes", "5")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--task" in err
