@@ -315,8 +315,10 @@ def loss(change: MLP, outcome: MLP, batch: Lessons) -> Array:
     """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome, all members'."""
     mean, log_std = gaussian(change(batch.inputs))
     reward, logit, size, end = parts(outcome(batch.outcome_inputs))
+    surprise = 0.5 * jnp.square((batch.change - mean) * jnp.exp(-log_std)) + log_std
     errors = [
-        (0.5 * jnp.square((batch.change - mean) * jnp.exp(-log_std)) + log_std).mean(-1),
+        # Weighted by σ (β-NLL, Seitzer et al. 2022): else what is hard, such as a bounce, is called noise and not learned.
+        (surprise * jax.lax.stop_gradient(jnp.exp(log_std))).mean(-1),
         jnp.square(reward - batch.reward),
         optax.sigmoid_binary_cross_entropy(logit, batch.paid).sum(-1),
         (batch.paid * jnp.square(size - batch.cost)).sum(-1),
