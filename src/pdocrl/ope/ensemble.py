@@ -317,7 +317,7 @@ def loss(change: MLP, outcome: MLP, batch: Lessons) -> Array:
     reward, logit, size, end = parts(outcome(batch.outcome_inputs))
     surprise = 0.5 * jnp.square((batch.change - mean) * jnp.exp(-log_std)) + log_std
     errors = [
-        # Weighted by σ (β-NLL, Seitzer et al. 2022): else what is hard, such as a bounce, is called noise and not learned.
+        # Weighted by σ (β-NLL, Seitzer et al. 2022): else what is hard, a bounce, is called noise and not learned.
         (surprise * jax.lax.stop_gradient(jnp.exp(log_std))).mean(-1),
         jnp.square(reward - batch.reward),
         optax.sigmoid_binary_cross_entropy(logit, batch.paid).sum(-1),
