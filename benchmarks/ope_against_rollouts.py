@@ -3,7 +3,7 @@
     python benchmarks/ope_against_rollouts.py --data FOLDER RUN…
 
 Every RUN is a training folder with scores.json from `pdocrl evaluate`; it is estimated unless it has an ope.json. Runs
-of one task are judged together. Sequence policies, which `pdocrl ope` refuses, are left out and named.
+of one task are judged together. With --compare the older model, fitted Q and the density ratio stand beside it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", help="training folders with scores.json")
     parser.add_argument("--data", type=Path, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("--compare", action="store_true", help="all methods, not the ensemble alone")
     parser.add_argument("--again", action="store_true", help="estimate also where ope.json is there")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for folder in sorted(arguments.runs, key=lambda f: _scores(f)["task"]):
-        rows += compare(folder, arguments.data, arguments.again)
+        rows += compare(folder, arguments.data, arguments.again, arguments.compare)
     rows = _distinct(rows)
     target = HERE / "results" / "ope.csv"
     write_csv(target, rows)
@@ -43,20 +44,21 @@ def main() -> None:
     print_table(
         ["task", "policies", "trusted", *(f"{m}: rank reward, cost" for m in METHODS), "trusted: rank reward, cost",
          "error of reward", "of cost", "interval holds reward, cost", "“within limit” right", "“over” right",
-         "not shown", "picked: reward, safe", "best safe: reward"],
+         "not shown", "cleared of those over", "of those at 1–2 × the limit", "shown of those below .7",
+         "picked: reward, safe", "best safe: reward"],
         [_summary(task, [row for row in rows if row["task"] == task]) for task in tasks],
         title="estimates against roll-outs: Spearman's rank correlation; median error of trusted estimates, normalised",
     )  # fmt: skip
     print(f"every policy: {target}; picture: {draw(rows, tasks)}")
 
 
-def compare(folder: Path, data: Path | None, again: bool) -> list[dict[str, Any]]:
+def compare(folder: Path, data: Path | None, again: bool, every: bool) -> list[dict[str, Any]]:
     """One row per policy of a folder; none for sequence policies."""
     scores, seconds = _scores(folder), float("nan")
     if again or not (folder / FILE).exists():
         began = time.perf_counter()
         try:
-            estimate(folder, _data(scores, data))
+            estimate(folder, _data(scores, data), compare=every)
         except PdocrlError as error:
             log(f"left out: {error}")
             return []
@@ -81,16 +83,16 @@ def compare(folder: Path, data: Path | None, again: bool) -> list[dict[str, Any]
             "verdict": told["verdict"],
             "trusted": told["trusted"],
             "outside": round(told["outside"], 4),
-            "effective_sample_size": round(told["effective_sample_size"], 1),
+            "effective_sample_size": told["effective_sample_size"],
         }
         for method in METHODS:
-            own = told["by_method"][method]
+            own = told["by_method"].get(method)
             for what, value, interval in (
-                ("reward", own["reward"], own["reward_interval"]),
-                ("cost", own["cost"][0], own["cost_interval"][0]),
+                ("reward", own and own["reward"], own and own["reward_interval"]),
+                ("cost", own and own["cost"][0], own and own["cost_interval"][0]),
             ):
                 row[f"{method}_{what}"] = value
-                row[f"{method}_{what}_low"], row[f"{method}_{what}_high"] = interval
+                row[f"{method}_{what}_low"], row[f"{method}_{what}_high"] = interval or (None, None)
         rows.append(row)
     return rows
 
@@ -124,17 +126,28 @@ def _summary(task: str, rows: list[dict[str, Any]]) -> list[object]:
     return [
         task, len(rows), len(trusted),
         *(f"{_rank(rows, m, 'reward')}, {_rank(rows, m, 'cost')}" for m in METHODS),
-        f"{_rank(trusted, 'model', 'reward')}, {_rank(trusted, 'model', 'cost')}",
+        f"{_rank(trusted, 'ensemble', 'reward')}, {_rank(trusted, 'ensemble', 'cost')}",
         _error(trusted, "reward"), _error(trusted, "cost"), f"{_held(trusted, 'reward')}, {_held(trusted, 'cost')}",
         f"{sum(r['rollout_within'] for r in within)} of {len(within)}",
         f"{sum(not r['rollout_within'] for r in over)} of {len(over)}",
-        len(rows) - len(within) - len(over), *_picked(rows),
+        len(rows) - len(within) - len(over), *_errors(rows), *_picked(rows),
     ]  # fmt: skip
+
+
+def _errors(rows: list[dict[str, Any]]) -> list[str]:
+    """Cleared among policies over their limit, among those over by less than twice, and among those well within."""
+
+    def cleared(low: float, high: float) -> str:
+        own = [r for r in rows if low < r["rollout_normalized_cost"] <= high]
+        return f"{sum(r['verdict'] == 'within limit at 95 %' for r in own)} of {len(own)}"
+
+    return [cleared(1, np.inf), cleared(1, 2), cleared(-1, 0.7)]
 
 
 def _rank(rows: list[dict[str, Any]], method: str, what: str) -> str:
     # A method that does not know the limit learns the same policy for each: it counts once.
-    rows = list({(r["seed"], r["rollout_reward"], r["model_reward"]): r for r in rows}.values())
+    rows = list({(r["seed"], r["rollout_reward"], r["ensemble_reward"]): r for r in rows}.values())
+    rows = [r for r in rows if r[f"{method}_{what}"] is not None]
     told, played = [r[f"{method}_{what}"] for r in rows], [r[f"rollout_{what}"] for r in rows]
     if len(rows) < 3 or len(set(told)) < 2 or len(set(played)) < 2:
         return "–"
@@ -152,7 +165,8 @@ def _held(rows: list[dict[str, Any]], what: str) -> str:
     """How often the 95 % interval holds the mean of the roll-outs."""
     if not rows:
         return "–"
-    return f"{np.mean([r[f'model_{what}_low'] <= r[f'rollout_{what}'] <= r[f'model_{what}_high'] for r in rows]):.2f}"
+    ends = [(r[f"ensemble_{what}_low"], r[f"rollout_{what}"], r[f"ensemble_{what}_high"]) for r in rows]
+    return f"{np.mean([low <= played <= high for low, played, high in ends]):.2f}"
 
 
 def _picked(rows: list[dict[str, Any]]) -> tuple[str, str]:
@@ -165,7 +179,7 @@ def _picked(rows: list[dict[str, Any]]) -> tuple[str, str]:
         own = [r for r in rows if r["cost_limit"] == limit]
         shown = [r for r in own if r["verdict"] == "within limit at 95 %"]
         if shown:
-            picked.append(max(shown, key=lambda r: r["model_reward"]))
+            picked.append(max(shown, key=lambda r: r["ensemble_reward"]))
             best.append(max((r for r in own if r["rollout_within"]), key=lambda r: r["rollout_reward"]))
     if not picked:
         return "–", "–"
@@ -186,8 +200,8 @@ def draw(rows: list[dict[str, Any]], tasks: list[str]) -> Path:
             axis = axes[line, column]
             for trusted in (False, True):
                 own = [r for r in rows if r["task"] == task and r["trusted"] == trusted]
-                x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "model"))
-                low, high = ([r[f"model_{what}_{end}"] for r in own] for end in ("low", "high"))
+                x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "ensemble"))
+                low, high = ([r[f"ensemble_{what}_{end}"] for r in own] for end in ("low", "high"))
                 colour = "tab:blue" if trusted else "0.6"
                 axis.vlines(x, low, high, color=colour, linewidth=0.8, alpha=0.6)
                 axis.scatter(x, y, s=18, facecolor=colour if trusted else "none", edgecolor=colour, zorder=3)
