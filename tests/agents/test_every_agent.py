@@ -13,10 +13,11 @@ import pytest
 
 from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
 from pdocrl.agents.candidates import mix_twins
+from pdocrl.agents.rehearsal import inputs
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import CandidatePolicy, TransformerPolicy, load_all, save
+from pdocrl.policies.policy import CandidatePolicy, DialPolicy, TransformerPolicy, load_all, save
 from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import resume, train
 from probes import HORIZON, Probe, bandit
@@ -27,6 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bcq_lag": VAE,
     "bear_lag": VAE,
     "cpq": VAE,
+    "dial": {"model_hidden": (32, 32)},
     "cdt": {"embedding": 32, "heads": 2, "layers": 1, "context": 4, "times": 10},
 }
 
@@ -131,7 +133,7 @@ def test_the_bandit_is_solved_within_a_tenth(name: str) -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdocrl.training.train.find_agent", agent_of)
-    limits = [2.5, 4.0] if name in ("bc", "cdt") else [2.5]  # of those two, one training
+    limits = [2.5, 4.0] if name in ("bc", "cdt", "dial") else [2.5]  # of those, one training
     whole = Trainer(agent_of(name), problem().dataset, runs(name, limits, [3]))
     whole.advance(10)
     arguments: dict[str, Any] = {
@@ -161,6 +163,10 @@ def random_inputs(policy: Any) -> dict[str, Any]:
     feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
     if isinstance(network, CandidatePolicy):
         feeds["latent"] = rng.normal(size=(6, network.candidates, network.latent_dim)).astype(np.float32)
+    if isinstance(network, DialPolicy):
+        feeds["limit"] = np.asarray([[0], [0.5], [1.5], [2], [4], [9]], np.float32)
+        feeds["spent"] = np.asarray([[0], [0], [1], [3], [0.5], [2]], np.float32)
+        feeds["time"] = np.arange(6, dtype=np.float32)[:, None]
     return feeds
 
 
@@ -200,6 +206,18 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         return jax.numpy.stack(chosen)
     if name == "pdocrl_anchored":
         return state.average.mode(feeds["obs"])
+    if name == "dial":
+        policy = agent_of(name).policy(config, state)
+        ask, stop = policy.setting(feeds["limit"])
+        quality, horizon = jax.numpy.float32(config.quality), jax.numpy.float32(config.horizon)
+        seen = [
+            inputs(
+                feeds["obs"][i : i + 1], ask[i : i + 1], stop[i : i + 1], feeds["spent"][i : i + 1],
+                quality, feeds["time"][i, 0], horizon, policy.largest,
+            )
+            for i in range(len(ask))
+        ]  # fmt: skip
+        return state.average.mode(jax.numpy.concatenate(seen))
     return state.actor.mode(feeds["obs"])
 
 

@@ -27,8 +27,8 @@ class Dialled:
 
     limit: tuple[float, ...] = ()
 
-    def with_limit(self, limit: tuple[float, ...]) -> Dialled:
-        return Dialled(limit)
+    def at_limit(self, cost_limit: tuple[float, ...]) -> Dialled:
+        return Dialled(cost_limit)
 
 
 def trained(folder: Path, policy: Any, agent: str = "bc", **settings: Any) -> Trained:

@@ -195,6 +195,7 @@ class AgentMethodMissing(PdocrlError):
 
 
 BUILT_IN = {
+    "dial": "pdocrl.agents.dial:Dial",
     "pdocrl": "pdocrl.agents.pdocrl:PDOCRL",
     "pdocrl_anchored": "pdocrl.agents.pdocrl_anchored:PDOCRLAnchored",
     "pdocrl_extraction": "pdocrl.agents.pdocrl_extraction:PDOCRLExtraction",

@@ -11,6 +11,8 @@ the policy itself drifts to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,46 +38,65 @@ class Standards(eqx.Module):
     high: Float[Array, " S"]
     change: Float[Array, " S"]  # root mean square of s′ − s
     cost: Float[Array, ""]  # the largest cost of a step
+    reward: Float[Array, ""]  # the largest |r| of a step
+    all_or_nothing: Float[Array, ""]  # 1 where a step costs either nothing or the largest cost
 
     @staticmethod
     def measure(dataset: Dataset) -> tuple[tuple[float, ...], ...]:
-        """The six fields as plain numbers, which a problem's description holds and a checkpoint stores."""
+        """The eight fields as plain numbers, which a problem's description holds and a checkpoint stores."""
         # The size of a change, not its spread: a clock always moves by the same, and dividing by 0 would be no unit.
         obs, change = dataset.obs, np.sqrt(((dataset.next_obs - dataset.obs) ** 2).mean(0))
         largest = max(float(dataset.cost.max(initial=0.0)), 1e-6)
-        found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest)
+        reward = max(float(np.abs(dataset.reward).max(initial=0.0)), 1e-6)
+        two = float(np.isin(dataset.cost, (0.0, largest)).all())
+        found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest, reward, two)
         return tuple(tuple(np.atleast_1d(np.asarray(x, np.float32)).tolist()) for x in found)
 
     @staticmethod
     def of(measured: tuple[tuple[float, ...], ...]) -> Standards:
-        mean, std, low, high, change, cost = (jnp.asarray(numbers, jnp.float32) for numbers in measured)
-        return Standards(mean, std, low, high, change, cost[0])
+        mean, std, low, high, change, cost, reward, two = (jnp.asarray(numbers, jnp.float32) for numbers in measured)
+        return Standards(mean, std, low, high, change, cost[0], reward[0], two[0])
 
 
 class Model(eqx.Module):
     """What happens next."""
 
     dynamics: MLP  # M members: (s, a) → (s′ − s) / its size
-    outcome: MLP  # (s, a, s′) → logits of the costs, as shares of the largest, [K], and of an ending, [1]
+    outcome: MLP  # (s, a, s′) → reward as a share of the largest, [1], logits of the costs likewise [K], of an end [1]
+
+    @property
+    def members(self) -> int:
+        return int(self.dynamics.weights[0].shape[0])
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, hidden: Sequence[int], members: int
+    ) -> Model:
+        keys = jax.random.split(key)
+        return Model(
+            MLP.create(keys[0], (obs_dim + action_dim, *hidden, obs_dim), members),
+            MLP.create(keys[1], (2 * obs_dim + action_dim, *hidden, n_costs + 2)),
+        )
 
     def forward(self, standards: Standards, obs: Array, action: Array) -> Array:
         """The next state according to the mean of the members, [P, S], from obs [P, S]."""
         change = self.dynamics(jnp.concatenate([(obs - standards.mean) / standards.std, action], -1)).mean(0)
         return jnp.clip(obs + change * standards.change, standards.low, standards.high)
 
-    def judge(self, standards: Standards, obs: Array, action: Array, next_obs: Array) -> Array:
-        """Logits of costs and of an ending, [..., K + 1]."""
+    def outcomes(self, standards: Standards, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array]:
+        """Reward [...], and logits of costs and of an ending, [..., K + 1]."""
         both = [(x - standards.mean) / standards.std for x in (obs, next_obs)]
-        logits: Array = self.outcome(jnp.concatenate([both[0], action, both[1]], -1))
-        return logits
+        out = self.outcome(jnp.concatenate([both[0], action, both[1]], -1))
+        return out[..., 0] * standards.reward, out[..., 1:]
 
     def loss(self, standards: Standards, batch: Transitions) -> Array:
-        """Squared error of the change plus cross-entropy of costs and endings."""
+        """Squared error of change and reward plus cross-entropy of costs and endings."""
         inputs = jnp.concatenate([(batch.obs - standards.mean) / standards.std, batch.action], -1)
         change = (batch.next_obs - batch.obs) / standards.change
-        logits = self.judge(standards, batch.obs, batch.action, batch.next_obs)
+        reward, logits = self.outcomes(standards, batch.obs, batch.action, batch.next_obs)
         labels = jnp.concatenate([batch.cost / standards.cost, 1 - batch.alive[:, None]], -1)
         error = ((self.dynamics(inputs) - change) ** 2).mean((-2, -1)).sum()
+        error = error + (((reward - batch.reward) / standards.reward) ** 2).mean()
         surprise: Array = optax.sigmoid_binary_cross_entropy(logits, labels).mean(0).sum()
         return error + surprise
 
@@ -98,11 +119,7 @@ class Imagination(eqx.Module):
         members: int = 4, copies: int = 64,
     ) -> Imagination:  # fmt: skip
         s = standards.mean.shape[0]
-        keys = jax.random.split(key)
-        model = Model(
-            MLP.create(keys[0], (s + action_dim, *hidden, s), members),
-            MLP.create(keys[1], (2 * s + action_dim, *hidden, n_costs + 1)),
-        )
+        model = Model.create(key, s, action_dim, n_costs, hidden, members)
         turn = jnp.arange(copies) / copies
         return Imagination(
             model, model, optax.scale_by_adam().init(model), standards, jnp.zeros((copies, s)),
@@ -123,7 +140,7 @@ class Imagination(eqx.Module):
         obs = jnp.where((self.age <= 0)[:, None], fresh, self.obs)
         action = actor.mode(obs)
         next_obs = self.average.forward(self.standards, obs, action)
-        logits = self.average.judge(self.standards, obs, action, next_obs)
+        _, logits = self.average.outcomes(self.standards, obs, action, next_obs)
         playing = self.age >= 0
         age = self.age + 1
         over = playing & ((logits[:, -1] > 0) | (age >= horizon))

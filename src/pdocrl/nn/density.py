@@ -84,6 +84,12 @@ class ClippedGaussian(eqx.Module):
         mean, log_std = self.parameters(obs)
         return jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1)
 
+    def unclipped_log_prob(self, obs: Array, action: Array) -> Array:
+        """Σ_A log N(a; μ, σ²) as if nothing had been clipped, [...]: μ is then the mean action, not what was meant."""
+        mean, log_std = self.parameters(obs)
+        z = (action - mean) * jnp.exp(-log_std)
+        return (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std).sum(-1)
+
     def log_prob(self, obs: Array, action: Array) -> Array:
         """Σ_A log N(a; μ, σ²), or of the Gaussian's mass beyond where a = ±1, [...]."""
         mean, log_std = self.parameters(obs)

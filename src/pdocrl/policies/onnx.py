@@ -6,6 +6,7 @@ out (and in, where past actions are an input). The bounds also stand in its meta
 MLPPolicy          obs [batch, S]                                                       → action [batch, A]
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
 TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
+DialPolicy         obs [batch, S], limit and spent [batch, K], time [batch, 1]          → action [batch, A]
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.policies.policy import (
     CandidatePolicy,
+    DialPolicy,
     Layers,
     MLPPolicy,
     Policy,
@@ -39,6 +41,8 @@ def to_onnx(policy: Policy) -> Any:
         action = _candidates(graph, network)
     elif isinstance(network, TransformerPolicy):
         action = _transformer(graph, network)
+    elif isinstance(network, DialPolicy):
+        action = _dial(graph, network)
     else:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(action)
@@ -228,3 +232,43 @@ def _gelu(graph: Graph, x: str) -> str:
     cubic = graph.scaled(graph.op("Mul", graph.op("Mul", x, x), x), 0.044715)
     inner = graph.scaled(graph.op("Add", x, cubic), float(np.sqrt(2 / np.pi)))
     return graph.scaled(graph.op("Mul", x, graph.op("Add", graph.op("Tanh", inner), graph.constant(1.0))), 0.5)
+
+
+def _dial(graph: Graph, policy: DialPolicy) -> str:
+    costs = len(policy.largest)
+    obs, time = graph.observations(policy.weights[0].shape[0] - 2 - 8 * costs), graph.input("time", 1)
+    limit, spent = graph.input("limit", costs), graph.input("spent", costs)
+    # the setting that earns most among those within the limit, else the one that exceeds it least
+    beyond = graph.op("Sub", graph.constant(policy.cost), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
+    excess = graph.op("ReduceMax", graph.op("Div", beyond, graph.constant(policy.largest)), axes=[2], keepdims=0)
+    kept = graph.op("LessOrEqual", excess, graph.constant(0.0))
+    missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.MISSED)
+    missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
+    chosen = graph.op("ArgMax", graph.op("Where", kept, graph.constant(policy.reward), missed), axis=1, keepdims=0)
+    after = graph.op("Gather", graph.constant(policy.following.astype(np.int64), np.int64), chosen, axis=0)
+
+    def both(table: NDArray[Any]) -> tuple[str, str]:
+        here = graph.op("Gather", graph.constant(table), chosen, axis=0)
+        return here, graph.op("Sub", graph.op("Gather", graph.constant(table), after, axis=0), here)
+
+    cost, rise = both(policy.cost)
+    room = graph.op("Where", graph.op("Greater", rise, graph.constant(0.0)), rise, graph.constant(np.inf))
+    part = graph.clip(graph.op("Div", graph.op("Sub", limit, cost), room), 0.0, 1.0)
+    part = graph.op("ReduceMin", part, axes=[1], keepdims=1)
+    ask, stop = (
+        graph.op("Add", here, graph.op("Mul", part, way)) for here, way in (both(policy.ask), both(policy.stop))
+    )
+    over = graph.op("Cast", graph.op("GreaterOrEqual", spent, stop), to=1)
+    going_on = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
+    ask = graph.op("Mul", ask, going_on)
+    time_left = graph.op("Sub", graph.constant(1.0), graph.op("Div", time, graph.constant(policy.horizon)))
+    left = graph.op("Sub", ask, spent)
+
+    def features(budget: str) -> list[str]:
+        share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.largest))
+        curves = [graph.op("Div", share, graph.op("Add", share, graph.constant(scale))) for scale in policy.SCALES]
+        return [graph.scaled(curve, 2.0) for curve in (graph.op("Sqrt", share), *curves)]
+
+    quality = graph.op("Add", graph.scaled(time_left, 0.0), graph.constant(policy.quality))
+    inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(ask), axis=1)
+    return graph.op("Tanh", graph.network(inputs, (policy.weights, policy.biases)))

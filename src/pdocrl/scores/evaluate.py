@@ -95,7 +95,7 @@ class Scores(Record, frozen=True, kw_only=True):
 class ServesEveryLimit(Protocol):
     """A policy that can be asked for any limit after training."""
 
-    def with_limit(self, limit: tuple[float, ...]) -> Policy: ...
+    def at_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
 
 
 class Asked(NamedTuple):
@@ -169,9 +169,7 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
 
 def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
     """The policy asked for this limit; None for one that keeps the limit it was trained for."""
-    if not isinstance(policy, ServesEveryLimit) or not getattr(policy, "has_dial", True):
-        return None
-    return policy.with_limit(limit)
+    return policy.at_limit(limit) if isinstance(policy, ServesEveryLimit) else None
 
 
 def training_numbers(found: Trained) -> list[int]:

@@ -1,0 +1,197 @@
+"""The dial: one training for every limit, asked costs that are paid, pieces of episodes joined."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pdocrl.agents.acting import mode_policy
+from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.dial import NEVER, qualities, settings
+from pdocrl.agents.imagination import Standards
+from pdocrl.agents.rehearsal import rehearse
+from pdocrl.data.dataset import Dataset, make_dataset
+from pdocrl.nn.density import ClippedGaussian
+from pdocrl.policies.policy import DialPolicy
+from pdocrl.training.loop import Run, Trainer
+
+HORIZON, SLOW, FAST = 20, 0.2, 0.9
+
+
+def road(episodes: int = 200, seed: int = 0) -> Dataset:
+    """Fast (a > 0) pays .9 and costs 1 a step, slow pays .2. Every episode is all fast, all slow, or nearly so.
+
+    What is seen is how far the day is, the same for all: after any step both ways of going on are in the data.
+    """
+    rng = np.random.default_rng(seed)
+    chance = rng.choice([0.0, 0.05, 0.95, 1.0], episodes)
+    fast = rng.random((episodes, HORIZON)) < chance[:, None]
+    action = np.where(fast, 0.7, -0.7) + rng.normal(0, 0.05, fast.shape)
+    day = np.tile(np.arange(HORIZON) / HORIZON, episodes)
+    ends = np.arange(episodes * HORIZON) % HORIZON == HORIZON - 1
+    return make_dataset(
+        obs=np.stack([day, np.ones(ends.size)], -1),
+        action=action.reshape(-1, 1),
+        reward=np.where(fast, FAST, SLOW).ravel(),
+        cost=fast.astype(np.float32).reshape(-1, 1),
+        next_obs=np.stack([day + 1 / HORIZON, np.ones(ends.size)], -1),
+        terminal=np.zeros(ends.size, bool),
+        timeout=ends,
+        name="road",
+        cost_names=("cost",),
+    )
+
+
+def drive(policy: Any, limit: float, change: dict[int, float] | None = None) -> tuple[float, float]:
+    """Reward and cost of an episode on the road."""
+    step, earned, spent, last = policy.begin(0, limit=limit), 0.0, 0.0, (0.0, 0.0)
+    for t in range(HORIZON):
+        wish = {"limit": change[t]} if change and t in change else {}
+        fast = float(step(np.asarray([t / HORIZON, 1.0]), last[0], np.asarray([last[1]]), **wish)[0]) > 0
+        last = (FAST, 1.0) if fast else (SLOW, 0.0)
+        earned, spent = earned + last[0], spent + last[1]
+    return earned, spent
+
+
+@lru_cache
+def learned() -> Any:
+    agent = find_agent("dial")
+    small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128}
+    config = make_config(agent, cost_limit=(10.0,), horizon=float(HORIZON), **small)
+    trainer = Trainer(agent, road(), [Run(config, 0)])
+    trainer.advance(3000)
+    return trainer.policies()[0]
+
+
+def test_pieces_of_different_episodes_are_joined() -> None:
+    """At limit 15 the optimum is fifteen fast steps and five slow ones; no logged episode is like that."""
+    data = road()
+    within = data.cost_return[:, 0] <= 15
+    optimum = 15 * FAST + 5 * SLOW
+    assert data.reward_return[within].max() < 0.7 * optimum
+    earned, spent = drive(learned(), 15.0)
+    assert spent <= 15
+    assert earned >= 0.9 * optimum
+
+
+@pytest.mark.parametrize("limit", [0.0, 3.0, 7.0, 15.0, 20.0])
+def test_one_training_keeps_limits_nobody_trained_for(limit: float) -> None:
+    earned, spent = drive(learned(), limit)
+    assert spent <= limit
+    assert earned >= 0.8 * (limit * FAST + (HORIZON - limit) * SLOW)
+
+
+def test_a_limit_lowered_on_the_way_is_kept_where_it_still_can_be() -> None:
+    assert drive(learned(), 16.0)[1] > 9
+    assert drive(learned(), 16.0, {4: 6.0})[1] <= 6
+
+
+def test_units_of_reward_and_cost_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    returns, costs = rng.normal(size=50), rng.integers(0, 9, (50, 2)).astype(float)
+    expected = qualities(returns, costs)
+    np.testing.assert_allclose(qualities(1e5 * returns + 7, costs / [100, 1e-3]), expected, atol=1e-6)
+    shares = DialPolicy.features(costs, costs.max(0))
+    np.testing.assert_allclose(DialPolicy.features(1e3 * costs, 1e3 * costs.max(0)), shares, rtol=1e-5)
+
+
+def test_quality_is_one_for_the_best_at_their_cost_and_less_below() -> None:
+    returns = np.asarray([1.0, 1.0, 1.0, 0.2, 3.0, 3.0, 3.0, 1.0])
+    costs = np.asarray([[0.0]] * 4 + [[5.0]] * 4)
+    found = qualities(returns, costs)
+    np.testing.assert_allclose(found[[0, 1, 2, 4, 5, 6]], 1.0, atol=1e-9)
+    assert (found[[3, 7]] < 0.5).all()
+
+
+def constant(*values: float, inputs: int) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
+    return (np.zeros((inputs, len(values)), np.float32),), (np.asarray(values, np.float32),)
+
+
+def table_policy(cost: list[float], reward: list[float]) -> DialPolicy:
+    """A dial with given figures over two states, whose network sees its inputs and answers 0."""
+    ask = np.asarray(cost, np.float32)[:, None]
+    weights, biases = constant(0.0, inputs=2 + 2 + 8)
+    following = np.minimum(np.arange(len(cost)) + 1, len(cost) - 1).astype(np.float32)
+    return DialPolicy(
+        weights, biases, 10.0, 1.0, np.ones(1, np.float32) * 100, (10.0,), ask, np.full_like(ask, NEVER),
+        following, np.asarray(reward, np.float32), ask,
+    )  # fmt: skip
+
+
+def test_the_dial_takes_the_most_reward_within_the_limit_and_goes_on_towards_the_next() -> None:
+    policy = table_policy([0.0, 10.0, 30.0], [1.0, 2.0, 3.0])
+    ask, _ = policy.setting(np.asarray([[0.0], [10.0], [20.0], [30.0], [99.0]]))
+    np.testing.assert_allclose(ask[:, 0], [0, 10, 20, 30, 30])
+
+
+def test_where_no_setting_keeps_the_limit_the_nearest_to_it_is_taken() -> None:
+    policy = table_policy([20.0, 10.0, 30.0], [3.0, 1.0, 2.0])
+    np.testing.assert_allclose(policy.setting(np.asarray([[5.0]]))[0], [[10.0]])
+
+
+def test_a_limit_that_is_no_amount_of_cost_is_refused() -> None:
+    policy = table_policy([0.0], [1.0])
+    for bad in (-1.0, [1.0, 2.0], float("nan")):
+        with pytest.raises(ValueError, match="limit"):
+            policy.begin(0, limit=bad)
+
+
+class Line(eqx.Module):
+    """A world without learning: s′ = s + a/10, reward s′, cost 1 where s′ > ½, no end."""
+
+    dynamics: jax.Array
+    members = 1
+
+    def forward(self, standards: Standards, obs: Any, action: Any) -> Any:
+        return obs + action / 10
+
+    def outcomes(self, standards: Standards, obs: Any, action: Any, ahead: Any) -> Any:
+        costly = jnp.where(ahead[:, :1] > 0.5, 50.0, -50.0)
+        return ahead[:, 0], jnp.concatenate([costly, jnp.full_like(costly, -50.0)], -1)
+
+
+def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
+    """The same episodes, played one by one with the NumPy policy."""
+    actor = ClippedGaussian.create(jax.random.key(0), 1 + 2 + 8, 1, (16, 16))
+    network = mode_policy(actor)
+    largest = np.asarray([10.0], np.float32)
+    ask, stop, following = settings(largest, True)
+    dial = DialPolicy(
+        network.weights, network.biases, 10.0, 1.0, largest, (5.0,), ask, stop, following,
+        np.zeros(len(ask), np.float32), np.zeros_like(ask),
+    )  # fmt: skip
+    dial = dataclasses.replace(dial, following=np.arange(len(ask), dtype=np.float32))  # no smoothing among settings
+    one = jnp.ones(())
+    standards = Standards(*(jnp.zeros(1),) * 5, one, one, one)
+    starts = jnp.asarray([[0.45]])
+    world: Any = Line(jnp.zeros((1, 1)))
+    reward, cost = rehearse(world, standards, actor, starts, dial)
+    for m in (0, 5, 23, 33, 43, 47):
+        alone = dataclasses.replace(
+            dial, ask=ask[m : m + 1], stop=stop[m : m + 1], following=np.zeros(1, np.float32),
+            reward=np.zeros(1, np.float32), cost=np.zeros((1, 1), np.float32),
+        )  # fmt: skip
+        step, place, earned, spent, last = alone.begin(0), np.asarray([0.45]), 0.0, 0.0, 0.0
+        for _ in range(10):
+            place = place + step(place, 0.0, np.asarray([last])) / 10
+            last = float(place[0] > 0.5)
+            earned, spent = earned + float(place[0]), spent + last
+        assert reward[m] == pytest.approx(earned, abs=1e-3)
+        assert cost[m, 0] == pytest.approx(spent, abs=1e-3)
+
+
+def test_two_costs_have_a_dial_each() -> None:
+    ask, stop, following = settings(np.asarray([10.0, 4.0], np.float32), True)
+    assert ask.shape == stop.shape
+    assert ask.shape[1] == 2
+    assert {0.0, 10.0} <= set(ask[:, 0].tolist())
+    assert {0.0, 4.0} <= set(ask[:, 1].tolist())
+    assert (following == np.arange(len(ask))).all()
