@@ -5,6 +5,7 @@
 
 Default sizes, on 100,000 random transitions of BallRun's shape. Compilation and a first round are not counted. Nothing
 else may run on the device meanwhile: agents are measured one after another.
+benchmarks/results/agents_device.csv holds speeds on an H200.
 """
 
 from __future__ import annotations

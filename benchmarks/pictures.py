@@ -1,0 +1,63 @@
+"""The pictures of the documentation that show a command's own output, made by those commands.
+
+    python benchmarks/pictures.py
+
+Writes docs/img/solve.png and docs/img/frontier.png (the example log `inventory`), docs/img/certificate.png (59 audited
+episodes, drawn at random with a fixed seed, against a limit of 10) and, where a Chromium is installed,
+docs/img/five.png: the picture of all runs on docs/five.html.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pdocrl.cli import main as pdocrl
+from pdocrl.files import write_csv
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "img"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+INVENTORY = ("solve", "inventory", "--gamma", "0.97", "--limit", "stockout<=0.02", "delivery<=0.3")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _run(*INVENTORY, "--frontier", "stockout=0.01:0.1:10", "--out", str(folder))
+        shutil.copy(folder / "solve.png", IMAGES / "solve.png")
+        shutil.copy(folder / "frontier.png", IMAGES / "frontier.png")
+
+        costs = np.random.default_rng(0).poisson(4.5, 59)
+        write_csv(folder / "episodes.csv", [{"cost": int(cost)} for cost in costs])
+        audit = ("certify", "--audit", str(folder / "episodes.csv"), "--cost-limit", "10")
+        _run(*audit, "--out", str(folder / "certificate"))
+        shutil.copy(folder / "certificate" / "certificate.png", IMAGES / "certificate.png")
+    if CHROMIUM is None:
+        print("no Chromium: docs/img/five.png stays as it is")
+    else:
+        _photograph(ROOT / "docs" / "five.html", "Every run in the plane of reward and cost", IMAGES / "five.png")
+
+
+def _run(*arguments: str) -> None:
+    if pdocrl(arguments):
+        raise SystemExit(f"pdocrl {' '.join(arguments)} failed")
+
+
+def _photograph(page: Path, heading: str, target: Path) -> None:
+    """The section of a page that has this heading."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        view = browser.new_page(viewport={"width": 1280, "height": 9000}, device_scale_factor=1.5)  # no scrolling
+        view.goto(page.as_uri())
+        view.locator("section", has=view.get_by_role("heading", name=heading)).last.screenshot(path=target)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Every committed picture, table and page has a script that makes it, and the script says so."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# file → who makes it, in benchmarks/ unless it says otherwise
+MAKERS = {
+    "docs/five.html": "five.toml",
+    "docs/img/anchored.png": "anchored.py",
+    "docs/img/certificate.png": "pictures.py",
+    "docs/img/collected.png": "collected.py",
+    "docs/img/five.png": "pictures.py",
+    "docs/img/frontier.png": "pictures.py",
+    "docs/img/limits.png": "limits.py",
+    "docs/img/lucky2.png": "tabular_lucky.py",
+    "docs/img/ope.png": "ope_against_rollouts.py",
+    "docs/img/rivals.png": "tabular_rivals.py",
+    "docs/img/rivals_free.png": "tabular_rivals.py",
+    "docs/img/solve.png": "pictures.py",
+    "benchmarks/results/agents_cpu.csv": "bench_agents_cpu.py",
+    "benchmarks/results/agents_device.csv": "bench_agents_device.py",
+    "benchmarks/results/anchored.csv": "anchored.py",
+    "benchmarks/results/anchored_ablation.csv": "anchored.py",
+    "benchmarks/results/anchored_calibration.csv": "anchored.py",
+    "benchmarks/results/anchored_known_answers.csv": "anchored_known_answers.py",
+    "benchmarks/results/anchored_two_limits.csv": "anchored_two_limits.py",
+    "benchmarks/results/cdt_steps.csv": "../docs/agents/cdt.md",  # the page gives the one command
+    "benchmarks/results/collect_speed.csv": "bench_collect.py",
+    "benchmarks/results/collected.csv": "collected.py",
+    "benchmarks/results/evaluate.csv": "bench_evaluate.py",
+    "benchmarks/results/five.md": "five.toml",
+    "benchmarks/results/five.parquet": "five.toml",
+    "benchmarks/results/fuzz_readers.csv": "fuzz_readers.py",
+    "benchmarks/results/kill_and_resume.csv": "kill_and_resume.py",
+    "benchmarks/results/larger_than_memory.csv": "bench_larger_than_memory.py",
+    "benchmarks/results/limits.csv": "limits.py",
+    "benchmarks/results/ope.csv": "ope_against_rollouts.py",
+    "benchmarks/results/ray.csv": "bench_ray.py",
+    "benchmarks/results/read.csv": "bench_read.py",
+    "benchmarks/results/reproduce_pdocrl.csv": "reproduce_paper.py",
+    "benchmarks/results/reproduce_pdocrl_dataset.csv": "reproduce_paper.py",
+    "benchmarks/results/rollout.csv": "bench_rollout.py",
+    "benchmarks/results/tabular_counterexamples.csv": "tabular_counterexamples.py",
+    "benchmarks/results/tabular_counts.csv": "tabular_counts.py",
+    "benchmarks/results/tabular_exact.csv": "tabular_exact.py",
+    "benchmarks/results/tabular_lucky.csv": "tabular_lucky.py",
+    "benchmarks/results/tabular_rate.csv": "tabular_rate.py",
+    "benchmarks/results/tabular_rivals.csv": "tabular_rivals.py",
+    "benchmarks/results/tabular_saddle.csv": "tabular_saddle.py",
+    "benchmarks/results/tabular_trust.csv": "tabular_trust.py",
+    "benchmarks/results/train_cpu.csv": "bench_train_cpu.py",
+    "benchmarks/results/train_window.csv": "bench_train_window.py",
+}
+
+
+@pytest.mark.parametrize("file", MAKERS)
+def test_the_maker_of_a_committed_file_names_it(file: str) -> None:
+    maker = ROOT / "benchmarks" / MAKERS[file]
+    assert (ROOT / file).is_file()
+    assert Path(file).name in maker.read_text(encoding="utf-8")
+
+
+def test_no_committed_picture_or_result_is_without_a_maker() -> None:
+    folders = ("docs/img", "benchmarks/results", "docs/*.html")
+    listed = subprocess.run(["git", "ls-files", "--", *folders], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    assert set(listed.stdout.split()) == set(MAKERS)
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    pictures = [path.name for path in (ROOT / "docs" / "img").iterdir()]
+    assert [name for name in pictures if f"img/{name}" not in shown] == []
