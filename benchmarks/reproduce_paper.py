@@ -4,7 +4,7 @@
 
 Training needs no simulator and playing needs no GPU: copy `runs/paper` between machines and call it again; what is done
 is not done twice. Protocol `dsrl`: limits 10, 20, 40, seeds 0, 5, 10, 100,000 steps, 20 episodes, last checkpoint.
-The committed files are reproduce_pdocrl.csv and, with the multiplier of the published code, reproduce_pdocrl_dataset.csv.
+Committed are reproduce_pdocrl.csv and, with the multiplier of the published code, reproduce_pdocrl_dataset.csv.
 """
 
 from __future__ import annotations
