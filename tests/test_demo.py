@@ -37,7 +37,7 @@ def test_the_demo_goes_on_after_an_interrupt_and_ends_with_a_page(tmp_path, run_
     answer = json.loads(out)
     assert status == 0
     assert (folder / "policies.npz").read_bytes() == trained  # nothing was trained again
-    assert [run["cost_limit"] for run in answer["runs"]] == [[10.0], [20.0], [40.0]]
+    assert [run["cost_limit"] for run in answer["runs"]] == [[10.0], [50.0], [80.0]]
     assert all(len(run["episodes"]) == 2 for run in answer["runs"])
 
     page = (folder / "index.html").read_text()

@@ -1,7 +1,7 @@
 """Offline constrained reinforcement learning: from logged data to a policy that earns more and keeps its limits.
 
     data = pdocrl.load("BallRun")
-    trained = pdocrl.train(data, "pdocrl", cost_limit=[10, 20, 40], steps=10_000)
+    trained = pdocrl.train(data, cost_limit=[10, 20, 40], steps=10_000)
     scores = pdocrl.evaluate(trained)
 
 Names are imported when first used, so that `import pdocrl` is instant and roll-out workers never load JAX.

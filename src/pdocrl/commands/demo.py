@@ -12,12 +12,12 @@ from pdocrl.records import as_plain
 def demo(
     *,
     out: Path = Path("demo"),
-    agent: str = "pdocrl",
+    agent: str = "dial",
     steps: int = 6_000,
     episodes: int = 20,
     json: bool = False,
 ) -> None:
-    """Train on the embedded data at cost limits 10, 20 and 40, play the policies in the simulator, write a page.
+    """Train on the embedded data at cost limits 10, 50 and 80, play the policies in the simulator, write a page.
 
     The data ships with the package and the networks are small: it takes a minute or two on two cores, without network.
     Interrupted, the same command goes on where it stopped.
@@ -33,7 +33,7 @@ def demo(
     """
     from pdocrl.demo import demo as run
 
-    log(f"training {agent} at limits 10, 20, 40 for {steps:,} steps …")
+    log(f"training {agent} at limits 10, 50, 80 for {steps:,} steps …")
     made = run(out, agent, steps, episodes)
     if json:
         print_json({**as_plain(made.scores), "page": str(made.page), "picture": str(made.picture)})

@@ -39,7 +39,7 @@ def train(
     """Train one policy per cost limit × seed, side by side, from logged data alone.
 
     Example:
-        pdocrl train BallRun --agent pdocrl --cost-limit 10 20 40 --seed 0 5 10 --out runs/ballrun
+        pdocrl train BallRun --cost-limit 10 20 40 --seed 0 5 10 --out runs/ballrun
         pdocrl train my.hdf5 --task CarRun --set gamma=0.98 --vary learning_rate=1e-4,3e-4 --out runs/mine
         pdocrl train --resume runs/ballrun --steps 200000
 

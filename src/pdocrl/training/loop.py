@@ -150,8 +150,18 @@ class Trainer:
     def policies(self) -> list[WorldPolicy]:
         """The current policy of each run, in the world's units."""
         leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
-        states = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in self.training]
-        networks = [self.agent.policy(run.config, state) for run, state in zip(self.runs, states, strict=True)]
+        made: dict[int, Any] = {}  # training → a policy that serves every limit
+        networks = []
+        for run, training in zip(self.runs, self.training, strict=True):
+            network = made.get(training)
+            if network is None:
+                state = jax.tree.unflatten(structure, [leaf[training] for leaf in leaves])
+                network = self.agent.policy(run.config, state)
+                if hasattr(network, "at_limit"):
+                    made[training] = network
+            else:
+                network = network.at_limit(run.config.cost_limit)
+            networks.append(network)
         return [in_world(network, self.scales) for network in networks]
 
 

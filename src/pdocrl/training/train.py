@@ -44,7 +44,7 @@ from pdocrl.training.window import open_windows
 
 def train(
     data: str | os.PathLike[str] | Dataset,
-    agent: str = "pdocrl",
+    agent: str = "dial",
     *,
     task: str | Task | None = None,
     horizon: int | None = None,
