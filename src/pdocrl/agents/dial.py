@@ -178,10 +178,10 @@ class Dial(Agent[DialConfig, DialState]):
         """The network, and what each setting of its dial was rehearsed to earn and cost."""
         network = mode_policy(state.average)
         largest = np.asarray(state.largest)
-        ask, stop, following = settings(largest, config.early_stops)
+        ask, stop = settings(largest, config.early_stops)
         policy = DialPolicy(
             network.weights, network.biases, float(config.horizon), float(config.quality), largest,
-            tuple(float(limit) for limit in config.cost_limit), ask, stop, following,
+            tuple(float(limit) for limit in config.cost_limit), ask, stop,
             np.zeros(len(ask), np.float32), np.zeros_like(ask),
         )  # fmt: skip
         reward, cost = rehearse(state.model_average, state.standards, state.average, state.starts, policy)
@@ -234,12 +234,11 @@ def qualities(
     return np.clip((returns - low) / scale, -0.5, 1.1)
 
 
-def settings(largest: NDArray[np.float32], early_stops: bool) -> tuple[NDArray[np.float32], ...]:
-    """The dial's settings to rehearse: asks [M, K], stops [M, K], and which setting follows each, [M].
+def settings(largest: NDArray[np.float32], early_stops: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The dial's settings to rehearse: what to ask for [M, K], and what to spend before asking for nothing [M, K].
 
     Asks lie closer together where they are small. Most never stop asking (`NEVER`). The others ask for much and stop
-    early, which joins the dear beginning of one episode to the cheap rest of another. With one cost the settings of a
-    kind are in order, and one may go from each towards the next.
+    early, which joins the dear beginning of one episode to the cheap rest of another.
     """
     k = len(largest)
     asks = grid(max(2, round(32 ** (1 / k))), k)
@@ -248,11 +247,7 @@ def settings(largest: NDArray[np.float32], early_stops: bool) -> tuple[NDArray[n
         stops = grid(max(2, round(8 ** (1 / k))) + 1, k)[1:]
         kinds += [(np.full_like(stops, style), stops) for style in STYLES]
     ask, stop = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
-    following = np.arange(len(ask))
-    if k == 1:
-        ends = np.cumsum([len(asks) for asks, _ in kinds]) - 1
-        following = np.where(np.isin(following, ends), following, following + 1)
-    return (ask * largest).astype(np.float32), (stop * largest).astype(np.float32), following.astype(np.float32)
+    return (ask * largest).astype(np.float32), (stop * largest).astype(np.float32)
 
 
 def grid(levels: int, dimensions: int) -> NDArray[np.float32]:

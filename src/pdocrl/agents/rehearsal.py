@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.nn.density import ClippedGaussian
@@ -27,9 +26,7 @@ def rehearse(
     """Mean reward [M] of an episode under each of the dial's M settings, an upper estimate of its mean costs [M, K].
 
     The mean of the members plays from every start; each member by itself, from half of them. The cost is the largest
-    that one of these comes to: where members disagree, the data does not settle what happens. With one cost, reward and
-    cost are made to rise from each setting to the one that follows (isotonic regression), because choosing the best of
-    many noisy figures would choose the luckiest.
+    that one of these comes to: where members disagree, the data does not settle what happens.
     """
     few = starts[: max(1, len(starts) // 2)]
     alone = [jax.tree.map(lambda x, m=m: x[m : m + 1], model.dynamics) for m in range(model.members)]
@@ -40,22 +37,7 @@ def rehearse(
         )
         for dynamics, first in [(model.dynamics, starts), *((member, few) for member in alone)]
     ]  # fmt: skip
-    reward, cost = np.asarray(found[0][0]), np.max([np.asarray(cost) for _, cost in found], axis=0)
-    return rising(reward, cost, dial.following)
-
-
-def rising(
-    reward: NDArray[np.float32], cost: NDArray[np.float32], following: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Reward [M] and costs [M, K], rising along every chain of settings that follow one another, for one cost."""
-    if cost.shape[1] != 1:
-        return reward, cost
-    reward, cost = reward.copy(), cost.copy()
-    numbers = np.arange(len(cost))
-    for chain in np.split(numbers, np.flatnonzero(following == numbers)[:-1] + 1):
-        reward[chain] = isotonic_regression(reward[chain]).x
-        cost[chain, 0] = isotonic_regression(cost[chain, 0]).x
-    return reward, cost
+    return np.asarray(found[0][0]), np.max([np.asarray(cost) for _, cost in found], axis=0)
 
 
 @jax.jit

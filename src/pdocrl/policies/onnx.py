@@ -245,19 +245,8 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
     missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.MISSED)
     missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
     chosen = graph.op("ArgMax", graph.op("Where", kept, graph.constant(policy.reward), missed), axis=1, keepdims=0)
-    after = graph.op("Gather", graph.constant(policy.following.astype(np.int64), np.int64), chosen, axis=0)
-
-    def both(table: NDArray[Any]) -> tuple[str, str]:
-        here = graph.op("Gather", graph.constant(table), chosen, axis=0)
-        return here, graph.op("Sub", graph.op("Gather", graph.constant(table), after, axis=0), here)
-
-    cost, rise = both(policy.cost)
-    room = graph.op("Where", graph.op("Greater", rise, graph.constant(0.0)), rise, graph.constant(np.inf))
-    part = graph.clip(graph.op("Div", graph.op("Sub", limit, cost), room), 0.0, 1.0)
-    part = graph.op("ReduceMin", part, axes=[1], keepdims=1)
-    ask, stop = (
-        graph.op("Add", here, graph.op("Mul", part, way)) for here, way in (both(policy.ask), both(policy.stop))
-    )
+    ask = graph.op("Gather", graph.constant(policy.ask), chosen, axis=0)
+    stop = graph.op("Gather", graph.constant(policy.stop), chosen, axis=0)
     over = graph.op("Cast", graph.op("GreaterOrEqual", spent, stop), to=1)
     going_on = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
     ask = graph.op("Mul", ask, going_on)

@@ -287,14 +287,13 @@ class DialPolicy:
     """A policy with a dial: the limit is set when it acts, and may change while it does.
 
     Of M settings of the dial it is known what they earn and cost. For a limit it takes the one that earns most among
-    those within it, and goes from there towards the setting that follows, as far as the limit allows; where none is
-    within it, the one that exceeds it least. A setting asks for an amount of cost, of which less
+    those within it; where none is, the one that exceeds it least. A setting asks for an amount of cost, of which less
     is left with every cost paid, and for none at all once `stop` is spent.
     """
 
     kind: ClassVar[str] = "dial"
     SCALES: ClassVar[tuple[float, ...]] = (0.025, 0.125, 0.5)  # shares of the largest cost that are told apart well
-    TABLES: ClassVar[tuple[str, ...]] = ("largest", "ask", "stop", "following", "reward", "cost")
+    TABLES: ClassVar[tuple[str, ...]] = ("largest", "ask", "stop", "reward", "cost")
     MISSED: ClassVar[float] = 1e6  # what exceeding a limit by the largest cost is held to be worth
     weights: tuple[NDArray[np.float32], ...]  # each [n_in, n_out]
     biases: tuple[NDArray[np.float32], ...]  # each [n_out]
@@ -304,7 +303,6 @@ class DialPolicy:
     limit: tuple[float, ...]  # [K] where none is given
     ask: NDArray[np.float32]  # [M, K] the settings: cost asked for
     stop: NDArray[np.float32]  # [M, K] and spent before nothing is asked for any more
-    following: NDArray[np.float32]  # [M] number of the setting next to each on its way up; itself where there is none
     reward: NDArray[np.float32]  # [M] what each earns, as rehearsed
     cost: NDArray[np.float32]  # [M, K] what each costs, as rehearsed, with its margin
 
@@ -324,13 +322,8 @@ class DialPolicy:
         limit = np.asarray(limit, np.float32)
         excess = ((self.cost - limit[:, None]) / self.largest).max(-1)  # [N, M]
         worth = np.where(excess <= 0, self.reward, self.reward.min() - np.float32(self.MISSED) * (1 + excess))
-        here = worth.argmax(-1)
-        there = self.following[here].astype(np.intp)
-        rise = self.cost[there] - self.cost[here]
-        part = (limit - self.cost[here]) / np.where(rise > 0, rise, np.float32(np.inf))
-        part = np.clip(part, 0, 1).min(-1, keepdims=True)  # [N, 1]
-        ask = self.ask[here] + part * (self.ask[there] - self.ask[here])
-        return ask, self.stop[here] + part * (self.stop[there] - self.stop[here])
+        chosen = worth.argmax(-1)
+        return self.ask[chosen], self.stop[chosen]
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
