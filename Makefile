@@ -47,7 +47,7 @@ bench: $(STAMP)
 	$(BIN)/pdocrl bench smoke
 
 docs: $(DOCS_STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict --quiet
 
 # Nothing of the checkout may be needed: the wheel is installed and run in a folder of its own.
 dist: $(STAMP)
