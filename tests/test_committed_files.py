@@ -33,6 +33,7 @@ MAKERS = {
     "benchmarks/results/cdt_steps.csv": "../docs/agents/cdt.md",  # the page gives the one command
     "benchmarks/results/collect_speed.csv": "bench_collect.py",
     "benchmarks/results/collected.csv": "collected.py",
+    "benchmarks/results/dial.csv": "dial.py",
     "benchmarks/results/evaluate.csv": "bench_evaluate.py",
     "benchmarks/results/five.md": "five.toml",
     "benchmarks/results/five.parquet": "five.toml",
