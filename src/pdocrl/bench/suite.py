@@ -166,12 +166,13 @@ BASELINES = (
     Method("coptidice"),
 )
 PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
-ALL = (*BASELINES, *PAPERS, Method("pdocrl_anchored"))
+ALL = (*BASELINES, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
 TASKS = tuple(TaskEntry(task) for task in BUILT_IN)
 
 # An eighth of the paper's width, to go the whole way with every agent.
 SMALL: dict[str, Any] = {"hidden": (32, 32), "batch_size": 64}
 SMALL_TOO: dict[str, dict[str, Any]] = {
+    "dial": {"model_hidden": (32, 32)},
     "cdt": {"embedding": 32, "heads": 2, "layers": 1, "context": 5, "batch_size": 16},
     **{agent: {"vae_hidden": (32, 32)} for agent in ("bcq_lag", "bear_lag", "cpq")},
 }
