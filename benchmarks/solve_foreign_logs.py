@@ -67,8 +67,8 @@ def run(problem: Foreign, counts: Counts, method: str) -> dict[str, Any]:
 
 
 def _other(counts: Counts, gamma: float, limits: dict[str, float], method: str) -> Floats:
+    from pdocrl.tabular.algorithms import Mixture
     from pdocrl.tabular.assess import one_policy
-    from pdocrl.theory.algorithms import Mixture
     from pdocrl.theory.baselines import plug_in
     from pdocrl.theory.rivals.registry import RIVALS
 

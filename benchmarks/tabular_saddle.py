@@ -20,13 +20,13 @@ import numpy as np
 from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
 from pdocrl.tabular import exact
+from pdocrl.tabular.algorithms import make_players, run
 from pdocrl.tabular.certificate import Point, certify
 from pdocrl.tabular.cmdp import CMDP, evaluate, garnet, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian, Sets, policy_of
 from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.lp import choose_B, saddle_lp
-from pdocrl.theory.algorithms import make_players, run
 
 ITERATIONS = 10_000
 HERE = Path(__file__).parent

@@ -23,9 +23,9 @@ LAYERS = (
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 # To be made shorter, never longer. (importer, imported):
-EXCEPTIONS = {("tabular", "theory")}
+EXCEPTIONS: set[tuple[str, str]] = set()
 # Classes that still share a name with another:
-SHARED_NAMES = {"Table", "Certificate"}
+SHARED_NAMES: set[str] = set()
 
 
 def imports() -> set[tuple[str, str]]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import Problem, Table, find_agent, make_config
+from pdocrl.agents.agent import DeviceTable, Problem, find_agent, make_config
 from pdocrl.agents.cdt import augment, best_return, draw_rows
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
@@ -24,7 +24,7 @@ SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "re
 def test_windows_hold_what_was_still_to_come_and_never_another_episode(small_dataset: Dataset) -> None:
     cdt = find_agent("cdt")
     config = make_config(cdt, augmentation=0.0, **SMALL)
-    table = Table.of(cdt.columns(config, small_dataset))
+    table = DeviceTable.of(cdt.columns(config, small_dataset))
     rows = jnp.arange(len(small_dataset))
     windows, costly = cdt.batch(config, table, rows, jax.random.key(0))
     for row in range(len(small_dataset)):
@@ -60,7 +60,7 @@ def test_the_published_sampling_draws_cheap_episodes_more_often_and_begins_windo
     np.testing.assert_allclose(np.bincount(rows, minlength=len(dataset)) / len(rows), expected, atol=0.004)
     assert set(episode.tolist()) == set(np.flatnonzero(chance).tolist())
 
-    windows, costly = cdt.batch(config, Table.of(columns), jnp.zeros(200, jnp.int32), jax.random.key(1))
+    windows, costly = cdt.batch(config, DeviceTable.of(columns), jnp.zeros(200, jnp.int32), jax.random.key(1))
     rows = np.asarray(draw_rows(jnp.asarray(columns["lottery"]), jax.random.key(1), 200))
     for b, row in enumerate(rows):
         episode = np.searchsorted(dataset.episode_start, row, "right") - 1

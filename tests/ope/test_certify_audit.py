@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pdocrl.ope.audits import audit_statement, play_until_shown
-from pdocrl.ope.certificate import Certificate
+from pdocrl.ope.certificate import PolicyCertificate
 from pdocrl.records import read_record
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -72,7 +72,7 @@ def test_the_certificate_is_kept_with_its_picture(tmp_path: Path, run_cli: Cli) 
     assert status == 0
     assert "certificate.png" in err
     assert (tmp_path / "kept" / "certificate.png").read_bytes().startswith(b"\x89PNG")
-    assert read_record(tmp_path / "kept" / "certificate.json", Certificate).statements[0].mean_cost == 3.5
+    assert read_record(tmp_path / "kept" / "certificate.json", PolicyCertificate).statements[0].mean_cost == 3.5
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import Agent, AgentConfig, Table, find_agent, make_config
+from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, find_agent, make_config
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.loop import Run, Trainer, trainings
@@ -128,7 +128,7 @@ def test_table_gathers_what_was_put_in() -> None:
     rng = np.random.default_rng(0)
     columns = {"a": rng.random((50, 3)).astype("f"), "b": rng.random(50).astype("f"), "starts": rng.random((5, 3))}
     rows = jnp.asarray([[3, 49], [0, 3]])
-    found = Table.of(columns).take(rows)
+    found = DeviceTable.of(columns).take(rows)
     np.testing.assert_array_equal(found["a"], columns["a"][np.asarray(rows)])
     np.testing.assert_array_equal(found["b"], columns["b"][np.asarray(rows)])
     assert set(found) == {"a", "b"}

@@ -76,7 +76,7 @@ class Problem:
         )
 
 
-class Table(eqx.Module):
+class DeviceTable(eqx.Module):
     """Columns on the device. Those as long as the first lie side by side in one matrix: one gather, not seven.
 
     `initial_obs` never does, since it is drawn from on its own, also where episodes are as many as rows.
@@ -87,12 +87,12 @@ class Table(eqx.Module):
     layout: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)  # name and shape of a row, in order
 
     @staticmethod
-    def of(columns: Columns) -> Table:
+    def of(columns: Columns) -> DeviceTable:
         length = len(next(iter(columns.values())))
         rows = {n: np.asarray(c, np.float32) for n, c in columns.items() if len(c) == length and n != "initial_obs"}
         packed = np.concatenate([c.reshape(length, -1) for c in rows.values()], axis=1)
         others = {n: jax.device_put(c) for n, c in columns.items() if n not in rows}
-        return Table(jax.device_put(packed), others, tuple((n, c.shape[1:]) for n, c in rows.items()))
+        return DeviceTable(jax.device_put(packed), others, tuple((n, c.shape[1:]) for n, c in rows.items()))
 
     def __len__(self) -> int:
         return int(self.packed.shape[0])
@@ -168,7 +168,7 @@ class Agent(Generic[C, S]):
         """The rows of `columns` this run samples from; None for all of them."""
         return None
 
-    def batch(self, config: C, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray) -> Any:
+    def batch(self, config: C, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray) -> Any:
         """Gather a mini-batch on the device."""
         starts = table.others["initial_obs"]
         start = jax.random.randint(key, rows.shape, 0, starts.shape[0])

@@ -22,7 +22,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, static
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, static
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
@@ -112,7 +112,7 @@ class CDT(Agent[CDTConfig, CDTState]):
         return columns
 
     def batch(
-        self, config: CDTConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray
+        self, config: CDTConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray
     ) -> tuple[Windows, Float[Array, "B L K"]]:
         """Windows, and which of their steps cost.
 

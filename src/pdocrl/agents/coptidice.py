@@ -24,9 +24,9 @@ from pdocrl.agents.agent import (
     Agent,
     AgentConfig,
     Columns,
+    DeviceTable,
     Metrics,
     Problem,
-    Table,
     Transitions,
     per_constraint,
     static,
@@ -77,7 +77,9 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     def columns(self, config: COptiDICEConfig, dataset: Dataset) -> Columns:
         return super().columns(config, dataset) | {"timeout": dataset.timeout}
 
-    def batch(self, config: COptiDICEConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray) -> Transitions:
+    def batch(
+        self, config: COptiDICEConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray
+    ) -> Transitions:
         """After a time limit the next episode begins: s′ is a first state.
 
         Nothing was logged beyond a time limit, so ν there would be in the objective with a plus sign only: it falls

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Table, Transitions, static
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, Transitions, static
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
@@ -129,7 +129,7 @@ class Dial(Agent[DialConfig, DialState]):
         )
         return super().columns(config, dataset) | {"condition": given}
 
-    def batch(self, config: DialConfig, table: Table, rows: Int[Array, " B"], key: PRNGKeyArray) -> DialBatch:
+    def batch(self, config: DialConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray) -> DialBatch:
         taken = table.take(rows)
         given = taken.pop("condition")
         return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), given)

@@ -27,9 +27,9 @@ from pdocrl.agents.agent import (
     Agent,
     AgentConfig,
     Columns,
+    DeviceTable,
     Metrics,
     Problem,
-    Table,
     Transitions,
     per_constraint,
     static,
@@ -145,7 +145,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         copies = np.rint(p / p.max() * RESOLUTION).astype(np.int64)
         return dataset.rows_of(np.repeat(np.arange(len(p)), copies))
 
-    def batch(self, config: AnchoredConfig, table: Table, rows: Array, key: PRNGKeyArray) -> AnchoredBatch:
+    def batch(self, config: AnchoredConfig, table: DeviceTable, rows: Array, key: PRNGKeyArray) -> AnchoredBatch:
         """B rows of the anchor, then B rows of the whole data."""
         for_start, for_rows = jax.random.split(key)
         starts = table.others["initial_obs"]

@@ -42,7 +42,7 @@ class Statement(Part, frozen=True, kw_only=True):
     estimate_beside: float | None = None  # the log's estimate of the same mean, where an audit was made of it
 
 
-class Certificate(Record, frozen=True, kw_only=True):
+class PolicyCertificate(Record, frozen=True, kw_only=True):
     """certificate.json; the fields after `confidence` are those of the statement nearest to its limit, or beyond it."""
 
     FORMAT: ClassVar[int] = 1
@@ -54,12 +54,12 @@ class Certificate(Record, frozen=True, kw_only=True):
     notes: list[str]
 
     @staticmethod
-    def of(statements: Sequence[Statement], notes: Sequence[str] = ()) -> Certificate:
+    def of(statements: Sequence[Statement], notes: Sequence[str] = ()) -> PolicyCertificate:
         worst = max(statements, key=_badness)
         verdicts = {one.verdict for one in statements}
         verdict: Verdict = "over" if "over" in verdicts else "within" if verdicts == {"within"} else "cannot be shown"
         sure = [one.confidence for one in statements]
-        return Certificate(
+        return PolicyCertificate(
             verdict=verdict,
             confidence=None if None in sure else min(c for c in sure if c is not None),
             share_over_upper=worst.share_over_upper,

@@ -26,7 +26,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
 from pdocrl.ope.audit_file import read_audit
 from pdocrl.ope.audits import audit_statement, play_until_shown
-from pdocrl.ope.certificate import FILE, PICTURE, Certificate, Statement, Verdict, percent
+from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.estimate import judge, training_data
 from pdocrl.ope.picture import Shown, draw
@@ -46,7 +46,7 @@ def certify_episodes(
     *,
     confidence: float = 0.95,
     largest_cost: Sequence[float] = (),
-) -> tuple[Certificate, list[Shown]]:
+) -> tuple[PolicyCertificate, list[Shown]]:
     """From a file of audited episodes alone: one statement per cost column."""
     found = read_audit(Path(path))
     names = list(found.costs)
@@ -57,7 +57,7 @@ def certify_episodes(
         costs = found.costs[name]
         told = audit_statement(costs, limit, confidence, most, policy=found.name, cost=name)
         panels.append(Shown(told, played=costs))
-    return Certificate.of([panel.statement for panel in panels]), panels
+    return PolicyCertificate.of([panel.statement for panel in panels]), panels
 
 
 def certify_log(
@@ -68,7 +68,7 @@ def certify_log(
     confidence: float = 0.95,
     seed: int = 0,
     config: EnsembleConfig | None = None,
-) -> tuple[Certificate, list[Shown]]:
+) -> tuple[PolicyCertificate, list[Shown]]:
     """From a log alone: policies play in models that learned a log which had no part in choosing them.
 
     Without such a log, the training's own judges, and nothing is stated with confidence: what chose a policy is
@@ -89,7 +89,7 @@ def certify_log(
             panels.append(_from_log(found, ready, i, k, limit, told["ensemble"], outside, fresh, confidence))
     if not panels:
         raise PdocrlError(f"{found.folder or found.plan.data}: trained without a cost limit; nothing to certify.")
-    return Certificate.of([panel.statement for panel in panels], notes), panels
+    return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
 def _from_log(
@@ -175,7 +175,7 @@ def certify_simulator(
     seed: int = 0,
     workers: int | None = None,
     fixed: bool = False,
-) -> tuple[Certificate, list[Shown]]:
+) -> tuple[PolicyCertificate, list[Shown]]:
     """Audit every policy in the simulator with at most so many episodes; without `fixed`, as few as it takes."""
     from pdocrl.envs.rollout import Rollouts
 
@@ -211,10 +211,10 @@ def certify_simulator(
     if not panels:
         raise PdocrlError(f"{place}: trained without a cost limit; nothing to certify.")
     notes = [] if fixed else ["Playing stopped as soon as the answer was there; all bounds hold for that."]
-    return Certificate.of([panel.statement for panel in panels], notes), panels
+    return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
-def certify_solved(folder: str | os.PathLike[str]) -> tuple[Certificate, list[Shown]]:
+def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, list[Shown]]:
     """What a folder of `pdocrl solve` shows of its limits."""
     path = Path(folder) / "result.json"
     try:
@@ -225,7 +225,7 @@ def certify_solved(folder: str | os.PathLike[str]) -> tuple[Certificate, list[Sh
         raise PdocrlError(f"{path}: not a result of this version of `pdocrl solve` ({error}).") from error
     if not panels:
         raise PdocrlError(f"{path}: solved without a limit; nothing to certify.")
-    return Certificate.of([panel.statement for panel in panels]), panels
+    return PolicyCertificate.of([panel.statement for panel in panels]), panels
 
 
 def _from_solve(found: dict[str, Any], shown: dict[str, Any] | None, name: str, policy: str) -> Statement:
@@ -267,7 +267,7 @@ def _name(found: Trained, i: int) -> str:
     return f"{found.plan.agent}, limit {limits}, seed {run['seed']}{others}"
 
 
-def keep(certificate: Certificate, panels: list[Shown], folder: Path) -> list[Path]:
+def keep(certificate: PolicyCertificate, panels: list[Shown], folder: Path) -> list[Path]:
     """Write certificate.json and certificate.png into a folder."""
     with atomic_path(folder / PICTURE) as path:
         draw(panels, path)

@@ -25,9 +25,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.parts import adam_step
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
+from pdocrl.nn.optimise import adam_step
 from pdocrl.ope.groups import Groups
 
 LOG_STD = (-5.0, 2.0)  # of what the regression leaves

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.bootstrap import intervals
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cmdp import extract, occupancy
@@ -22,7 +23,6 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.saddle import Result, make_result
 from pdocrl.tabular.solution import Setup, solve_saddle
-from pdocrl.theory.algorithms import Mixture
 
 
 def assess(

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
@@ -26,7 +27,6 @@ from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
-from pdocrl.theory.algorithms import Mixture
 
 LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
 

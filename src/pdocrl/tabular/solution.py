@@ -10,11 +10,11 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular import exact
+from pdocrl.tabular.algorithms import Algorithm, Mixture, make_players, run
 from pdocrl.tabular.certificate import Certificate, Point, certify
 from pdocrl.tabular.cmdp import CMDP, evaluate
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, Units, pessimistic_model, policy_of
 from pdocrl.tabular.lp import choose_B, margin, saddle_lp, strict
-from pdocrl.theory.algorithms import Algorithm, Mixture, make_players, run
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
 Status = Literal["optimal", "not_shown", "infeasible", "infeasible_covered"]

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.cmdp import evaluate
-from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.families import Coverage, make_case
 from pdocrl.theory.rivals.registry import RIVALS, Parameters, facts_of
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Problem, Table
+from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Problem
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
@@ -72,7 +72,7 @@ class Trainer:
         self._blocks = (1,) if self._on_cpu else (BLOCK, 1)
         self._windows = dataset.windows if isinstance(dataset, Window) else None
         self._window = -1  # the number of the window on the device
-        self._table = None if self._windows else Table.of(agent.columns(runs[0].config, seen))
+        self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
         self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
@@ -101,7 +101,7 @@ class Trainer:
         if number != self._window:
             self._table = None  # before the next one comes: the device need not hold both
             window = standardised(self._windows.read(number), self.scales)
-            self._table = Table.of(self.agent.columns(self.runs[0].config, window))
+            self._table = DeviceTable.of(self.agent.columns(self.runs[0].config, window))
             self._window = number
         return (number + 1) * self._windows.every
 
@@ -220,7 +220,14 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
         return jax.lax.map(lambda a: function(*a), arguments) if on_cpu else jax.vmap(function)(*arguments)
 
     def program(
-        table: Table, rows: Any, sizes: Array, configs: Any, seeds: Array, states: Any, start: Array, blocks: Array
+        table: DeviceTable,
+        rows: Any,
+        sizes: Array,
+        configs: Any,
+        seeds: Array,
+        states: Any,
+        start: Array,
+        blocks: Array,
     ) -> Any:
         def one_run(rows: Any, size: Array, config: Any, seed: Array, state: Any) -> Any:
             key = jax.random.fold_in(jax.random.key(seed), 1)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.lagrangian import Floats
-from pdocrl.theory.algorithms import Mixture
-from pdocrl.theory.oracles import Hedge
+from pdocrl.tabular.oracles import Hedge
 
 Critic = Callable[[Floats], Floats]  # π [S, A] → f [S, A]
 

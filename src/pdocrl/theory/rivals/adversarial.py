@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.highs import maximise
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
-from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
 from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
 

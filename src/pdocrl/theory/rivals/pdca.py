@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, expected
 from pdocrl.tabular.limits import Limits
-from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
 from pdocrl.theory.rivals.problem import LogModel
 

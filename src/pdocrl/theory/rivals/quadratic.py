@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
-from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.actors import improve
 from pdocrl.theory.rivals.problem import LogModel
 

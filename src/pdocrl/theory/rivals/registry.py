@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from pdocrl.errors import UnknownNameError
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, Lagrangian
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.rare import trusted
 from pdocrl.tabular.solution import Setup, solve_saddle
 from pdocrl.theory import baselines
-from pdocrl.theory.algorithms import Mixture
 from pdocrl.theory.rivals.adversarial import a_crab, wsac
 from pdocrl.theory.rivals.density import coral, pocc, pro_rl
 from pdocrl.theory.rivals.dpdl import dpdl

@@ -18,7 +18,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.tabular.certificate import Point
 from pdocrl.tabular.cmdp import CMDP, Evaluation, evaluate
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, expected
-from pdocrl.theory.oracles import (
+from pdocrl.tabular.oracles import (
     GreedyBox,
     GreedyMultipliers,
     Hedge,
