@@ -80,7 +80,7 @@ def draw(rows: list[dict[str, float]]) -> None:
     save(figure, PICTURE)
 
 
-def _neighbours(rows: list[dict[str, float]], near: float = 2.0) -> list[list[dict[str, float]]]:
+def _neighbours(rows: list[dict[str, float]], near: float = 5.0) -> list[list[dict[str, float]]]:
     """Limits at which the policy costs much the same share one label."""
     groups: list[list[dict[str, float]]] = []
     for row in rows:
