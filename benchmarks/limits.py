@@ -68,27 +68,15 @@ def draw(rows: list[dict[str, float]]) -> None:
     reach = np.array([[row["cost"] - row["cost_lowest"], row["cost_highest"] - row["cost"]] for row in rows]).T
     panel.errorbar(
         cost, reward, xerr=reach, fmt="o", ms=8, color=POINT_COLOURS[0], mec="white", ecolor=POINT_COLOURS[0],
-        elinewidth=1.2, capsize=2.5, zorder=7, label="the policy: mean, and range of 20 episodes",
+        elinewidth=1.2, capsize=2.5, zorder=7, label="the policy at each limit: mean, and range of 20 episodes",
     )  # fmt: skip
-    for some in _neighbours(rows):
-        words = ("limit " if len(some) == 1 else "limits ") + ", ".join(f"{row['limit']:g}" for row in some)
+    for row in rows:
         panel.annotate(
-            words, (some[0]["cost"], some[0]["return"]), xytext=(-2, 9), textcoords="offset points",
-            ha="right" if len(some) == 1 else "left", color=INK, fontsize=9, zorder=8,
+            f"{row['limit']:g}", (row["cost"], row["return"]), xytext=(0, 8), textcoords="offset points", ha="center",
+            color=INK, fontsize=10, zorder=8,
         )  # fmt: skip
     panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     save(figure, PICTURE)
-
-
-def _neighbours(rows: list[dict[str, float]], near: float = 5.0) -> list[list[dict[str, float]]]:
-    """Limits at which the policy costs much the same share one label."""
-    groups: list[list[dict[str, float]]] = []
-    for row in rows:
-        if groups and abs(groups[-1][0]["cost"] - row["cost"]) < near:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
 
 
 if __name__ == "__main__":
