@@ -192,3 +192,22 @@ def test_two_costs_have_a_dial_each() -> None:
     assert ask.shape[1] == 2
     assert {0.0, 10.0} <= set(ask[:, 0].tolist())
     assert {0.0, 4.0} <= set(ask[:, 1].tolist())
+
+
+def test_a_policy_with_two_costs_is_told_two_limits() -> None:
+    data = road()
+    both = dataclasses.replace(data, cost=np.repeat(data.cost, 2, 1) * [1.0, 3.0], cost_names=("contact", "wear"))
+    agent = find_agent("dial")
+    small = {"hidden": (16, 16), "model_hidden": (16, 16), "batch_size": 32}
+    config = make_config(agent, cost_limit=(10.0, 30.0), horizon=float(HORIZON), **small)
+    trainer = Trainer(agent, both, [Run(config, 0)])
+    trainer.advance(20)
+    policy: Any = trainer.policies()[0]
+    assert policy.network.cost.shape == policy.network.ask.shape
+    assert policy.network.ask.shape[1] == 2
+    step = policy.begin(0, limit=(5.0, 60.0))
+    first = step(np.asarray([0.0, 1.0]))
+    later = step(np.asarray([0.05, 1.0]), 0.9, np.asarray([1.0, 3.0]), limit=(1.0, 2.0))
+    assert first.shape == later.shape == (1,)
+    with pytest.raises(ValueError, match="limit"):
+        policy.begin(0, limit=5.0)
