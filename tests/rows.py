@@ -1,4 +1,4 @@
-"""Episodes made by hand, for the tests of whatever is made of rows."""
+"""Episodes and estimates made by hand, for the tests of whatever is made of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pdocrl.bench.results import Row
+from pdocrl.ope.result import VERDICTS, OffPolicy, OpeRun, OpeSettings
+from pdocrl.scores.evaluate import DataName
 
 EPISODE = Row(
     suite="test", protocol="custom", task="BallRun", agent="pdocrl", variant="", cost_limit=(10.0,), seed=0, training=0,
@@ -44,3 +46,25 @@ def play() -> Callable[..., list[Row]]:
         ]  # fmt: skip
 
     return made
+
+
+def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **others: object) -> OpeRun:
+    """What `pdocrl ope` might say of a policy, on the scales of the scores; ± 0.1."""
+    fields: dict = {
+        "agent": agent, "cost_limit": [limit], "seed": seed,
+        "reward": 100 * reward, "reward_interval": (100 * reward - 10, 100 * reward + 10),
+        "cost": [limit * cost], "cost_interval": [(limit * (cost - 0.1), limit * (cost + 0.1))],
+        "normalized_reward": reward, "normalized_reward_interval": (reward - 0.1, reward + 0.1),
+        "normalized_cost": cost, "normalized_cost_interval": (cost - 0.1, cost + 0.1),
+        "within_limit": None, "verdict": VERDICTS[None], "trusted": True, "doubts": [],
+        "outside": 0.0, "effective_sample_size": None, "by_method": {},
+    }  # fmt: skip
+    return OpeRun(**fields | others)
+
+
+def told(task: str, agent: str, runs: list[OpeRun]) -> OffPolicy:
+    """The same of a training."""
+    return OffPolicy(
+        task=task, agent=agent, method="model", level=0.95, horizon=100, data=DataName(name="d.hdf5", digest="d"),
+        step=1, versions={}, settings=OpeSettings(resamples=2, seed=0), calibration=None, runs=runs,
+    )  # fmt: skip

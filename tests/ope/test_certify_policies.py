@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from test_ensemble import SMALL
 from test_ope_command import Cli, constant, drifting, trained, write
 
 from pdocrl.data import save
 from pdocrl.ope.certify import certify_log
+from pdocrl.records import write_record
+from pdocrl.tabular.solved_file import Confident, Spread, read_solved
 
 
 @pytest.fixture
@@ -53,22 +55,23 @@ def test_a_log_that_shares_episodes_with_the_training_is_not_held_out(folder: Pa
 
 
 def test_solved_policies_are_certified_by_their_bounds(tmp_path: Path, run_cli: Cli) -> None:
-    found: dict[str, Any] = {
-        "limits": {"cost": 0.2, "served": 0.9}, "costs": {"cost": 0.1, "served": 0.95}, "unit": "discounted",
-        "senses": {"cost": "<=", "served": ">="}, "intervals": {"costs": {"cost": [0.05, 0.15], "served": [0.9, 1.0]}},
-    }  # fmt: skip
+    rows = [f"s,{i % 2},{i % 2},{i % 2},{1 - i % 2},s" for i in range(200)]
+    (tmp_path / "log.csv").write_text("\n".join(["state,action,reward,cost,served,next_state", *rows]))
     place = tmp_path / "policy"
-    place.mkdir()
-    (place / "result.json").write_text(json.dumps(found))
+    limits = ("--limit", "cost<=0.2", "served>=0.9")
+    run_cli("solve", tmp_path / "log.csv", "--gamma", "0.9", "--resamples", "0", "--C", "3", *limits, "--out", place)
+    spread = Spread(level=0.95, value=(0.0, 1.0), costs={"cost": (0.05, 0.15), "served": (0.9, 1.0)}, optimism=0.0)
+    found = structs.replace(read_solved(place), costs={"cost": 0.1, "served": 0.95}, intervals=spread)
+    write_record(place / "result.json", found)
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert told["verdict"] == "cannot be shown"
     assert "--confidence" in told["statements"][0]["sentence"]
-    found["confidence"] = {"asked": 0.9, "reached": True, "bounds": {"cost": 0.18, "served": 0.91}}
-    (place / "result.json").write_text(json.dumps(found))
+    shown = Confident(asked=0.9, reached=True, by="halves", bounds={"cost": 0.18, "served": 0.91}, estimates={})
+    write_record(place / "result.json", structs.replace(found, confidence=shown))
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert (told["verdict"], told["confidence"]) == ("within", 0.9)
-    found["confidence"]["bounds"]["served"] = 0.89
-    (place / "result.json").write_text(json.dumps(found))
+    shown = structs.replace(shown, bounds={"cost": 0.18, "served": 0.89})
+    write_record(place / "result.json", structs.replace(found, confidence=shown))
     assert json.loads(run_cli("certify", place, "--json")[1])["verdict"] == "cannot be shown"
     (place / "result.json").write_text("{}")
     status, _, err = run_cli("certify", place)

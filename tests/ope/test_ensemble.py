@@ -143,7 +143,7 @@ def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cl
     status, out, _ = run_cli("ope", folder, "--json")
     told = json.loads(out)
     assert status == 0
-    assert told == json.loads((folder / "ope.json").read_text())
+    assert {"format": 1, **told} == json.loads((folder / "ope.json").read_text())
     safe, unsafe = told["runs"]
     assert safe["reward"] == pytest.approx(-3, abs=0.3)
     assert (safe["verdict"], safe["trusted"]) == ("within limit at 95 %", True)
@@ -163,8 +163,8 @@ def test_policies_with_memory_are_estimated_too() -> None:
     assert not remembers(plain)
     made = trained(dataset, [(3.0,), (3.0,)], [plain, memory])
     first, second = estimate(made, Prepared.of(dataset, config=SMALL, cache=False)).runs
-    assert second["reward"] == pytest.approx(first["reward"], abs=0.2)
-    assert second["within_limit"] is True
+    assert second.reward == pytest.approx(first.reward, abs=0.2)
+    assert second.within_limit is True
 
 
 def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each() -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import estimate
+from pdocrl.ope.result import read_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
 from pdocrl.records import write_record
@@ -72,7 +74,7 @@ def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
     status, out, err = run_cli("ope", folder, "--method", "model", "--resamples", "6", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
-    assert told == json.loads((folder / "ope.json").read_text())
+    assert {"format": 1, **told} == json.loads((folder / "ope.json").read_text())
     assert told["data"]["digest"] == drifting().digest
     assert {"method", "versions", "horizon", "level", "step", "settings"} <= set(told)
     safe, unsafe = told["runs"]
@@ -92,6 +94,16 @@ def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
         assert run["normalized_reward"] is None  # no task, no reference scores
 
 
+def test_settings_that_vary_stand_beside_the_other_fields_of_a_run(tmp_path: Path) -> None:
+    dataset = drifting()
+    made = trained(dataset, [(3.0,)], [constant(0.2)])
+    made.plan.runs[0]["learning_rate"] = 0.5
+    result = estimate(dataclasses.replace(made, folder=tmp_path), dataset, method="model", resamples=2)
+    (run,) = json.loads((tmp_path / "ope.json").read_text())["runs"]
+    assert run["learning_rate"] == 0.5
+    assert read_ope(tmp_path).runs[0] == structs.replace(result.runs[0], varied={})
+
+
 def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
     status, out, _ = run_cli("ope", folder, "--resamples", "3", "--method", "fqe")
     assert status == 0
@@ -102,9 +114,9 @@ def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
 def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:
     dataset = drifting()
     made = trained(dataset, [(3.0,)], [constant(0.2)])
-    first, again = (estimate(made, dataset, method="model", resamples=3).as_dict() for _ in range(2))
+    first, again = (estimate(made, dataset, method="model", resamples=3) for _ in range(2))
     assert first == again
-    assert estimate(made, dataset, method="model", resamples=3, seed=1).runs[0]["reward"] != first["runs"][0]["reward"]
+    assert estimate(made, dataset, method="model", resamples=3, seed=1).runs[0].reward != first.runs[0].reward
 
 
 def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None:
@@ -112,15 +124,15 @@ def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None
     dataset = drifting(costs=2)
     made = trained(dataset, [(10.0, 0.5), (1.0, 0.5)], [constant(0.6), constant(0.6)])
     generous, strict = estimate(made, dataset, method="model", resamples=4).runs
-    assert len(generous["cost"]) == len(generous["cost_interval"]) == 2
-    assert generous["normalized_cost"] < 1 < strict["normalized_cost"]
-    assert strict["within_limit"] is not True
+    assert len(generous.cost) == len(generous.cost_interval) == 2
+    assert generous.normalized_cost < 1 < strict.normalized_cost
+    assert strict.within_limit is not True
 
 
 def test_no_costs_no_limit_no_verdict() -> None:
     dataset = drifting(costs=0)
     run = estimate(trained(dataset, [()], [constant(0.1)]), dataset, method="model", resamples=2).runs[0]
-    assert (run["verdict"], run["within_limit"], run["cost"], run["normalized_cost"]) == ("no limit", None, [], None)
+    assert (run.verdict, run.within_limit, run.cost, run.normalized_cost) == ("no limit", None, [], None)
 
 
 def test_what_the_data_does_not_know_is_said_and_nothing_is_shown() -> None:
@@ -130,9 +142,9 @@ def test_what_the_data_does_not_know_is_said_and_nothing_is_shown() -> None:
     narrow = dataclasses.replace(wide, action=wide.action * 0.2, next_obs=wide.obs + 0.04 * wide.action)
     assert rows.max() > 0.9
     run = estimate(trained(narrow, [(10.0,)], [constant(0.95)]), narrow, method="model", resamples=4).runs[0]
-    assert not run["trusted"]
-    assert "outside the data" in run["doubts"][0]
-    assert run["within_limit"] is None
+    assert not run.trusted
+    assert "outside the data" in run.doubts[0]
+    assert run.within_limit is None
 
 
 class Sequential(MLPPolicy):
@@ -196,5 +208,5 @@ def test_random_proposals_are_drawn_anew_at_every_row() -> None:
     dataset = drifting(episodes=100)
     run = estimate(trained(dataset, [(8.0,)], [candidates]), dataset, method="model", resamples=10).runs[0]
     spread = HORIZON**0.5 * 0.45 / (10 * 4) ** 0.5  # of the mean of 40 sums of ten actions
-    assert abs(run["reward"]) < 4 * spread
-    assert run["trusted"]
+    assert abs(run.reward) < 4 * spread
+    assert run.trusted

@@ -13,12 +13,13 @@ from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, writ
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data import Task, register, save
 from pdocrl.data.tasks import find_task
-from pdocrl.files import write_json
+from pdocrl.ope.result import write_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
 from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
 from pdocrl.training.plan import Plan, versions
+from rows import told, told_run
 
 TASKS = ("BallRun", "CarCircle")
 METHODS = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
@@ -122,19 +123,14 @@ def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> Non
         for t in steps for i, run in enumerate(runs)
     ]  # fmt: skip
     _write_lines(folder / "evaluations.jsonl", evaluations)
-    told = []
+    said = []
     for run in runs:
         own = [row for row in rows if (list(row.cost_limit), row.seed) == (run["cost_limit"], run["seed"])]
         reward = float(np.mean([row.normalized_reward for row in own]))
         cost = float(np.mean([row.normalized_cost for row in own]))
-        told.append({
-            "agent": agent, **run, "normalized_reward": reward + 0.02, "normalized_cost": cost + 0.05,
-            "normalized_reward_interval": [reward - 0.1, reward + 0.1],
-            "normalized_cost_interval": [max(0.0, cost - 0.2), cost + 0.2],
-            "within_limit": {0: True, 10: False}.get(run["seed"]), "verdict": "…",
-            "trusted": run["seed"] != 5, "doubts": [],
-        })  # fmt: skip
-    write_json(folder / "ope.json", {"task": task, "agent": agent, "method": "fqe", "runs": told})
+        verdict = {"within_limit": {0: True, 10: False}.get(run["seed"]), "trusted": run["seed"] != 5}
+        said.append(told_run(agent, run["cost_limit"][0], run["seed"], reward + 0.02, cost + 0.05, **verdict))
+    write_ope(folder, told(task, agent, said))
 
 
 def _write_lines(path: Path, lines: list[dict]) -> None:

@@ -17,6 +17,7 @@ import pytest
 import pdocrl.report.page as report_page
 from pdocrl.data import find_task, save
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.result import read_ope, write_ope
 from pdocrl.records import write_record
 from pdocrl.report import read_results, report
 from pdocrl.report.chart import COLOURS
@@ -25,6 +26,7 @@ from pdocrl.report.page_tables import at_one_limit
 from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
 from pdocrl.scores.evaluate import summarise
+from rows import told, told_run
 
 LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)  # of the training that `make_run` makes
 
@@ -286,25 +288,51 @@ def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
     assert "The price of cost" not in text
 
 
-def write_ope(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
+def say(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
     """Every policy is said to cost `estimated` of its limit."""
-    runs = [
-        {
-            "agent": "pdocrl", "cost_limit": [limit], "seed": seed, "normalized_reward": 0.5,
-            "normalized_reward_interval": [0.4, 0.6], "normalized_cost": estimated,
-            "normalized_cost_interval": [estimated - 0.1, estimated + 0.1], "within_limit": within,
-            "verdict": "said of it", "trusted": trusted, "doubts": [] if trusted else ["few rows"],
-        }
-        for limit in LIMITS
-        for seed in SEEDS
-    ]  # fmt: skip
-    (folder / "ope.json").write_text(json.dumps({"task": "Toy", "agent": "pdocrl", "method": "model", "runs": runs}))
+    said = {"within_limit": within, "verdict": "said of it", "trusted": trusted}
+    said["doubts"] = [] if trusted else ["few rows"]
+    runs = [told_run("pdocrl", limit, seed, 0.5, estimated, **said) for limit in LIMITS for seed in SEEDS]
+    write_ope(folder, told("Toy", "pdocrl", runs))
+
+
+def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
+    folder = make_run()
+    say(folder, 0.4, True)
+    now = json.loads((folder / "ope.json").read_text())
+    assert now.pop("format") == 1
+    before = read_ope(folder)
+    (folder / "ope.json").write_text(json.dumps(now))
+    assert read_ope(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda told: told["runs"][1].update(trusted="very"), "field `runs[1].trusted`: expected `bool`, got `str`"),
+        (lambda told: told["runs"][0].update(reward_interval=[0.1]), "field `runs[0].reward_interval`: expected"),
+        (lambda told: told.pop("method"), "missing required field `method`"),
+        (lambda told: told.update(format=2), "field `format` is 2, this version reads 1"),
+        (lambda told: told["runs"].pop(), "holds 3 of 4 runs"),
+    ],
+)  # fmt: skip
+def test_broken_estimates_are_one_line_that_names_file_and_field(make_run, run_cli, damage, complaint):
+    folder = make_run()
+    say(folder, 0.4, True)
+    told = json.loads((folder / "ope.json").read_text())
+    damage(told)
+    (folder / "ope.json").write_text(json.dumps(told))
+    status, out, err = run_cli("report", folder)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{folder / 'ope.json'}: " in err
+    assert complaint in err
+    assert f"Make it again: pdocrl ope {folder}" in err
 
 
 def test_without_a_simulator_the_page_says_what_the_data_alone_says(make_run):
     folder = make_run()
     (folder / "scores.json").unlink()
-    write_ope(folder, 0.4, True)
+    say(folder, 0.4, True)
     page = Page(report(folder))
     assert "Would it be safe? What the data alone says" in page.text
     assert page.text.count("said of it") == len(LIMITS) * len(SEEDS)
@@ -321,7 +349,7 @@ def test_without_a_simulator_the_page_says_what_the_data_alone_says(make_run):
 )
 def test_estimates_that_contradict_the_roll_outs_are_concluded_from(make_run, estimated, within, said):
     folder = make_run()
-    write_ope(folder, estimated, within)
+    say(folder, estimated, within)
     (line,) = [note for note in findings(read_results(folder)) if note.startswith("From the data alone")]
     if said is None:
         assert "contradict" not in line

@@ -8,8 +8,9 @@ import pytest
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.report import as_json, facts_table, notes
+from pdocrl.tabular.report import facts_table, notes
 from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.solved_file import solved_file
 
 
 def trials(n: int, seed: int, p: float = 0.3) -> Counts:
@@ -60,9 +61,10 @@ def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
     assert result.shown.bound[0] > 0.01
     assert any("not shown at 95 %" in note for note in notes(result, counts))
     assert ["status", "limits not shown to be kept"] in facts_table(result)[1]
-    said = as_json(result)["confidence"]
-    assert said["reached"] is False
-    assert said["bounds"]["cost"] == result.shown.bound[0]
+    said = solved_file(result).confidence
+    assert said is not None
+    assert said.reached is False
+    assert said.bounds["cost"] == result.shown.bound[0]
 
 
 @pytest.mark.parametrize("limit", [0.001, 0.01, 0.1])

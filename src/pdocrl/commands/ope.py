@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tyro
 
 from pdocrl.console import print_json, print_table
+
+if TYPE_CHECKING:
+    from pdocrl.ope.result import EstimatedSums
 
 
 def ope(
@@ -49,42 +52,42 @@ def ope(
     print_table(
         ["agent", "cost limit", "seed", "reward [95 %]", "cost [95 %]", "normalised reward", "normalised cost",
          "verdict", "doubts"],
-        [[r["agent"], _shown(r["cost_limit"]), r["seed"], _with_interval(r["reward"], r["reward_interval"]),
-          "; ".join(_with_interval(c, i) for c, i in zip(r["cost"], r["cost_interval"], strict=True)),
-          _with_interval(r["normalized_reward"], r["normalized_reward_interval"]),
-          _with_interval(r["normalized_cost"], r["normalized_cost_interval"]),
-          r["verdict"], "; ".join(r["doubts"])] for r in result.runs],
-        title=f"{result.agent} on {result.data['name']}: estimates by {result.method} from the data alone",
+        [[r.agent, _shown(r.cost_limit), r.seed, _with_interval(r.reward, r.reward_interval),
+          "; ".join(_with_interval(c, i) for c, i in zip(r.cost, r.cost_interval, strict=True)),
+          _with_interval(r.normalized_reward, r.normalized_reward_interval),
+          _with_interval(r.normalized_cost, r.normalized_cost_interval),
+          r.verdict, "; ".join(r.doubts)] for r in result.runs],
+        title=f"{result.agent} on {result.data.name}: estimates by {result.method} from the data alone",
     )  # fmt: skip
     if compare:
         print_table(
             ["cost limit", "seed", "signal", *METHODS],
-            [[_shown(r["cost_limit"]), r["seed"], signal,
-              *(_of(r["by_method"].get(name), k) for name in METHODS)]
-             for r in result.runs for k, signal in enumerate(["reward", *map("c{}".format, range(len(r["cost"])))])],
+            [[_shown(r.cost_limit), r.seed, signal,
+              *(_of(r.by_method.get(name), k) for name in METHODS)]
+             for r in result.runs for k, signal in enumerate(["reward", *map("c{}".format, range(len(r.cost)))])],
             title="every method, with its 95 % interval",
         )  # fmt: skip
     told = result.calibration
     if told is None:
         return
-    coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told["coverage_left_out"].items())
-    print(f"calibrated on {told['groups']} groups of episodes the models had not seen; intervals made from the other "
+    coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told.coverage_left_out.items())
+    print(f"calibrated on {told.groups} groups of episodes the models had not seen; intervals made from the other "
           f"groups held the truth of: {coverage}")  # fmt: skip
 
 
-def _of(told: dict[str, Any] | None, k: int) -> str:
+def _of(told: EstimatedSums | None, k: int) -> str:
     if told is None:
         return "–"
     if k == 0:
-        return _with_interval(told["reward"], told["reward_interval"])
-    return _with_interval(told["cost"][k - 1], told["cost_interval"][k - 1])
+        return _with_interval(told.reward, told.reward_interval)
+    return _with_interval(told.cost[k - 1], told.cost_interval[k - 1])
 
 
-def _with_interval(value: float | None, interval: list[float] | None) -> str:
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None or interval is None:
         return "–"
     return f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
 
 
-def _shown(limit: list[Any]) -> str:
+def _shown(limit: list[float]) -> str:
     return ", ".join(f"{value:g}" for value in limit) or "–"

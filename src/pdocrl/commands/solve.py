@@ -93,6 +93,7 @@ def solve(
         unseen: What the exported policy does in states the log never had: behaviour, uniform, refuse, or an action.
         json: Print one JSON object instead of tables.
     """
+    from pdocrl.records import as_plain
     from pdocrl.tabular import answers, questions, report
     from pdocrl.tabular.cells import CellSpec
     from pdocrl.tabular.episodes import weighted
@@ -100,6 +101,7 @@ def solve(
     from pdocrl.tabular.logs import count, find_log
     from pdocrl.tabular.saddle import Result
     from pdocrl.tabular.saddle import solve as solve_counts
+    from pdocrl.tabular.solved_file import solved_file
     from pdocrl.theory.rivals.on_log import solve_with
     from pdocrl.theory.rivals.registry import RIVALS
 
@@ -171,12 +173,13 @@ def solve(
             curve = questions.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, status.update)
     alternatives = () if explain is None else questions.explain(counts, result, explain, step)
     needs = questions.more_data(counts, result)
-    extra = answers.as_json(curve, along[0] if along else "", alternatives, result, needs)
-    files = report.save(result, out, window, unseen, counts.cells, extra) if out is not None else []
+    column = along[0] if along else ""
+    record = answers.with_answers(solved_file(result, window), curve, column, alternatives, result, needs)
+    files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
     if out is not None and along is not None:
         files.append(answers.draw_frontier(curve, along[0], out / "frontier.png"))
     if json:
-        console.print_json(report.as_json(result, window) | extra)
+        console.print_json(as_plain(record))
     else:
         console.print_table(*report.outcome_table(result, window))
         console.print_table(*report.facts_table(result))

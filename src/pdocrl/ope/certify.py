@@ -9,7 +9,6 @@ a folder of `solve`         ─▶ its bounds                                   
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +34,7 @@ from pdocrl.ope.support import doubts
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
 from pdocrl.scores.audit import episodes_needed
+from pdocrl.tabular.solved_file import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
 
 Floats = NDArray[np.float64]
@@ -84,9 +84,11 @@ def certify_log(
         fresh, notes = _is_fresh(found, dataset, data)
     ready = Prepared.of(dataset, seed=seed, config=config)
     panels = []
-    for i, (told, outside) in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
+    for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
+        own = told.by_method["ensemble"]
+        assert isinstance(own, Calibrated)
         for k, limit in enumerate(found.plan.runs[i]["cost_limit"]):
-            panels.append(_from_log(found, ready, i, k, limit, told["ensemble"], outside, fresh, confidence))
+            panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
     if not panels:
         raise PdocrlError(f"{found.folder or found.plan.data}: trained without a cost limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
@@ -216,35 +218,30 @@ def certify_simulator(
 
 def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, list[Shown]]:
     """What a folder of `pdocrl solve` shows of its limits."""
-    path = Path(folder) / "result.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        names, shown = list(found["limits"]), found.get("confidence")
-        panels = [Shown(_from_solve(found, shown, name, Path(folder).name)) for name in names]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PdocrlError(f"{path}: not a result of this version of `pdocrl solve` ({error}).") from error
+    found = read_solved(folder)
+    panels = [Shown(_from_solve(found, name, Path(folder).name)) for name in found.limits]
     if not panels:
-        raise PdocrlError(f"{path}: solved without a limit; nothing to certify.")
+        raise PdocrlError(f"{folder}: solved without a limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels]), panels
 
 
-def _from_solve(found: dict[str, Any], shown: dict[str, Any] | None, name: str, policy: str) -> Statement:
-    limit, value, sense = found["limits"][name], found["costs"][name], found["senses"][name]
+def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
+    limit, value, sense, shown = found.limits[name], found.costs[name], found.senses[name], found.confidence
     sign, word = (1, "at most") if sense == "<=" else (-1, "at least")
     if shown is None:
-        spread = (found.get("intervals") or {}).get("costs", {}).get(name, [None, None])
         told = (
             f"Cannot be shown: {name} is estimated at {value:.4g} (limit {limit:g}) by the log that chose the policy; "
         )
-        verdict, sure, bounds = "cannot be shown", None, spread
+        low, high = (None, None) if found.intervals is None else found.intervals.costs[name]
+        verdict, sure = "cannot be shown", None
         told += "solve again with --confidence 0.95."
     else:
-        bound, sure = shown["bounds"][name], shown["asked"]
+        bound, sure = shown.bounds[name], shown.asked
         kept = sign * (limit - bound) >= 0
         verdict = "within" if kept else "cannot be shown"
         told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {word} {bound:.4g} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
-        bounds = [None, bound] if sign > 0 else [bound, None]
+        low, high = (None, bound) if sign > 0 else (bound, None)
     return Statement(
         policy=policy,
         cost=name,
@@ -253,10 +250,10 @@ def _from_solve(found: dict[str, Any], shown: dict[str, Any] | None, name: str, 
         confidence=sure,
         basis="solved log",
         sentence=told,
-        assumption=f"States are as the log names them, and what it never saw is not needed; units: {found['unit']}.",
+        assumption=f"States are as the log names them, and what it never saw is not needed; units: {found.unit}.",
         mean_cost=value,
-        mean_cost_lower=bounds[0],
-        mean_cost_upper=bounds[1],
+        mean_cost_lower=low,
+        mean_cost_upper=high,
     )
 
 

@@ -7,6 +7,7 @@ With `compare`, three other estimates stand beside it: the older model, fitted Q
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,30 @@ from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.files import write_json
 from pdocrl.ope import bootstrap, imagine, model
 from pdocrl.ope.actors import StepMany, begin_many, remembers
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.linear import Act, Followed
 from pdocrl.ope.log import Array
 from pdocrl.ope.prepare import RESAMPLES, Prepared
-from pdocrl.ope.result import FILE, LEVEL, VERDICTS, Estimate, OffPolicy, normalised
+from pdocrl.ope.result import (
+    LEVEL,
+    VERDICTS,
+    CalibrationNote,
+    Estimate,
+    EstimatedSums,
+    GroupPoints,
+    OffPolicy,
+    OpeRun,
+    OpeSettings,
+    cost_score,
+    reward_score,
+    write_ope,
+)
 from pdocrl.ope.support import doubts
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
+from pdocrl.scores.evaluate import DataName
 from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.plan import versions
 
@@ -65,52 +79,58 @@ def estimate(
             )
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
     ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config)
-    by_method = judge(found, ready, METHODS if compare else (method,), seed)
+    judged = judge(found, ready, METHODS if compare else (method,), seed)
     result = OffPolicy(
         task=plan.task,
         agent=plan.agent,
         method=method,
         level=LEVEL,
         horizon=plan.horizon,
-        data={"name": Path(plan.data).name, "digest": plan.data_digest},
+        data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
         step=found.step,
         versions=versions(),
-        settings={"resamples": ready.resamples, "seed": ready.seed},
+        settings=OpeSettings(resamples=ready.resamples, seed=ready.seed),
         calibration=calibration_of(ready) if compare or method == "ensemble" else None,
-        runs=[_run(found, i, own, method, outside) for i, (own, outside) in enumerate(by_method)],
+        runs=[_run(found, i, told, method) for i, told in enumerate(judged)],
     )
     if found.folder is not None:
-        write_json(found.folder / FILE, result.as_dict())
+        write_ope(found.folder, result)
     return result
 
 
-def judge(
-    found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL
-) -> list[tuple[dict[str, Any], float]]:
-    """Of each run the estimate by every method that can judge it, and the share of its steps outside the data."""
+@dataclasses.dataclass
+class Judged:
+    """What is made of one policy."""
+
+    by_method: dict[str, Estimate | Calibrated] = dataclasses.field(default_factory=dict)
+    outside: float = 0.0  # share of its steps outside the data
+    rows: float | None = None  # the effective sample size, where rows are weighed
+
+
+def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL) -> list[Judged]:
+    """Of each run the estimate by every method that can judge it, and how far the data carries it."""
     plan, place = found.plan, found.folder or found.plan.data
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
-    told: list[dict[str, Any]] = [{} for _ in found.policies]
-    outside = [0.0] * len(told)
+    told = [Judged() for _ in found.policies]
     if "ensemble" in methods:
         largest = plan.horizon * np.maximum(ready.dataset.cost.max(axis=0), 0.0).astype(np.float64)
         for i, played in imagined(found, ready, seed).items():
-            told[i]["ensemble"] = Calibrated.of(played, ready.calibration, largest, level)
+            told[i].by_method["ensemble"] = Calibrated.of(played, ready.calibration, largest, level)
             distance = ready.recorded.nearest(played.pairs, 1)[0]
-            outside[i] = float((distance > ready.recorded.radius).mean())
+            told[i].outside = float((distance > ready.recorded.radius).mean())
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
     acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
     if "model" in methods:
         played_by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
         for i, (own, share) in zip(acting, played_by_model, strict=True):
-            told[i]["model"] = own
-            outside[i] = outside[i] if "ensemble" in methods else share
+            told[i].by_method["model"] = own
+            told[i].outside = told[i].outside if "ensemble" in methods else share
     if "fqe" in methods or "ratio" in methods:
         for i, act in zip(acting, acts, strict=True):
             rng = np.random.default_rng([seed, 4])  # the same for all policies
-            linear, rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
-            told[i] |= {name: own for name, own in linear.items() if name in methods} | {"rows": rows}
-    return list(zip(told, outside, strict=True))
+            linear, told[i].rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
+            told[i].by_method |= {name: own for name, own in linear.items() if name in methods}
+    return told
 
 
 def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:
@@ -139,46 +159,60 @@ def _beginning(policy: Policy, seed: int, where: str) -> Any:
     return begin
 
 
-def calibration_of(ready: Prepared) -> dict[str, Any]:
+def calibration_of(ready: Prepared) -> CalibrationNote:
     """For ope.json: what the ensemble was calibrated on and how it did there."""
     found = ready.calibration
-    factor, coverage = found.factor(LEVEL), found.coverage(LEVEL)
     signals = ["reward", *ready.dataset.cost_names]
-    return {
-        "groups": len(found.truth),
-        "level": LEVEL,
-        "factor": dict(zip(signals, factor.tolist(), strict=True)),
-        "coverage_left_out": dict(zip(signals, coverage.tolist(), strict=True)),
-        "median_error": dict(zip(signals, np.median(np.abs(found.error), axis=0).tolist(), strict=True)),
-        "points": {
-            name: {"truth": found.truth[:, k].tolist(), "predicted": found.predicted[:, k].tolist()}
+
+    def named(values: Array) -> dict[str, float]:
+        return dict(zip(signals, values.tolist(), strict=True))
+
+    return CalibrationNote(
+        groups=len(found.truth),
+        level=LEVEL,
+        factor=named(found.factor(LEVEL)),
+        coverage_left_out=named(found.coverage(LEVEL)),
+        median_error=named(np.median(np.abs(found.error), axis=0)),
+        points={
+            name: GroupPoints(truth=found.truth[:, k].tolist(), predicted=found.predicted[:, k].tolist())
             for k, name in enumerate(signals)
         },
-    }
+    )
 
 
-def _run(found: Trained, i: int, by_method: dict[str, Any], method: str, outside: float) -> dict[str, Any]:
-    plan, rows = found.plan, by_method.pop("rows", None)
-    chosen: Estimate | Calibrated = by_method[method]
+def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
+    plan, chosen = found.plan, told.by_method[method]
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
-    if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in by_method.values()):
+    if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in told.by_method.values()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    why = doubts(outside, np.inf if rows is None or method == "ensemble" else rows)
+    why = doubts(told.outside, np.inf if told.rows is None or method == "ensemble" else told.rows)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
-    return {
-        "agent": plan.agent,
-        **run,
-        **chosen.as_dict(),
-        **normalised(find_task(plan.task) if plan.task else None, chosen, limit),
-        "within_limit": within,
-        "verdict": VERDICTS[within] if limit else "no limit",
-        "trusted": not why,
-        "doubts": why,
-        "outside": outside,
-        "effective_sample_size": rows,
-        "by_method": {name: own.as_dict() for name, own in by_method.items()},
-    }
+    by_method = {name: EstimatedSums.of(own) for name, own in told.by_method.items()}
+    sums = by_method[method]
+    reward, reward_interval = reward_score(find_task(plan.task) if plan.task else None, chosen)
+    cost, cost_interval = cost_score(chosen, limit)
+    return OpeRun(
+        agent=plan.agent,
+        cost_limit=list(limit),
+        seed=run["seed"],
+        varied={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
+        reward=sums.reward,
+        reward_interval=sums.reward_interval,
+        cost=sums.cost,
+        cost_interval=sums.cost_interval,
+        normalized_reward=reward,
+        normalized_reward_interval=reward_interval,
+        normalized_cost=cost,
+        normalized_cost_interval=cost_interval,
+        within_limit=within,
+        verdict=VERDICTS[within] if limit else "no limit",
+        trusted=not why,
+        doubts=why,
+        outside=told.outside,
+        effective_sample_size=told.rows,
+        by_method=by_method,
+    )
 
 
 def training_data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dataset:

@@ -1,5 +1,6 @@
 """What `pdocrl ope` says of each policy, and what ope.json holds: estimates, intervals, one verdict, one flag.
 
+format                  1; files from before there was a number are read, too
 method                  whose numbers stand in each run; every method's are under its `by_method`
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
@@ -22,13 +23,19 @@ runs[i]                 in the plan's order; every run has
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from pdocrl.data.tasks import Task
+from pdocrl.files import write_json
+from pdocrl.records import Part, Record, as_plain, read_record
+from pdocrl.scores.evaluate import DataName
 from pdocrl.scores.normalise import normalised_cost, normalised_reward
 
 FILE = "ope.json"
@@ -36,6 +43,7 @@ LEVEL = 0.95
 VERDICTS = {True: "within limit at 95 %", False: "over the limit", None: "not shown"}
 
 Floats = NDArray[np.float64]
+Interval = tuple[float, float]  # low, high
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,16 +70,6 @@ class Estimate:
         over = (costs > limit).mean(axis=0) >= LEVEL
         return False if bool((over & (cost > limit)).any()) else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        interval = self.interval.tolist()
-        return {
-            "reward": float(self.value[0]),
-            "reward_interval": interval[0],
-            "cost": self.value[1:].tolist(),
-            "cost_interval": interval[1:],
-        }
-
 
 class Told(Protocol):
     """Any method's word on one policy."""
@@ -83,41 +81,116 @@ class Told(Protocol):
     def interval(self) -> Floats: ...
 
 
-def normalised(task: Task | None, estimate: Told, limit: Sequence[float]) -> dict[str, Any]:
-    """The estimate on the scales of the scores that roll-outs get."""
-    interval = estimate.interval
-    found: dict[str, Any] = dict.fromkeys(
-        ("normalized_reward", "normalized_reward_interval", "normalized_cost", "normalized_cost_interval")
-    )
-    if task is not None:
-        found["normalized_reward"] = float(normalised_reward(task, estimate.value[0]))
-        found["normalized_reward_interval"] = normalised_reward(task, interval[0]).tolist()
-    if len(limit):
-        cost = normalised_cost(estimate.value[1:], limit)
-        worst = int(cost.argmax())
-        found["normalized_cost"] = float(cost[worst])
-        found["normalized_cost_interval"] = normalised_cost(interval[1 + worst], limit[worst]).tolist()
-    return found
+class EstimatedSums(Part, frozen=True, kw_only=True):
+    """One method's estimate of one policy, as a file holds it."""
+
+    reward: float
+    reward_interval: Interval
+    cost: list[float]  # [K]
+    cost_interval: list[Interval]  # [K]
+
+    @staticmethod
+    def of(told: Told) -> EstimatedSums:
+        reward, *costs = [(low, high) for low, high in told.interval.tolist()]
+        return EstimatedSums(
+            reward=float(told.value[0]), reward_interval=reward, cost=told.value[1:].tolist(), cost_interval=costs
+        )
 
 
-@dataclasses.dataclass(frozen=True)
-class OffPolicy:
-    """The estimates of every run of a training; its fields are the keys of ope.json."""
+class OpeRun(EstimatedSums, frozen=True, kw_only=True):
+    """What is said of the policy of one run."""
+
+    agent: str
+    cost_limit: list[float]  # [K]
+    seed: int
+    varied: dict[str, object] = field(default_factory=dict)  # in a file beside the other fields; not read back
+    normalized_reward: float | None
+    normalized_reward_interval: Interval | None
+    normalized_cost: float | None
+    normalized_cost_interval: Interval | None
+    within_limit: bool | None
+    verdict: str
+    trusted: bool
+    doubts: list[str]
+    outside: float
+    effective_sample_size: float | None
+    by_method: dict[str, EstimatedSums]
+
+
+class GroupPoints(Part, frozen=True, kw_only=True):
+    """One signal of every group of episodes, [G] each."""
+
+    truth: list[float]
+    predicted: list[float]
+
+
+class CalibrationNote(Part, frozen=True, kw_only=True):
+    """What the ensemble was calibrated on and how it did there, by signal."""
+
+    groups: int
+    level: float
+    factor: dict[str, float]
+    coverage_left_out: dict[str, float]
+    median_error: dict[str, float]
+    points: dict[str, GroupPoints]
+
+
+class OpeSettings(Part, frozen=True, kw_only=True):
+    """What the numbers were made with."""
+
+    resamples: int
+    seed: int
+
+
+class OffPolicy(Record, frozen=True, kw_only=True):
+    """The estimates of every run of a training: what ope.json holds."""
 
     task: str | None
     agent: str
     method: str
     level: float
     horizon: int
-    data: dict[str, str]
+    data: DataName
     step: int
     versions: dict[str, str]
-    settings: dict[str, Any]
-    calibration: (
-        dict[str, Any] | None
-    )  # of the ensemble: groups, factor, coverage, and every group's truth and prediction
-    runs: list[dict[str, Any]]
+    settings: OpeSettings
+    calibration: CalibrationNote | None
+    runs: list[OpeRun]
+
+    @classmethod
+    def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
+        """Files from before there was a number have the same fields."""
+        return fields
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
+        """For JSON: the settings that vary stand beside the other fields of a run."""
+        plain = as_plain(self)
+        return plain | {"runs": [run.pop("varied") | run for run in plain["runs"]]}
+
+
+def write_ope(folder: Path, result: OffPolicy) -> None:
+    """ope.json of a training, whole or not at all."""
+    write_json(folder / FILE, {"format": result.FORMAT, **result.as_dict()})
+
+
+def read_ope(folder: str | os.PathLike[str]) -> OffPolicy:
+    """What `pdocrl ope` wrote into a training folder."""
+    return read_record(Path(folder) / FILE, OffPolicy, f"Make it again: pdocrl ope {folder}")
+
+
+def reward_score(task: Task | None, told: Told) -> tuple[float, Interval] | tuple[None, None]:
+    """The reward and its interval on the scale of the scores that roll-outs get; nothing without a task."""
+    if task is None:
+        return None, None
+    low, high = normalised_reward(task, told.interval[0]).tolist()
+    return float(normalised_reward(task, told.value[0])), (low, high)
+
+
+def cost_score(told: Told, limit: Sequence[float]) -> tuple[float, Interval] | tuple[None, None]:
+    """The cost of the worst constraint over its limit, and its interval; nothing without constraints."""
+    if not len(limit):
+        return None, None
+    cost = normalised_cost(told.value[1:], limit)
+    worst = int(cost.argmax())
+    low, high = normalised_cost(told.interval[1 + worst], limit[worst]).tolist()
+    return float(cost[worst]), (low, high)

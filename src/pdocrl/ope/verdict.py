@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +66,3 @@ class Calibrated:
     def share_over(self, limit: Sequence[float]) -> Floats:
         """[K] share of the imagined episodes over each limit."""
         return np.asarray((self.imagined[:, 1:] > np.asarray(limit)).mean(axis=0))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        interval = self.interval.tolist()
-        return {
-            "reward": float(self.value[0]),
-            "reward_interval": interval[0],
-            "cost": self.value[1:].tolist(),
-            "cost_interval": interval[1:],
-        }

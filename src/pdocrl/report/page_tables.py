@@ -131,7 +131,7 @@ def of_estimates(record: Results) -> Table:
 _VERDICT_STYLES: dict[bool | None, Style] = {True: "yes", False: "no"}
 
 
-def _estimated(value: float | None, interval: list[float] | None) -> Text:
+def _estimated(value: float | None, interval: tuple[float, float] | None) -> Text:
     if value is None:
         return NO_VALUE
     below = () if interval is None else (f"[{decimal(interval[0])}, {decimal(interval[1])}]",)

@@ -10,9 +10,10 @@ import numpy as np
 from markupsafe import Markup
 
 from pdocrl.data.dataset import Dataset
+from pdocrl.ope.result import OpeRun
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
-from pdocrl.report.record import OpeRun, PlayedRun, Results
+from pdocrl.report.record import PlayedRun, Results
 from pdocrl.scores.intervals import Floats
 from pdocrl.scores.score import Cell
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from msgspec import field
 
 from pdocrl.bench.results import GROUPS, SUITE, GroupStatus, Row, SuiteFile, method_name, read_rows, read_status
 from pdocrl.bench.results import read_suite as read_suite_file
@@ -21,7 +20,8 @@ from pdocrl.data import Dataset, find_task, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.files import read_json
+from pdocrl.ope.result import FILE as OPE
+from pdocrl.ope.result import OffPolicy, read_ope
 from pdocrl.records import Part, from_plain
 from pdocrl.report.statistics import make_cells, standings
 from pdocrl.scores.evaluate import FILE as SCORES
@@ -51,28 +51,6 @@ class EvaluationLine(Part, frozen=True, kw_only=True):
     run: int
     reward: float
     cost: list[float]
-
-
-class OpeRun(Part, frozen=True, kw_only=True):
-    """What a page shows of an estimate from the data alone."""
-
-    cost_limit: list[float]
-    seed: int
-    normalized_reward: float | None = None
-    normalized_reward_interval: list[float] | None = None
-    normalized_cost: float | None = None
-    normalized_cost_interval: list[float] | None = None
-    within_limit: bool | None = None
-    verdict: str = ""
-    trusted: bool = True
-    doubts: list[str] = field(default_factory=list)
-
-
-class OpeFile(Part, frozen=True, kw_only=True):
-    """The part of ope.json a page shows."""
-
-    method: str
-    runs: list[OpeRun]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,7 +89,7 @@ class Training:
     plan: Plan | None
     metrics: list[MetricLine]
     evaluations: list[EvaluationLine]
-    ope: OpeFile | None
+    ope: OffPolicy | None
     methods: tuple[str, ...]  # of each run
 
     @property
@@ -301,7 +279,7 @@ def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = 
         plan,
         _lines(folder / "metrics.jsonl", MetricLine),
         _lines(folder / "evaluations.jsonl", EvaluationLine),
-        _read_ope(folder / "ope.json", plan),
+        _read_ope(folder, plan),
         methods or (own,) * (0 if plan is None else len(plan.runs)),
     )
 
@@ -349,16 +327,15 @@ def _lines(path: Path, kind: type[Part]) -> list:  # type: ignore[type-arg]
         raise PdocrlError(f"{path}: {error}") from error
 
 
-def _read_ope(path: Path, plan: Plan | None) -> OpeFile | None:
+def _read_ope(folder: Path, plan: Plan | None) -> OffPolicy | None:
+    path = folder / OPE
     if plan is None or not path.exists():
         return None
-    again = f"Make it again: pdocrl ope {path.parent}"
-    try:
-        found = from_plain(read_json(path), OpeFile)
-    except PdocrlError as error:
-        raise PdocrlError(f"{path}: {str(error).removeprefix(f'{path}: ')} {again}") from error
+    found = read_ope(folder)
     if len(found.runs) != len(plan.runs):
-        raise PdocrlError(f"{path}: holds {len(found.runs)} of {len(plan.runs)} runs. {again}")
+        raise PdocrlError(
+            f"{path}: holds {len(found.runs)} of {len(plan.runs)} runs. Make it again: pdocrl ope {folder}"
+        )
     return found
 
 

@@ -5,82 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from msgspec import field
-
-from pdocrl.errors import PdocrlError
-from pdocrl.files import read_json
-from pdocrl.records import Part, from_plain
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
 from pdocrl.table import DASH, Table, Text
+from pdocrl.tabular.solved_file import FILE, Interval, SolvedFile, read_solved
 
-FILE, PICTURE = "result.json", "solve.png"
+PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows
-
-Numbers = dict[str, float]
-
-
-class Logged(Part, frozen=True, kw_only=True):
-    """What the log itself earned and cost."""
-
-    value: float
-    costs: Numbers
-
-
-class Spread(Part, frozen=True, kw_only=True):
-    """Intervals of a result."""
-
-    level: float
-    value: list[float]
-    costs: dict[str, list[float]]
-
-
-class Covered(Part, frozen=True, kw_only=True):
-    """How the log covers the policy."""
-
-    pairs: int
-    pairs_total: int
-    states: int
-    states_total: int
-    concentrability: float
-    outside: float
-
-
-class OtherBound(Part, frozen=True, kw_only=True):
-    """What another bound on the density ratio would have given."""
-
-    C: float | None = None
-    value: float
-    costs: Numbers
-    limits: str | None = None
-    concentrability: float | None = None
-
-
-class PolicyLine(Part, frozen=True, kw_only=True):
-    """π(a|s) of one pair."""
-
-    state: object
-    action: object
-    probability: float
-
-
-class SolvedFile(Part, frozen=True, kw_only=True):
-    """The part of result.json a page shows."""
-
-    status: str
-    value: float
-    costs: Numbers
-    log: Logged
-    limits: Numbers
-    senses: dict[str, str]
-    multipliers: Numbers
-    certificate: float
-    coverage: Covered
-    method: str
-    gamma: float
-    intervals: Spread | None = None
-    C: float | None = None
-    choices: list[OtherBound] = field(default_factory=list)
-    policy: list[PolicyLine] = field(default_factory=list)
 
 
 def is_solved(folder: str | os.PathLike[str]) -> bool:
@@ -90,12 +20,7 @@ def is_solved(folder: str | os.PathLike[str]) -> bool:
 
 def render_solved(folder: Path) -> str:
     """The whole page as text."""
-    path = folder / FILE
-    try:
-        result = from_plain(read_json(path), SolvedFile)
-    except PdocrlError as error:
-        said = str(error).removeprefix(f"{path}: ")
-        raise PdocrlError(f"{path}: {said} Make it again: pdocrl solve LOG --out {folder}") from error
+    result = read_solved(folder)
     picture = folder / PICTURE
     sections = [
         Section("Result", [Tables([_outcome(result).html()])]),
@@ -189,5 +114,5 @@ def _notes(result: SolvedFile) -> list[str]:
     return found
 
 
-def _span(interval: list[float]) -> str:
+def _span(interval: Interval) -> str:
     return f"{interval[0]:.4g} … {interval[1]:.4g}"

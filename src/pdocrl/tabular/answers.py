@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from pdocrl.files import atomic_path
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.questions import Alternative, Compared, Need
 from pdocrl.tabular.saddle import Result
+from pdocrl.tabular.solved_file import ExplainedAction, Frontier, FrontierPoint, SolvedFile
 
 Rows = list[list[object]]
 
 
-def as_json(
-    line: Sequence[Result], name: str, alternatives: Sequence[Alternative], result: Result,
+def with_answers(
+    record: SolvedFile,
+    line: Sequence[Result],
+    name: str,
+    alternatives: Sequence[Alternative],
+    result: Result,
     needs: Mapping[str, Sequence[Need]],
-) -> dict[str, Any]:  # fmt: skip
-    """What was asked, as plain values; nothing for what was not."""
-    found: dict[str, Any] = {"more_data": {key: [vars(need) for need in some] for key, some in needs.items()}}
-    if line:
-        found["frontier"] = {"column": name, "points": [_point(one, name) for one in line]}
-    if alternatives:
-        columns = [str(limit) for limit in result.limits]
-        found["explain"] = [
-            dataclasses.asdict(one) | {"costs": dict(zip(columns, one.costs, strict=True))} for one in alternatives
+) -> SolvedFile:
+    """The record of a result with what else was asked; nothing for what was not."""
+    columns = [str(limit) for limit in result.limits]
+    return structs.replace(
+        record,
+        more_data={key: list(some) for key, some in needs.items()},
+        frontier=Frontier(column=name, points=[_point(one, name) for one in line]) if line else None,
+        explain=[
+            ExplainedAction(**vars(one) | {"costs": dict(zip(columns, one.costs, strict=True))}) for one in alternatives
         ]
-    return found
+        or None,
+    )
 
 
 def frontier_table(line: Sequence[Result], name: str) -> tuple[list[str], Rows]:
@@ -36,9 +43,9 @@ def frontier_table(line: Sequence[Result], name: str) -> tuple[list[str], Rows]:
     rows: Rows = []
     for one in line:
         point = _point(one, name)
-        span = point["interval"]
+        span = point.interval
         shown = "" if span is None else f"{span[0]:.4g} … {span[1]:.4g}"
-        rows.append([point["limit"], point["value"], shown, point["cost"], point["multiplier"], one.status])
+        rows.append([point.limit, point.value, shown, point.cost, point.multiplier, one.status])
     return ["limit", "reward", "interval", name, "multiplier", "status"], rows
 
 
@@ -102,13 +109,13 @@ def draw_frontier(line: Sequence[Result], name: str, path: Path) -> Path:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained", facecolor="white")
         axes = figure.add_subplot()
-        kept = [p for p in points if p["kept"]]
-        axes.plot([p["limit"] for p in kept], [p["value"] for p in kept], color="#0b6e6e", lw=1.5)
+        kept = [p for p in points if p.kept]
+        axes.plot([p.limit for p in kept], [p.value for p in kept], color="#0b6e6e", lw=1.5)
         for p in points:
-            low, high = p["interval"] or (p["value"], p["value"])
-            colour = "#0b6e6e" if p["kept"] else "#d1495b"
-            axes.plot([p["limit"]] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
-            axes.plot([p["limit"]], [p["value"]], "o", color=colour if p["kept"] else "white", mec=colour, ms=6)
+            low, high = p.interval or (p.value, p.value)
+            colour = "#0b6e6e" if p.kept else "#d1495b"
+            axes.plot([p.limit] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
+            axes.plot([p.limit], [p.value], "o", color=colour if p.kept else "white", mec=colour, ms=6)
         axes.set(xlabel=f"limit on {name}", ylabel="reward")
         axes.spines[["right", "top"]].set_visible(False)
         axes.tick_params(colors=MUTED)
@@ -118,14 +125,14 @@ def draw_frontier(line: Sequence[Result], name: str, path: Path) -> Path:
     return path
 
 
-def _point(result: Result, name: str) -> dict[str, Any]:
+def _point(result: Result, name: str) -> FrontierPoint:
     at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
-    return {
-        "limit": result.limits[at].value,
-        "value": result.value,
-        "interval": None if result.intervals is None else list(result.intervals.value),
-        "cost": float(result.costs[at]),
-        "multiplier": float(result.multipliers[at]),
-        "status": result.status,
-        "kept": result.status == "optimal",
-    }
+    return FrontierPoint(
+        limit=result.limits[at].value,
+        value=result.value,
+        interval=None if result.intervals is None else result.intervals.value,
+        cost=float(result.costs[at]),
+        multiplier=float(result.multipliers[at]),
+        status=result.status,
+        kept=result.status == "optimal",
+    )

@@ -1,4 +1,4 @@
-"""A result for people and for programs: tables, one JSON object, the policy as a file."""
+"""A result for people and for programs: tables, notes, the files of a folder."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
+from pdocrl.records import as_plain, write_record
 from pdocrl.tabular import policy
 from pdocrl.tabular.cells import Cells
 from pdocrl.tabular.counts import Counts, lookalikes
-from pdocrl.tabular.episodes import split_label
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.saddle import Result
+from pdocrl.tabular.solved_file import FILE, SolvedFile, limit_names, other_units, policy_lines, solved_file
 
 Rows = list[list[object]]
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
@@ -33,98 +33,6 @@ STATUS = {
 }
 
 
-def as_json(result: Result, window: float | None = None) -> dict[str, Any]:
-    """Everything about a result as plain values. Costs, limits and multipliers are by column name."""
-    names = _names(result.limits)
-    cover, spread = result.coverage, result.intervals
-    costs = dict(zip(names, result.costs.tolist(), strict=True))
-    found: dict[str, Any] = {
-        "status": result.status,
-        "value": result.value,
-        "costs": costs,
-        "log": {"value": result.log_value, "costs": dict(zip(names, result.log_costs.tolist(), strict=True))},
-        "limits": {name: limit.value for name, limit in zip(names, result.limits, strict=True)},
-        "senses": {name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
-        "tightened": dict(zip(names, result.tightened.tolist(), strict=True)),
-        "multipliers": dict(zip(names, result.multipliers.tolist(), strict=True)),
-        "margin": result.margin if result.limits else None,
-        "certificate": result.certificate.gap,
-        "bounds": [result.certificate.lower, result.certificate.upper],
-        "coverage": {
-            "pairs": cover.pairs,
-            "pairs_total": cover.pairs_total,
-            "states": cover.states,
-            "states_total": cover.states_total,
-            "concentrability": cover.concentrability,
-            "outside": cover.outside,
-            "thinnest": [vars(thin) for thin in cover.thinnest],
-        },
-        "intervals": None,
-        "method": result.method,
-        "gamma": result.gamma,
-        "unit": result.unit,
-        "units": {name: dict(zip(("value", *names), row, strict=True)) for name, row in other_units(result).items()},
-        "C": _number(result.sets.C),
-        "B": result.sets.B,
-        "min_count": result.min_count,
-        "thin": result.thin,
-        "choices": [
-            {
-                "C": _number(choice.C),
-                "value": choice.value,
-                "costs": dict(zip(names, choice.costs.tolist(), strict=True)),
-                "score": choice.score,
-                "concentrability": choice.concentrability,
-                "limits": choice.limits,
-            }
-            for choice in result.choices
-        ],
-        "policy": policy_rows(result),
-    }
-    if result.shown is not None:
-        found["confidence"] = {
-            "asked": result.shown.confidence,
-            "reached": result.shown.reached,
-            "by": "halves",
-            "bounds": dict(zip(names, result.shown.bound.tolist(), strict=True)),
-            "estimates": dict(zip(names, result.shown.estimate.tolist(), strict=True)),
-        }
-    if spread is not None:
-        found["intervals"] = {
-            "level": spread.level,
-            "value": list(spread.value),
-            "costs": dict(zip(names, spread.costs.tolist(), strict=True)),
-            "optimism": spread.optimism,
-        }
-    if window is not None:
-        found["window"] = window
-        found["per_window"] = {"value": result.value * window} | {n: c * window for n, c in costs.items()}
-    return found
-
-
-def other_units(result: Result) -> dict[str, list[float]]:
-    """What value and costs are in other words, where episodes end: per step taken, and per episode, discounted."""
-    if result.unit != "discounted":
-        return {}
-    both = [result.value, *result.costs.tolist()]
-    mass = max(float(result.coverage.mu.sum()), 1e-300)
-    return {
-        "per step taken": [x / mass for x in both],
-        "per episode, discounted": [x / (1 - result.gamma) for x in both],
-    }
-
-
-def policy_rows(result: Result) -> list[dict[str, Any]]:
-    """π(a|s) > 0, row by row; with the step, where states have one."""
-    rows = []
-    for s, a in np.argwhere(result.policy > 0):
-        where: dict[str, Any] = {"state": result.states[s]}
-        if result.unit == "episode":
-            where = dict(zip(("state", "step"), split_label(result.states[s]), strict=True))
-        rows.append({**where, "action": result.actions[a], "probability": float(result.policy[s, a])})
-    return rows
-
-
 def policy_content(result: Result, unseen: str = "behaviour", cells: Cells | None = None) -> dict[str, Any]:
     """What `policy.load` reads. `unseen`: the log's most usual mix ("behaviour"), "uniform", "refuse", or an action."""
     labels = [str(action) for action in result.actions]
@@ -139,7 +47,8 @@ def policy_content(result: Result, unseen: str = "behaviour", cells: Cells | Non
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
         raise UnknownNameError("rule for unseen states", unseen, ["behaviour", "uniform", "refuse", *labels])
-    content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": policy_rows(result)}
+    rows = [as_plain(line) for line in policy_lines(result)]
+    content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
     return content if cells is None else content | {"cells": cells.values}
 
 
@@ -186,7 +95,7 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
         ["time outside the log", f"{100 * cover.outside:.2g} %"],
     ]
     if result.shown is not None:
-        for name, limit, bound in zip(_names(result.limits), result.limits, result.shown.bound, strict=True):
+        for name, limit, bound in zip(limit_names(result.limits), result.limits, result.shown.bound, strict=True):
             sign = "<=" if limit.sense == "<=" else ">="
             rows.insert(
                 1, [f"{name} at {100 * result.shown.confidence:g} %", f"{sign} {bound:.4g}, halves judging halves"]
@@ -203,7 +112,7 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
 
 def choice_table(result: Result) -> tuple[list[str], Rows]:
     """What other C would have given."""
-    names = _names(result.limits)
+    names = limit_names(result.limits)
     columns = ["C", "reward", *names, "limits", "concentrability", "expected, less the price of misses", ""]
     rows: Rows = [
         [
@@ -276,7 +185,7 @@ def save(
     window: float | None = None,
     unseen: str = "behaviour",
     cells: Cells | None = None,
-    extra: dict[str, Any] | None = None,
+    record: SolvedFile | None = None,
 ) -> list[Path]:
     """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
@@ -287,30 +196,20 @@ def save(
     content = policy_content(result, unseen, cells)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", "result.json", "solve.png")]
+    files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", FILE, "solve.png")]
     with atomic_path(files[0]) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     write_json(files[1], content)
     with atomic_path(files[2]) as path:
         path.write_bytes(Path(policy.__file__).read_bytes())
-    write_json(files[3], as_json(result, window) | (extra or {}))
+    write_record(files[3], record or solved_file(result, window))
     with atomic_path(files[4]) as path:
         draw(result, path)
     return files
 
 
-def _names(limits: Sequence[Limit]) -> list[str]:
-    """One name per limit: its column, or the whole limit where a column has two."""
-    columns = [limit.name for limit in limits]
-    return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]
-
-
 def _bound(C: float) -> str:
     return f"{C:.4g}" if np.isfinite(C) else "none"
-
-
-def _number(C: float) -> float | None:
-    return C if np.isfinite(C) else None
 
 
 def _span(interval: Sequence[float]) -> str:
