@@ -22,7 +22,7 @@ FAST := tests/test_layers.py tests/test_records.py tests/test_files.py tests/tes
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[bullet,ray,minari,onnx,tensorboard,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[bullet,ray,minari,onnx,cone,tensorboard,dev]' --constraint constraints.txt
 	touch $(STAMP)
 
 $(DOCS_STAMP): $(STAMP)

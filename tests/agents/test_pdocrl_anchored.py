@@ -64,9 +64,16 @@ def linear(matrix: np.ndarray, bias: np.ndarray, members: int | None = None) -> 
     return MLP(tuple(jnp.asarray(w, jnp.float32) for w in weights), tuple(jnp.asarray(b, jnp.float32) for b in biases))
 
 
+def says(cost: tuple[float, float], end: tuple[float, float]) -> MLP:
+    """(s, a, s′) → reward 0, logits of a cost and of an end: slope · s′ + bias each."""
+    slopes, biases = zip((0.0, 0.0), cost, end, strict=True)
+    return linear(np.stack([np.zeros(3), np.zeros(3), slopes]), np.asarray(biases))
+
+
 def imagined_cost(outcome: MLP, horizon: float) -> float:
     """Of an episode of s′ = s + 0.1 tanh(½) from 0, each step of which costs up to 2 as `outcome` says."""
-    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), cost=jnp.asarray(2.0))
+    constants = {"cost": jnp.asarray(2.0), "reward": jnp.ones(()), "all_or_nothing": jnp.ones(())}
+    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), **constants)
     model = Model(linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2), outcome)
     created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(horizon))
     imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
@@ -79,14 +86,14 @@ def imagined_cost(outcome: MLP, horizon: float) -> float:
 
 def test_the_imagined_cost_of_an_episode_is_the_true_one_where_the_model_is_exact() -> None:
     """A step costs 2 once s′ passes 0.5; episodes of 30 steps."""
-    found = imagined_cost(linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 0.0]]), np.array([-5e3, -1e4])), 30.0)
+    found = imagined_cost(says(cost=(1e4, -5e3), end=(0.0, -1e4)), 30.0)
     states = 0.1 * np.tanh(0.5) * np.arange(1, 31)
     assert found == pytest.approx(2 * (states > 0.5).sum(), rel=0.03)
 
 
 def test_an_imagined_ending_ends_the_episode() -> None:
     """The same, but passing 0.5 ends it: one costly step an episode, whatever the horizon."""
-    found = imagined_cost(linear(np.array([[0.0, 0.0], [0.0, 0.0], [1e4, 1e4]]), np.array([-5e3, -5e3])), 30.0)
+    found = imagined_cost(says(cost=(1e4, -5e3), end=(1e4, -5e3)), 30.0)
     assert found == pytest.approx(2, rel=0.05)
 
 
@@ -154,16 +161,17 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
 
     def model_loss(model: Any) -> float:
         standards = d.imagination.standards
-        obs, action, next_obs, cost, alive = (
-            x[B:] for x in (data.obs, data.action, data.next_obs, data.cost, data.alive[:, None])
+        obs, action, reward, next_obs, cost, alive = (
+            x[B:] for x in (data.obs, data.action, data.reward, data.next_obs, data.cost, data.alive[:, None])
         )
         here, there = ((x - standards.mean) / standards.std for x in (obs, next_obs))
         guess = mlp(model.dynamics, np.concatenate([here, action], -1))
-        logits = mlp(model.outcome, np.concatenate([here, action, there], -1))
+        said, logits = np.split(mlp(model.outcome, np.concatenate([here, action, there], -1)), [1], -1)
         labels = np.concatenate([cost / cost_scale, 1 - alive], -1)
         surprise = np.logaddexp(0, logits) - labels * logits
         error = (guess - (next_obs - obs) / standards.change) ** 2
-        return float(error.mean((-2, -1)).sum() + surprise.mean(0).sum())
+        earned = ((said[:, 0] - reward / standards.reward) ** 2).mean()
+        return float(error.mean((-2, -1)).sum() + earned + surprise.mean(0).sum())
 
     frozen = np.abs(q(d.critic, data.obs[:B], mode(d.actor, data.obs[:B]))[..., 0].min(0)).mean() + 1e-6
     assert float(metrics["loss_q"]) == pytest.approx(critic_loss(d.critic), rel=1e-5)
@@ -222,5 +230,5 @@ def test_a_problem_can_be_described_in_numbers() -> None:
     )  # fmt: skip
     problem = agent.problem(dataset)
     assert isinstance(problem, AnchoredProblem)
-    assert len(problem.standards) == 6
+    assert len(problem.standards) == 8
     assert all(isinstance(x, float) for numbers in problem.standards for x in numbers)

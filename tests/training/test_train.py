@@ -123,7 +123,7 @@ def test_policies_file_is_read_back_exactly(uninterrupted: Path) -> None:
     found, story = policies.load_all(uninterrupted / "policies.npz")
     assert story["step"] == 4000
     assert len(found) == 2
-    assert found[0].network.weights[0].shape == (1, 8)
+    assert found[0].network.weights[0].shape == (1 + 2 + 8, 8)  # a dial sees more than the state
 
 
 @pytest.mark.parametrize(
