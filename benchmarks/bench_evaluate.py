@@ -59,7 +59,7 @@ def main() -> None:
             before, began, cpu = ticks(), time.perf_counter(), cpu_seconds()
             result = evaluate(trained, options.episodes, workers=workers)
             seconds, spent = time.perf_counter() - began, cpu_seconds() - cpu
-            steps = sum(episode["length"] for run in result.runs for episode in run["episodes"])
+            steps = sum(episode.length for run in result.runs for episode in run.episodes)
             rows.append(
                 {
                     "task": task.name,

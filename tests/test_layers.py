@@ -22,11 +22,6 @@ LAYERS = (
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 
-# To be made shorter, never longer. (importer, imported):
-EXCEPTIONS: set[tuple[str, str]] = set()
-# Classes that still share a name with another:
-SHARED_NAMES: set[str] = set()
-
 
 def imports() -> set[tuple[str, str]]:
     """(module, module) of every import of one of our files by another, wherever in the file it stands."""
@@ -75,13 +70,12 @@ def test_every_package_has_its_layer() -> None:
 
 def test_no_package_imports_one_of_a_later_layer() -> None:
     wrong = {pair: who for pair, who in between_packages().items() if LAYER[pair[1]] > LAYER[pair[0]]}
-    assert {pair: who for pair, who in wrong.items() if pair not in EXCEPTIONS} == {}
-    assert set(wrong) >= EXCEPTIONS, "an exception that is no longer needed: take it out"
+    assert wrong == {}
 
 
 def test_no_package_imports_another_in_a_circle() -> None:
     edges = defaultdict(set)
-    for one, other in set(between_packages()) - EXCEPTIONS:
+    for one, other in set(between_packages()):
         edges[one].add(other)
     assert _circle(edges) == []
 
@@ -111,5 +105,4 @@ def test_no_two_public_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module_of(path))
     shared = {name: sorted(own) for name, own in homes.items() if len(own) > 1}
-    assert {name: own for name, own in shared.items() if name not in SHARED_NAMES} == {}
-    assert set(shared) >= SHARED_NAMES, "a name that is no longer shared: take it out"
+    assert shared == {}
