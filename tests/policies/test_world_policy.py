@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from pdocrl.data.bounds import to_real, to_unit
 from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
+from pdocrl.policies.one_file import joined_source
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.policies.policy import MLPPolicy, WorldPolicy, WorldScales, in_world
 
@@ -110,3 +114,26 @@ def test_a_network_that_serves_every_limit_does_so_in_the_world() -> None:
     assert not hasattr(plain, "at_limit")
     asked = in_world(Listening(plain.network.weights, plain.network.biases), scales).at_limit((0.5,))
     np.testing.assert_allclose(asked(np.zeros((1, 3)))[0], scales.real(np.full(2, 0.5)), rtol=1e-6)
+
+
+def test_the_exported_file_acts_where_pdocrl_cannot_be_imported(tmp_path: Path) -> None:
+    policies.save(tmp_path / "policy.npz", [world()])
+    (tmp_path / "policy.py").write_text(joined_source(), encoding="utf-8")
+    obs = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    np.save(tmp_path / "obs.npy", obs)
+    robot = (
+        "import sys; sys.modules.update(dict.fromkeys(('pdocrl', 'jax', 'scipy')))\n"
+        "import numpy as np, policy; "
+        "print([policy.load('policy.npz')(np.load('obs.npy')).tolist(), list(policy.KINDS)])"
+    )
+    said = subprocess.run([sys.executable, "-c", robot], cwd=tmp_path, capture_output=True, text=True, check=True)
+    actions, kinds = ast.literal_eval(said.stdout)
+    np.testing.assert_array_equal(np.array(actions, np.float32), world()(obs))
+    assert kinds == list(policies.KINDS)
+
+
+def test_the_exported_file_defines_nothing_twice() -> None:
+    defined = [
+        node.name for node in ast.parse(joined_source()).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    ]
+    assert len(defined) == len(set(defined)) > 10

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from pathlib import Path
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, write_text
 from pdocrl.policies import policy as policies
+from pdocrl.policies.one_file import joined_source
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.training.folder import load_trained
 
@@ -21,7 +21,7 @@ def export(folder: str | os.PathLike[str], out: str | os.PathLike[str], run: int
     policy, out = found.policies[run], Path(out)
     with atomic_path(out / "policy.npz") as path:
         policies.save(path, [policy], {"agent": found.plan.agent, "step": found.step, **found.plan.runs[run]})
-    write_text(out / "policy.py", inspect.getsource(policies))
+    write_text(out / "policy.py", joined_source())
     written = [out / "policy.npz", out / "policy.py"]
     if onnx:
         model = to_onnx(policy)

@@ -1,0 +1,117 @@
+"""One policy for every limit: dial."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.policies.network import Step, forward
+
+
+@dataclasses.dataclass(frozen=True)
+class DialPolicy:
+    """A policy with a dial: the limit is set when it acts, and may change while it does.
+
+    Of M settings of the dial it is known what they earn and cost. For a limit it takes the one that earns most among
+    those within it; where none is, the one that exceeds it least. A setting asks for an amount of cost, of which less
+    is left with every cost paid, and for none at all once `stop` is spent.
+    """
+
+    kind: ClassVar[str] = "dial"
+    SCALES: ClassVar[tuple[float, ...]] = (0.025, 0.125, 0.5)  # shares of the largest cost that are told apart well
+    TABLES: ClassVar[tuple[str, ...]] = ("largest", "ask", "stop", "reward", "cost")
+    MISSED: ClassVar[float] = 1e6  # what exceeding a limit by the largest cost is held to be worth
+    weights: tuple[NDArray[np.float32], ...]  # each [n_in, n_out]
+    biases: tuple[NDArray[np.float32], ...]  # each [n_out]
+    horizon: float  # steps of a full episode
+    quality: float  # asked for: 1 is the best return logged at that cost
+    largest: NDArray[np.float32]  # [K] cost of the dearest logged episode
+    limit: tuple[float, ...]  # [K] where none is given
+    ask: NDArray[np.float32]  # [M, K] the settings: cost asked for
+    stop: NDArray[np.float32]  # [M, K] and spent before nothing is asked for any more
+    reward: NDArray[np.float32]  # [M] what each earns, as rehearsed
+    cost: NDArray[np.float32]  # [M, K] what each costs, as rehearsed, with its margin
+
+    @classmethod
+    def features(cls, budget: NDArray[Any], largest: NDArray[Any]) -> NDArray[np.float32]:
+        """Amounts of cost [N, K] as the network is told them, [N, 4K], whatever their unit."""
+        share = np.maximum(np.asarray(budget, np.float32), 0) / np.asarray(largest, np.float32)
+        curves = [2 * np.sqrt(share), *(2 * share / (share + np.float32(scale)) for scale in cls.SCALES)]
+        return np.concatenate(curves, -1).astype(np.float32)
+
+    def at_limit(self, cost_limit: Any) -> DialPolicy:
+        """The same policy with its dial at another limit, one number or one per constraint."""
+        return dataclasses.replace(self, limit=tuple(self._limits(cost_limit).tolist()))
+
+    def setting(self, limit: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What to ask for and when to stop, [N, K] each, for each row of limits [N, K]."""
+        limit = np.asarray(limit, np.float32)
+        excess = ((self.cost - limit[:, None]) / self.largest).max(-1)  # [N, M]
+        worth = np.where(excess <= 0, self.reward, self.reward.min() - np.float32(self.MISSED) * (1 + excess))
+        chosen = worth.argmax(-1)
+        return self.ask[chosen], self.stop[chosen]
+
+    def act(
+        self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        obs, spent = np.asarray(obs, np.float32), np.asarray(spent, np.float32)
+        ask, stop = self.setting(limit)
+        ask = np.where((spent >= stop).any(-1, keepdims=True), np.float32(0), ask)
+        time_left = 1 - np.asarray(time, np.float32) / np.float32(self.horizon)
+        given = [np.full_like(time_left, self.quality), time_left]
+        budgets = [self.features(ask - spent, self.largest), self.features(ask, self.largest)]
+        inputs = np.concatenate([obs, *given, *budgets], -1)
+        action: NDArray[np.float32] = np.tanh(forward((self.weights, self.biases), inputs))
+        return action
+
+    def begin(self, seed: int, limit: Any = None) -> Step:
+        """The steps of one episode at a limit; `step(…, limit=x)` changes it from there on. Nothing is random."""
+        allowed, spent, steps = self._limits(limit), np.zeros((1, len(self.largest)), np.float32), 0
+
+        def step(
+            obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, limit: Any = None
+        ) -> NDArray[np.float32]:
+            nonlocal allowed, spent, steps
+            if limit is not None:
+                allowed = self._limits(limit)
+            if steps:
+                spent = spent + np.asarray(last_cost, np.float32)
+            time = np.full((1, 1), min(steps, self.horizon), np.float32)
+            steps += 1
+            action: NDArray[np.float32] = self.act(np.asarray(obs)[None], allowed[None], spent, time)[0]
+            return action
+
+        return step
+
+    def __call__(self, obs: NDArray[Any], limit: Any = None) -> NDArray[np.float32]:
+        """As on an episode's first step."""
+        rows = len(obs)
+        nothing = np.zeros((rows, len(self.largest)), np.float32)
+        return self.act(obs, nothing + self._limits(limit), nothing, np.zeros((rows, 1), np.float32))
+
+    def _limits(self, limit: Any) -> NDArray[np.float32]:
+        given = np.atleast_1d(np.asarray(self.limit if limit is None else limit, np.float32))
+        if given.shape != self.largest.shape or not (given >= 0).all():
+            raise ValueError(f"limit {limit} must be {len(self.largest)} number(s) of at least 0, one for each cost")
+        return given
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        layers = {f"{name}_{i}": array for name in ("weights", "biases") for i, array in enumerate(getattr(self, name))}
+        return layers | {name: getattr(self, name) for name in self.TABLES}
+
+    def settings(self) -> dict[str, Any]:
+        numbers = {"horizon": self.horizon, "quality": self.quality, "limit": list(self.limit)}
+        return {"layers": len(self.weights), **numbers}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> DialPolicy:
+        layers: dict[str, Any] = {
+            part: tuple(arrays[f"{part}_{i}"] for i in range(settings["layers"])) for part in ("weights", "biases")
+        }
+        tables: dict[str, Any] = {name: arrays[name] for name in cls.TABLES}
+        numbers = {name: settings[name] for name in ("horizon", "quality")}
+        return cls(**layers, **numbers, limit=tuple(settings["limit"]), **tables)

@@ -1,0 +1,39 @@
+"""What the kinds of policy share: the protocol they keep, and layers in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Step = Callable[..., NDArray[np.float32]]  # of one episode: (obs [S], last_reward, last_cost [K]) → action [A]
+
+
+class Policy(Protocol):
+    """A policy that can be saved: acts on batches of observations and is rebuilt from named arrays and settings.
+
+    A policy with memory or randomness also has `begin(seed) -> step`, where `step(obs [S], last_reward, last_cost [K])`
+    gives the action [A] within one episode. Its `__call__` then acts as on an episode's first step, with a fixed seed.
+    """
+
+    kind: ClassVar[str]  # names the class in a saved file
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]: ...
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
+
+Layers = tuple[tuple[NDArray[np.float32], ...], tuple[NDArray[np.float32], ...]]  # weights, biases
+
+
+def forward(layers: Layers, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Affine layers with ReLU between; weights [M, n_in, n_out] give M outputs."""
+    weights, biases = layers
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    out: NDArray[np.float32] = x @ weights[-1] + biases[-1]
+    return out
