@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -80,3 +81,29 @@ def test_every_picture_is_shown_somewhere() -> None:
     shown = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     pictures = [Path(file).name for file in MAKERS if file.endswith(".png")]
     assert [name for name in pictures if f"img/{name}" not in shown] == []
+
+
+def texts(*endings: str) -> dict[str, str]:
+    """Our own committed text files of these endings, by path."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    kept = [path for path in listed if path.endswith(endings) and (ROOT / path).exists()]
+    return {path: (ROOT / path).read_text(encoding="utf-8") for path in kept}
+
+
+def test_the_paper_is_quoted_by_its_names_and_not_by_lines_of_its_source() -> None:
+    """Lines move with every edit of the paper; sections, equations and statements keep their numbers far longer."""
+    quoted = {path: re.findall(r"\bL[0-9]{3,4}\b", text) for path, text in texts(".md", ".py", ".toml").items()}
+    assert {path: lines for path, lines in quoted.items() if lines} == {}
+
+
+def test_prose_stands_in_lines_of_at_most_100_characters() -> None:
+    """Tables, code, pictures and terminal output are as wide as they are."""
+    pages = {path: text for path, text in texts(".md").items() if path.startswith("docs/") or path == "README.md"}
+    assert len(pages) > 20
+    wide = []
+    for path, text in pages.items():
+        prose = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
+        for number, line in enumerate(prose.splitlines(), 1):
+            if len(line) > 100 and not line.startswith(("|", "    ", "![")):
+                wide.append(f"{path}:{number}")
+    assert wide == []

@@ -26,7 +26,7 @@ def random_play(cmdp: CMDP, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_both_identities_hold(seed: int) -> None:
-    """L(w^π, π; Q, λ) and L(w, π; Q_λ^π, λ) are both (1−γ)J_0 + λ·((1−γ)J − τ), for any Q and any w (L1819)."""
+    """L(w^π, π; Q, λ) and L(w, π; Q_λ^π, λ) are both (1−γ)J_0 + λ·((1−γ)J − τ), for any Q and any w (Lemma 13)."""
     rng = np.random.default_rng(seed)
     gamma, constraints = (0.5, 0.9, 0.95, 0.99)[seed % 4], 1 + seed % 3
     cmdp = random_cmdp(8, 3, constraints, gamma, seed=seed)
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_function(seed: int) -> None:
 
 
 def test_the_empirical_lagrangian_is_the_average_over_samples() -> None:
-    """L̂ of counts is the sum over samples of L497, term by term; where transitions were terminal, μ̂_D has less mass."""
+    """L̂ of counts is the sum over samples of Section 3.3, term by term; where some were terminal, μ̂_D has less mass."""
     rng = np.random.default_rng(0)
     n, S, A, gamma = 500, 5, 3, 0.9
     s, a, then = rng.integers(S, size=n), rng.integers(A, size=n), rng.integers(S, size=n)

@@ -49,7 +49,7 @@ def harsh_utilities(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_projected_gradient_keeps_its_regret_bound(seed: int) -> None:
-    """Σ⟨x* − x_t, u_t⟩ ≤ ‖x_1 − x*‖²/(2η) + ηΣ‖u_t‖²/2 (L2377)."""
+    """Σ⟨x* − x_t, u_t⟩ ≤ ‖x_1 − x*‖²/(2η) + ηΣ‖u_t‖²/2 (Lemma 21)."""
     u, eta = harsh_utilities((6,), seed), 0.07
     oracle = ProjectedGradient(np.ones(6), 0.0, 3.0, lambda _: eta)
     x = play(oracle, u)
@@ -171,7 +171,7 @@ def test_the_loop_is_algorithm_1_as_written_over_the_samples() -> None:
 
 
 def test_greedy_players_of_q_and_lambda_never_regret() -> None:
-    """L̂(w_t, π_t; Q_t, λ_t) ≤ L̂(w_t, π_t; Q, λ) for every Q and λ of the sets (L2171, L2192)."""
+    """L̂(w_t, π_t; Q_t, λ_t) ≤ L̂(w_t, π_t; Q, λ) for every Q and λ of the sets (proof of Theorem 17)."""
     _, L, sets = log_and_problem(1)
     rng = np.random.default_rng(0)
     Q_player, lam_player = GreedyBox((6, 3), sets.q_low, sets.q_high), GreedyMultipliers(2, sets.B)

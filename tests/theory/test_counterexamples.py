@@ -49,7 +49,7 @@ class TestWeightedCloning:
         assert best - other == pytest.approx(np.log(7) / (2 * n), **EXACT)
 
     def test_the_empirical_difference_is_that_of_the_proof(self):
-        """log 7 / n · [−2(N_c0 − N_r1) + (N_c0 + N_c1)/n] (L905)."""
+        """log 7 / n · [−2(N_c0 − N_r1) + (N_c0 + N_c1)/n] (Appendix A)."""
         n = 50
         for counts in self.example.sample(n, runs=20):
             weights = counts * self.example.ratio(n) / n

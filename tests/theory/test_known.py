@@ -78,7 +78,7 @@ def test_the_two_values_are_the_players_best_responses(seed):
 def test_the_v_form_identities_hold_with_the_extracted_policy_and_only_with_it(seed):
     """L(w^π; V, λ) for any V, and L(w; V_λ^π(w), λ) = (1−γ)J_0(π) + Σ λ_i((1−γ)J_i(π) − τ_i) for π = π(w).
 
-    The paper states the second for any μ (L1234); with another policy's value function it is false.
+    The paper states the second for any μ (proof of Lemma 10); with another policy's value function it is false.
     """
     cmdp, mu_D, L, _ = problem(seed, n_constraints=2)
     rng = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def test_all_value_functions_in_the_box_rule_out_the_papers_spurious_saddle_poin
 
 
 def test_the_printed_bound_on_violation_is_too_strong_and_twice_epsilon_holds():
-    """The paper's theorem promises (1−γ)J_i ≥ τ_i − 4ε/B (L1536); its last step needs the opposite inequality (L1651).
+    """Theorem 12 promises (1−γ)J_i ≥ τ_i − 4ε/B; the last step of its proof needs the opposite inequality.
 
     Three arms and one state: `safe` is inside the limit by φ, `best` on it, `over` outside. The frequency of `best` is
     off by a factor ρ, which makes ε = (1−ρ)Bτ. Every condition of the theorem holds, ŵ on `over` is a saddle point, and

@@ -35,7 +35,7 @@ def test_projected_gradient_has_regret_with_the_square_of_the_gradient():
         player.respond(np.array([g]))
     regret = (C * max(total, 0) - gained) / T
     assert regret == pytest.approx(eta * G**2 / 2)
-    assert regret > 50 * (2 * C**2 / (eta * T) + eta * G / 2)  # what L2457 allows, and far more
+    assert regret > 50 * (2 * C**2 / (eta * T) + eta * G / 2)  # what Appendix D.2 allows, and far more
     assert regret <= C**2 / (2 * eta * T) + eta * G**2 / 2  # what is true
 
 
@@ -64,7 +64,7 @@ def test_in_the_game_itself_the_papers_bound_on_the_regret_of_w_fails(setting):
 
 
 def test_the_difference_in_w_is_an_inner_product_over_samples_divided_by_their_number(setting):
-    """L2447 leaves out 1/n."""
+    """Appendix D.2 leaves out 1/n."""
     cmdp, L, _ = setting
     rng = np.random.default_rng(0)
     n = 500
@@ -78,16 +78,16 @@ def test_the_difference_in_w_is_an_inner_product_over_samples_divided_by_their_n
 
 
 def test_the_value_functions_the_theory_needs_exceed_one_over_one_minus_gamma(setting):
-    """Realisability asks for Q_0^π + BQ_i^π; L1367, L1416, L2005 and L2032 bound the class by 1/(1−γ)."""
+    """Realisability asks for Q_0^π + BQ_i^π; Lemmas 11 and 16 bound the class by 1/(1−γ)."""
     cmdp, _, sets = setting
     pi = np.full(cmdp.r.shape, 1 / cmdp.n_actions)
     _, Q = values(cmdp, pi, cmdp.r + sets.B * (cmdp.g[0] + 1))  # with the signal back in [0, 1]
     assert Q.max() > 1 / (1 - cmdp.gamma)
-    assert Q.max() <= (1 + sets.B) / (1 - cmdp.gamma)  # L525, as B = 1 + 1/φ
+    assert Q.max() <= (1 + sets.B) / (1 - cmdp.gamma)  # Assumption 5, as B = 1 + 1/φ
 
 
 def test_the_lagrangian_is_a_mixture_of_its_values_at_zero_and_at_B_times_the_unit_vectors(setting):
-    """L1512 and L2061 write e_i for Be_i."""
+    """The proofs of Lemmas 11 and 16 write e_i for Be_i."""
     _, L, sets = setting
     rng = np.random.default_rng(0)
     w, Q = rng.uniform(size=(2, *L.r.shape))
@@ -108,7 +108,7 @@ def test_multiplier_and_value_function_do_not_meet_in_the_lagrangian(setting):
 
 
 def test_the_printed_practical_objective_falls_in_the_multiplier_at_any_cost(setting):
-    """For J_c ≤ limit, −λ·limit beside r − λc (L2677) has slope −E[wc] − limit < 0; it should be + (1−γ)·limit.
+    """For J_c ≤ limit, −λ·limit beside r − λc (Appendix F.2) has slope −E[wc] − limit < 0; it should be + (1−γ)·limit.
 
     In our form r_1 = −c and τ = −limit, so that −λτ carries the right sign by itself.
     """
@@ -122,7 +122,7 @@ def test_the_printed_practical_objective_falls_in_the_multiplier_at_any_cost(set
 
 
 def test_a_slater_margin_of_one_leaves_only_limits_of_zero():
-    """(1−γ)J_i ≤ 1 for signals in [0, 1], so τ_i + φ ≤ 1; L2763 sets φ = 1."""
+    """(1−γ)J_i ≤ 1 for signals in [0, 1], so τ_i + φ ≤ 1; Appendix F.3 sets φ = 1."""
     cmdp = garnet(20)
     assert slater_margin(cmdp.replace(tau=[0.05])) < 0.95
     everything = cmdp.replace(g=np.ones_like(cmdp.g), tau=[0.0])

@@ -105,7 +105,7 @@ def make_players(
         L: the data.
         sets: where they play.
         iterations: T, on which constant step sizes depend.
-        eta: w's step; C/(G√T) by default with G the largest gradient (L2461 says so but drops C).
+        eta: w's step; C/(G√T) by default with G the largest gradient (Appendix D.2 says so but drops C).
         alpha: π's step; √(8 log A / T) over the range of Q by default, the usual rate of Hedge.
         averaging: "linear" also lets the paper's steps fall as 1/√t; not what the paper does, but far better.
     """

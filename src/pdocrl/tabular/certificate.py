@@ -6,7 +6,7 @@ With μ = w·μ_D, ν = π·inflow(μ), and the sets of `Sets`, what the other s
     U(Q, λ) = max_{w,π} L = (1−γ) d₀·max_a Q + C Σ μ_D [r_λ + γP max_a Q − Q]₊ − λ·τ
 
 and ξ = U − D ≥ 0. A point with gap ξ is a ξ-near saddle point, so in this model its policy is at most ξ from optimal
-and misses a limit by at most ξ (the lemma of L1855). That is a statement about optimisation, not about statistics. D is
+and misses a limit by at most ξ (Lemma 14). That is a statement about optimisation, not about statistics. D is
 concave in (μ, ν) and U convex in (Q, λ): averages have a gap no worse than the mean gap, and an averaged ν gives one
 stationary policy.
 """

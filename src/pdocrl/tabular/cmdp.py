@@ -148,7 +148,7 @@ def backup(cmdp: CMDP, reward: Floats, V: Floats) -> Floats:
 
 
 def extract(mu: Floats, unvisited: Literal["uniform"] | int = "uniform") -> Floats:
-    """π(a|s) = μ(s, a) / Σ μ(s, ·). Where μ(s) = 0, the uniform policy (L275) or one given action (L1133)."""
+    """π(a|s) = μ(s, a) / Σ μ(s, ·). Where μ(s) = 0, the uniform policy, eq. (3), or one given action."""
     mass = mu.sum(axis=1, keepdims=True)
     if unvisited == "uniform":
         default = np.full(mu.shape, 1 / mu.shape[1])

@@ -1,6 +1,6 @@
 """Exact solutions of a known CMDP, with multipliers and a certified bound on the optimum.
 
-    max_{μ ≥ 0} ⟨μ, r_0⟩   s.t.   E^⊤μ = (1−γ)d_0 + γP^⊤μ,   ⟨μ, r_i⟩ ≥ τ_i                                    (L261)
+    max_{μ ≥ 0} ⟨μ, r_0⟩   s.t.   E^⊤μ = (1−γ)d_0 + γP^⊤μ,   ⟨μ, r_i⟩ ≥ τ_i                                   eq. (2)
 
 Two ways: the linear program as it stands, for small problems, and Dantzig–Wolfe decomposition, which replaces its
 S rows by a planning problem without constraints and keeps a master program of I + 1 rows, for large ones.
@@ -70,7 +70,7 @@ def slater_margin(cmdp: CMDP, tolerance: float = 1e-8) -> float:
 
 
 def dual_bound(cmdp: CMDP) -> float:
-    """B = 1 + 1/φ, so that ‖λ*‖₁ ≤ B − 1 (L465); rewards outside [0, 1] scale it. Infinite when φ ≤ 0."""
+    """B = 1 + 1/φ, so that ‖λ*‖₁ ≤ B − 1 (Lemma 3); rewards outside [0, 1] scale it. Infinite when φ ≤ 0."""
     phi = slater_margin(cmdp)
     spread = max(float(cmdp.r.max()), 0.0) - min(float(cmdp.r.min()), 0.0)
     return 1 + max(1.0, spread) / phi if phi > 0 else np.inf

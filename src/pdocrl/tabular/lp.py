@@ -1,6 +1,6 @@
 """The empirical saddle problem as one linear program, for sets that are a box per (s, a), solved exactly by HiGHS.
 
-The paper calls max_{w,π} min_{Q,λ} L̂ intractable in general (L515). For the tabular sets of `Sets` it is
+The paper calls max_{w,π} min_{Q,λ} L̂ intractable in general (Section 3.3). For the tabular sets of `Sets` it is
 
     max  ⟨μ, r⟩ + q_low Σ_s p(s) − B t
     s.t. Σ_a μ(s, a) + p(s) = (1−γ) d₀(s) + γ [P̂ᵀμ](s)      dual V
@@ -78,7 +78,7 @@ def strict(L: Lagrangian, C: float) -> Floats | None:
 def choose_B(L: Lagrangian, C: float) -> float:
     """B = 1 + 2‖λ*‖₁.
 
-    The guarantee needs B ≥ 1 + ‖λ*‖₁ (L1957); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
+    The guarantee needs B ≥ 1 + ‖λ*‖₁ (Lemma 14); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
     also does, but is many times larger. If the limits cannot be kept, λ* is that of the nearest limits that can, give
     or take a thousandth of the constraints' range: with it, missing them by the least comes before reward.
     """

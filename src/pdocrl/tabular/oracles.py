@@ -30,7 +30,7 @@ class Oracle(Protocol):
 
 
 class ProjectedGradient:
-    """x ← clip(x + η_t u, low, high): projected gradient ascent on a box, the paper's OLO for w (L2435)."""
+    """x ← clip(x + η_t u, low, high): projected gradient ascent on a box, the paper's OLO for w (Appendix D.2)."""
 
     def __init__(self, start: Floats, low: float, high: float, step: Steps) -> None:
         self.play, self.low, self.high, self.step, self.t = start, low, high, step, 0
@@ -42,7 +42,7 @@ class ProjectedGradient:
 
 
 class Hedge:
-    """π(a|s) ∝ exp(α Σ u(s, a)): mirror descent, which is natural policy gradient, the paper's PO (L574)."""
+    """π(a|s) ∝ exp(α Σ u(s, a)): mirror descent, which is natural policy gradient, the paper's PO (Section 3.4)."""
 
     def __init__(self, shape: tuple[int, ...], step: Steps) -> None:
         self.play = np.full(shape, 1 / shape[-1])
@@ -139,7 +139,7 @@ class Multipliers:
 
 
 class GreedyBox:
-    """The linear oracle of a box: the better end of every coordinate. LMO_Q of the paper (L541)."""
+    """The linear oracle of a box: the better end of every coordinate. LMO_Q of Algorithm 1."""
 
     def __init__(self, shape: tuple[int, ...], low: float, high: float) -> None:
         self.play, self.low, self.high = np.zeros(shape), low, high
@@ -150,7 +150,7 @@ class GreedyBox:
 
 
 class GreedyMultipliers:
-    """The linear oracle of BΔ: all of B on the best coordinate, or 0 if none helps. LMO_{BΔ} of the paper (L540)."""
+    """The linear oracle of BΔ: all of B on the best coordinate, or 0 if none helps. LMO_{BΔ} of Algorithm 1."""
 
     def __init__(self, n: int, B: float) -> None:
         self.play, self.B = np.zeros(n), B

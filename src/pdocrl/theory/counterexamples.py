@@ -1,8 +1,8 @@
 """The paper's three negative results as objects to compute with: what fails, and every constant of the proofs.
 
-    weighted_cloning_fails()   Proposition 1 (L381, proof L852): fitting a policy to samples weighted by a density ratio
-    spurious_v_saddle()        L972: a saddle point of the V-form Lagrangian whose extracted policy is not optimal
-    spurious_q_saddle()        L1679: the same for the Q-form, although π*, μ* and every Q*_α are in the classes
+    weighted_cloning_fails()   Proposition 1 (Appendix A): fitting a policy to samples weighted by a density ratio
+    spurious_v_saddle()        Proposition 9: a saddle point of the V-form Lagrangian whose policy is not optimal
+    spurious_q_saddle()        Proposition 2: the same for the Q-form, although π*, μ* and every Q*_α are in the classes
 
 The fields hold the numbers as the proofs state them; the methods compute them from the model.
 """
@@ -79,7 +79,7 @@ class WeightedCloning:
 
 
 def weighted_cloning_fails() -> WeightedCloning:
-    """The construction of L855–L867."""
+    """The construction of Appendix A."""
     nothing_follows = np.zeros((4, 2))
     cmdp = CMDP(
         nothing_follows, np.array([[0.0, 0.0], [0.0, 1.0]]), np.zeros((0, 2, 2)), np.zeros(0), np.full(2, 1 / 2), 0.0
@@ -96,9 +96,9 @@ class VSaddle:
     cmdp: CMDP  # γ = 1/2, r_1 = r_0, τ_1 = 0
     V_star: Floats  # [5]
     mu_star: Floats  # [5, 2] of the policy that always plays L
-    mu_spurious: Floats  # [5, 2] μ̃: no policy's occupancy, though L983 calls the class admissible
-    value_default_R: float  # V^π̃(s_0), unvisited states playing R (L1133)
-    value_default_uniform: float  # the same with the uniform default of L275
+    mu_spurious: Floats  # [5, 2] μ̃: no policy's occupancy, though the proof calls the class admissible
+    value_default_R: float  # V^π̃(s_0), unvisited states playing R, as in the proof
+    value_default_uniform: float  # the same with the uniform default of eq. (3)
 
     def lagrangian(self, mu: Floats, V: Floats, lam: float) -> float:
         """L(μ; V, λ) = ⟨μ, r_0⟩ + ⟨V, (1−γ)d_0 + γP^⊤μ − E^⊤μ⟩ + λ(⟨μ, r_1⟩ − τ_1)."""
@@ -118,7 +118,7 @@ class VSaddle:
 
 
 def spurious_v_saddle() -> VSaddle:
-    """The construction of L988–L1145."""
+    """The construction of Appendix B, in the proof of Proposition 9."""
     P = np.zeros((5, 2, 5))
     P[[L1, L2, R2], :, [L1, L2, R2]] = 1
     P[S0, L, [L1, R1]] = P[R1, L, [L2, R2]] = 1 / 2
@@ -169,7 +169,7 @@ class QSaddle:
 
 
 def spurious_q_saddle() -> QSaddle:
-    """The construction of L1679–L1724."""
+    """The construction of Appendix C.1."""
     P = np.zeros((5, 2, 5))
     P[[L1, L2, R2], :, [L1, L2, R2]] = 1
     P[S0, L, L1] = P[S0, R, R1] = P[R1, L, L2] = P[R1, R, R2] = 1

@@ -1,10 +1,10 @@
-"""The algorithm for a known data distribution (L963–L1666): a V-form saddle point, then extraction with μ_D.
+"""The algorithm for a known data distribution (Appendix B): a V-form saddle point, then extraction with μ_D.
 
     max_{w ∈ [0, C]} min_{V ∈ [v_low, v_high], λ ∈ BΔ} L̂(w; V, λ)
     L̂(w; V, λ) = (1−γ)d_0·V + ⟨w, r_λ + γP̂V − V⟩_{μ̂_D} − λ·τ
     π̂(a|s) ∝ ŵ(s, a) μ_D(s, a)
 
-For these sets it is one linear program in μ = w·μ̂_D. The true μ_D enters at the extraction only (L1343): there it
+For these sets it is one linear program in μ = w·μ̂_D. The true μ_D enters at the extraction only (eq. 15): there it
 replaces the frequencies μ̂_D of the log, which is the step the paper's Proposition 1 shows to fail without it when
 policies come from a restricted class.
 """

@@ -62,7 +62,7 @@ class Knowledge:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A method's line in the paper's tables (L155–L170, L2349–L2367)."""
+    """A method's line in the paper's comparisons, Tables 1 and 4."""
 
     coverage: str = ""
     efficient: str = ""
