@@ -6,6 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from pdocrl.data import Task, register
 from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
-from pdocrl.scores.evaluate import ask, read_scores, score_played
+from pdocrl.scores.evaluate import ask, evaluate, read_scores, score_played
 from pdocrl.training.folder import Trained
 from pdocrl.training.plan import Plan, versions
 
@@ -101,3 +103,28 @@ def test_runs_whose_training_depends_on_the_limit_are_trainings_of_their_own(tmp
     own = score_played(trained(tmp_path, STILL, episodes="safe"), task, played)
     assert [run.training for run in shared.runs] == [0, 1, 0, 1]
     assert [run.training for run in own.runs] == [0, 1, 2, 3]
+
+
+class Endless(gymnasium.Env):  # type: ignore[misc]
+    """Pays and costs 1 a step, for ever."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(3, np.float32), 1.0, False, False, {"cost": 1.0}
+
+
+@pytest.mark.parametrize(("task", "horizon"), [(None, 9), ("Toy", 7)])
+def test_an_environment_of_ones_own_is_played_no_longer_than_the_horizon(task: str | None, horizon: int) -> None:
+    """The task's horizon, or without one the training's."""
+    register(Task("Toy", 7))
+    found = dataclasses.replace(trained(Path(), STILL), folder=None)
+    found = dataclasses.replace(found, plan=msgspec.structs.replace(found.plan, task=None))
+    scores = evaluate(found, 1, task=task, workers=0, env=Endless)
+    assert {(e.length, e.reward, tuple(e.cost)) for run in scores.runs for e in run.episodes} == {
+        (horizon, float(horizon), (float(horizon),))
+    }

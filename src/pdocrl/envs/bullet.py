@@ -65,6 +65,15 @@ def maker(name: str) -> Callable[[], gymnasium.Env]:
     return functools.partial(with_costs, make, InfoCosts(task.costs)) if task.costs else make
 
 
+def capped(env: str | Callable[[], gymnasium.Env], horizon: int) -> Callable[[], gymnasium.Env]:
+    """What makes the environment, with no episode longer than the horizon; may be sent to another process."""
+    return functools.partial(_capped, maker(env) if isinstance(env, str) else env, horizon)
+
+
+def _capped(make: Callable[[], gymnasium.Env], horizon: int) -> gymnasium.Env:
+    return gymnasium.wrappers.TimeLimit(make(), horizon)
+
+
 def with_costs(make: Callable[[], gymnasium.Env], function: CostFunction) -> gymnasium.Env:
     """The environment with its costs by a function; may be sent to another process."""
     return CostOf(make(), function)

@@ -120,8 +120,10 @@ def evaluate(
 
     `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at. The seeds of
     episodes depend on `seed` alone, so all policies meet the same starts. With a folder, the result is also written
-    there as scores.json. `env`, an id or a function that makes the environment, is played in place of the task's own.
+    there as scores.json. `env`, an id or a function that makes the environment, is played in place of the task's own,
+    and no longer than the horizon either.
     """
+    from pdocrl.envs.bullet import capped
     from pdocrl.envs.rollout import Rollouts
 
     found = trained if isinstance(trained, Trained) else load_trained(trained)
@@ -135,7 +137,8 @@ def evaluate(
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
     asked = ask(found, cost_limit)
-    with progress() as bar, Rollouts(env or spec.name, workers, tuple(plan.cost_names)) as pool:
+    world = spec.name if env is None else capped(env, spec.horizon)
+    with progress() as bar, Rollouts(world, workers, tuple(plan.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
         played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
     return score_played(found, spec, played, asked)
