@@ -10,7 +10,6 @@ or λ could only grow. Without costs this is PDORL. docs/agents/pdocrl.md says w
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -20,8 +19,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.pdocrl_published import LARGEST_BOUND, published_update
+from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, static
+from pdocrl.agents.pdocrl_published import published_update
+from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
@@ -30,23 +30,6 @@ from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optimise import adam_step
 from pdocrl.nn.ratio import density_ratio
 from pdocrl.policies.policy import MLPPolicy
-
-
-class SaddleConfig(AgentConfig):
-    """The paper's table of hyper-parameters."""
-
-    learning_rate: float = 3e-4  # of w, π and Q
-    multiplier_rate: float = 1e-4  # of λ's parameter
-    multiplier_init: float = 1.0  # λ₀
-    slater_margin: float = 1.0  # φ: how far some policy stays inside the limits; B = 1 + 1/φ bounds λ
-    target_rate: float = 0.005  # κ of the target networks
-    reward_scale: float = 0.1  # rewards are multiplied by this before anything else
-    w_max: float = 10.0  # w is clipped to [0, w_max]
-    initial_states: Literal["batch", "starts"] = static("batch")  # d₀: the mini-batch's states, or true episode starts
-    critic: Literal["squared", "linear"] = static("squared")  # w-weighted squared Bellman error, or L̂ itself in Q
-    multiplier_signal: Literal["weighted", "dataset"] = static("weighted")  # E_D[w·c], or the plain mean cost
-    multiplier: Literal["softplus", "published"] = static("softplus")  # projected ascent on L̂, or the published rule
-    average: bool = static(False)  # return the average of π's iterates' parameters instead of the last
 
 
 class PDOCRLConfig(SaddleConfig):
@@ -163,47 +146,8 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.q_bound,
             weight_opt, actor_opt, critic_opt, multiplier_opt,
         )  # fmt: skip
-        metrics = {
-            "critic_loss": critic_objective,
-            "actor_loss": actor_objective,
-            "q": q.mean(),
-            "residual": residual.mean(),
-            "w": w.mean(),
-            "w_at_clip": (w >= config.w_max).mean(),
-        }
-        return state, metrics | per_constraint("lambda", lam) | per_constraint(
-            "weighted_cost", (w @ batch.cost) / len(w)
-        )
+        metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "q": q.mean()}
+        return state, metrics | saddle_metrics(config, batch, w, residual, lam)
 
     def policy(self, config: PDOCRLConfig, state: PDOCRLState) -> MLPPolicy:
         return mode_policy(state.average if config.average else state.actor)
-
-
-def dual_bound(config: SaddleConfig) -> Array:
-    """B = 1 + 1/φ."""
-    return 1 + 1 / jnp.asarray(config.slater_margin)
-
-
-def make_multiplier(config: SaddleConfig, n_costs: int) -> SoftplusMultiplier | LogMultiplier:
-    """λ₀ for each of K costs, in the form the rule that moves it asks for."""
-    if config.multiplier == "published":
-        return LogMultiplier.create(config.multiplier_init, n_costs)
-    return SoftplusMultiplier.create(config.multiplier_init, n_costs, dual_bound(config))
-
-
-def move_multiplier(
-    config: SaddleConfig,
-    multiplier: SoftplusMultiplier | LogMultiplier,
-    opt: optax.OptState,
-    cost: Float[Array, "B K"],
-    w: Float[Array, " B"],
-) -> tuple[SoftplusMultiplier | LogMultiplier, optax.OptState]:
-    """λ one step up the violation E_D[w c] − κ. The published rule looks at the data's mean cost, whatever w is."""
-    bound = dual_bound(config)
-    if isinstance(multiplier, LogMultiplier):
-        bound = jnp.minimum(bound, LARGEST_BOUND)
-        return multiplier.step(cost.mean(0) - config.cost_rate, config.multiplier_rate, bound), opt
-    spent = w @ cost / len(w) if config.multiplier_signal == "weighted" else cost.mean(0)
-    slope = multiplier.slope(spent - config.cost_rate, bound)
-    moved, opt = adam_step(slope, opt, multiplier, config.multiplier_rate)
-    return moved.within(bound), opt

@@ -15,8 +15,8 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint
-from pdocrl.agents.pdocrl import SaddleConfig, dual_bound, make_multiplier, move_multiplier
+from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
+from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
@@ -112,17 +112,8 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
             polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.v_bound,
             weight_opt, actor_opt, critic_opt, multiplier_opt,
         )  # fmt: skip
-        metrics = {
-            "critic_loss": critic_objective,
-            "actor_loss": actor_objective,
-            "v": v.mean(),
-            "residual": residual.mean(),
-            "w": w.mean(),
-            "w_at_clip": (w >= config.w_max).mean(),
-        }
-        return state, metrics | per_constraint("lambda", lam) | per_constraint(
-            "weighted_cost", (w @ batch.cost) / len(w)
-        )
+        metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "v": v.mean()}
+        return state, metrics | saddle_metrics(config, batch, w, residual, lam)
 
     def policy(self, config: SaddleConfig, state: PDOCRLExtractionState) -> MLPPolicy:
         return mode_policy(state.average if config.average else state.actor)

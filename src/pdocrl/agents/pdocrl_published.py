@@ -22,24 +22,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Metrics, Transitions, per_constraint
+from pdocrl.agents.agent import Metrics, Transitions
+from pdocrl.agents.saddle import move_multiplier, saddle_metrics
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, polyak
-from pdocrl.nn.multipliers import LogMultiplier
 from pdocrl.nn.optimise import adam_step, clip_norm
 
 if TYPE_CHECKING:
     from pdocrl.agents.pdocrl import PDOCRLConfig, PDOCRLState
 
 LARGEST_NORM = 10.0  # of the gradient of each of w, Q and π
-LARGEST_BOUND = 10.0  # of λ, however small φ is
 
 
 def published_update(
     config: PDOCRLConfig, state: PDOCRLState, batch: Transitions, key: PRNGKeyArray
 ) -> tuple[PDOCRLState, Metrics]:
     """`batch.alive` is 1 − done here, and done includes time limits."""
-    assert isinstance(state.multiplier, LogMultiplier)
     for_w, for_q, for_start, for_next = jax.random.split(key, 4)
     lam = state.multiplier.lam
     reward = config.reward_scale * batch.reward - batch.cost @ lam
@@ -77,18 +75,10 @@ def published_update(
     actor, actor_opt = adam_step(
         clip_norm(actor_gradient, LARGEST_NORM), state.actor_opt, state.actor, config.learning_rate
     )
-    bound = jnp.minimum(1 + 1 / jnp.asarray(config.slater_margin), LARGEST_BOUND)
-    multiplier = state.multiplier.step(batch.cost.mean(0) - config.cost_rate, config.multiplier_rate, bound)
+    multiplier, _ = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
     state = dataclasses.replace(
         state, weight=weight, actor=actor, critic=critic, target=polyak(state.target, critic, config.target_rate),
         multiplier=multiplier, steps=state.steps + 1, weight_opt=weight_opt, actor_opt=actor_opt, critic_opt=critic_opt,
     )  # fmt: skip
-    metrics = {
-        "critic_loss": critic_objective,
-        "actor_loss": actor_objective,
-        "q": q.mean(),
-        "residual": residual.mean(),
-        "w": w.mean(),
-        "w_at_clip": (w >= config.w_max).mean(),
-    }
-    return state, metrics | per_constraint("lambda", lam) | per_constraint("weighted_cost", w @ batch.cost / len(w))
+    metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "q": q.mean()}
+    return state, metrics | saddle_metrics(config, batch, w, residual, lam)
