@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -195,9 +196,9 @@ def taxi(gamma: float = 0.95, limit: float = 2e-3) -> Foreign:
     return _foreign("Taxi", P, R, C, starts / starts.sum(), gamma, limit, 200, 0.5)
 
 
-def sepsis(gamma: float = 0.99, limit: float = 0.025) -> Foreign:
+def sepsis(file: Path | None = None, gamma: float = 0.99, limit: float = 0.025) -> Foreign:
     """The 716-state model of `icu-sepsis`; reward is survival, cost the dose of fluids (a // 5) from 0 to 1."""
-    P, R, C, behaviour, d0 = tables()
+    P, R, C, behaviour, d0 = tables(file)
     return _foreign("sepsis", P, R, C, d0, gamma, limit, 100, behaviour)
 
 
@@ -239,6 +240,21 @@ def patients(gamma: float = 0.95, limit: float = 0.1) -> Foreign:
     return dataclasses.replace(kind(0.19), name="patients, 30 % frail", hidden=both)
 
 
+def disaster(gamma: float = 0.95, limit: float = 0.05) -> Foreign:
+    """Slow work earns a half, fast work one; one time in five hundred that breaks something, at a cost of 50.
+
+    A log of 20 × 100 steps has about two such accidents. One log in seven has none, and cannot know of them.
+    """
+    S, accident = 3, 0.002  # loads, which come and go whatever one does
+    P, R, C = np.zeros((3, S, 2, 2 * S))
+    P[:, :, :S] = 1 / S
+    P[:, 1, :S], P[:, 1, S:] = (1 - accident) / S, accident / S
+    R[:, 0], R[:, 1], C[:, :, S:] = 0.5, 1.0, 50.0
+    d0 = np.full(S, 1 / S)
+    back = {S + s: s for s in range(S)}
+    return _foreign("rare disaster", P, R, C, d0, gamma, limit, 100, np.full((S, 2), 0.5), back)
+
+
 PROBLEMS: dict[str, Callable[[], Foreign]] = {
     "lake": frozen_lake,
     "cliff": cliff_walking,
@@ -246,4 +262,5 @@ PROBLEMS: dict[str, Callable[[], Foreign]] = {
     "sepsis": sepsis,
     "bandit": bandit,
     "patients": patients,
+    "disaster": disaster,
 }

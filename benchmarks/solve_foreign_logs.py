@@ -1,102 +1,122 @@
 """`solve` and every other method of the tree on logs of problems with a known answer: how often limits are broken.
 
-    OMP_NUM_THREADS=1 python benchmarks/solve_foreign_logs.py --jobs 16 --logs 40 --out benchmarks/results/foreign.csv
+    OMP_NUM_THREADS=1 python benchmarks/solve_foreign_logs.py --jobs 16 --logs 40 --minutes 8 \
+        --out benchmarks/results/foreign.csv
+    python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign.csv
 
-One row per log and method: what it believed, what is true, its interval, seconds. Then one table per problem. Needs
-NumPy, SciPy, highspy and, for sepsis, the data of the `icu-sepsis` wheel (pip install --no-deps icu-sepsis). A method
-that takes longer than --patience seconds on one log is not asked again on that problem.
+One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
+those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and
+docs/solve.md from the rows. Needs NumPy, SciPy, highspy, clarabel and, for sepsis, the tables of the `icu-sepsis` wheel
+(pip install --no-deps icu-sepsis, or its file dynamics.npz with --sepsis). A method that takes longer than --patience
+seconds on one log is not asked again on that problem.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import multiprocessing
 import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from foreign_problems import PROBLEMS, Foreign
+from foreign_problems import PROBLEMS, Foreign, sepsis
+from foreign_tables import write_pages
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular import Counts, exact, solve
+from pdocrl.tabular.algorithms import Mixture
+from pdocrl.tabular.assess import one_policy
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.solution import outcome
+from pdocrl.theory.baselines import plug_in
+from pdocrl.theory.rivals.registry import RIVALS
 
 CASES = (
     ("lake", 200), ("lake", 1000), ("lake", 10_000), ("cliff", 200), ("cliff", 2000), ("sepsis", 2000),
-    ("taxi", 300), ("taxi", 3000), ("bandit", 10_000), ("patients", 100),
+    ("taxi", 300), ("taxi", 3000), ("bandit", 10_000), ("patients", 100), ("disaster", 20),
 )  # fmt: skip
 OURS = {"solve": {}, "solve, confidence .95": {"confidence": 0.95}, "solve, no threshold": {"min_count": 1}}
 PLUG_IN = {f"plug-in, {m} rows": m for m in (1, 5, 10, 20)}
+OTHERS = tuple(name for name, rival in RIVALS.items() if rival.limits and name not in {"pdocrl", "plug_in"})
+METHODS = (*OURS, *PLUG_IN, *OTHERS)
+SLOW = {"pdca", "wsac", "coptidice", "mo_spibb", "mbcl", "pessimistic", "pro_rl"}  # asked last
 FIELDS = ("problem", "episodes", "log", "method", "status", "believed_value", "believed_cost", "true_value",
           "true_cost", "value_low", "value_high", "cost_low", "cost_high", "limit", "optimum", "seconds")  # fmt: skip
+Row = dict[str, Any]
 
 
 class TooLongError(Exception):
     """A method's time on one log is up."""
 
 
-def methods() -> list[str]:
-    """Ours, the plug-in at several thresholds, and all rivals that know limits."""
-    from pdocrl.theory.rivals.registry import RIVALS
+class Task(NamedTuple):
+    """Some methods on one log."""
 
-    others = [name for name, rival in RIVALS.items() if rival.limits and name not in {"pdocrl", "plug_in"}]
-    return [*OURS, *PLUG_IN, *others]
+    problem: str
+    episodes: int
+    log: int
+    methods: tuple[str, ...]
 
 
-def run(problem: Foreign, counts: Counts, method: str) -> dict[str, Any]:
+class Known(NamedTuple):
+    """A problem and what the best policy there is earns."""
+
+    problem: Foreign
+    optimum: float
+
+
+KNOWN: dict[str, Known] = {}  # filled before the workers are forked
+
+
+def run(problem: Foreign, counts: Counts, method: str) -> Row:
     """A policy, what is believed of it and, for ours, its intervals."""
     gamma, limits = problem.cmdp.gamma, {"cost": float(-problem.cmdp.tau[0])}
     if method in OURS:
         result = solve(counts, gamma, limits, **OURS[method])
-        found: dict[str, Any] = {"policy": result.policy, "status": result.status}
+        found: Row = {"policy": result.policy, "status": result.status}
         found |= {"believed_value": result.value, "believed_cost": float(result.costs[0])}
         if result.intervals is not None:
             low, high = result.intervals.value
             found |= {"value_low": low, "value_high": high}
             found |= dict(zip(("cost_low", "cost_high"), result.intervals.costs[0].tolist(), strict=True))
         return found
-    policy = _other(counts, gamma, limits, method)
-    value, cost = outcome(pessimistic_model(Lagrangian.empirical(counts, gamma, as_limits(limits))), policy)
+    L = Lagrangian.empirical(counts, gamma, as_limits(limits))
+    if method in PLUG_IN:
+        answer: Floats | Mixture = plug_in(counts, gamma, limits, PLUG_IN[method])
+    else:
+        answer = RIVALS[method].run(counts, gamma, limits)
+    policy = one_policy(L, answer) if isinstance(answer, Mixture) else answer
+    value, cost = outcome(pessimistic_model(L), policy)
     return {"policy": policy, "status": "", "believed_value": value, "believed_cost": -cost}
 
 
-def _other(counts: Counts, gamma: float, limits: dict[str, float], method: str) -> Floats:
-    from pdocrl.tabular.algorithms import Mixture
-    from pdocrl.tabular.assess import one_policy
-    from pdocrl.theory.baselines import plug_in
-    from pdocrl.theory.rivals.registry import RIVALS
-
-    if method in PLUG_IN:
-        return plug_in(counts, gamma, limits, PLUG_IN[method])
-    found = RIVALS[method].run(counts, gamma, limits)
-    if isinstance(found, Mixture):
-        return one_policy(Lagrangian.empirical(counts, gamma, as_limits(limits)), found)
-    return found
-
-
-def one_log(task: tuple[str, int, int, tuple[str, ...], float]) -> list[dict[str, Any]]:
-    """All methods on one log."""
-    name, episodes, seed, asked, patience = task
-    problem = PROBLEMS[name]()
-    counts = problem.counts(episodes, seed)
-    optimum = exact.solve(problem.cmdp).value
+def one_log(task: Task, patience: float, deadline: float) -> list[Row]:
+    """The task's methods on its log; those that the deadline cuts off are left out."""
+    problem, optimum = KNOWN[task.problem]
+    counts = problem.counts(task.episodes, task.log)
     rows = []
-    for method in asked:
+    for method in task.methods:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        row: Row = {"problem": task.problem, "episodes": task.episodes, "log": task.log, "method": method}
         start = time.perf_counter()
-        row: dict[str, Any] = {"problem": name, "episodes": episodes, "log": seed, "method": method}
+        signal.signal(signal.SIGALRM, _up)
+        signal.setitimer(signal.ITIMER_REAL, min(patience, left))
         try:
-            signal.signal(signal.SIGALRM, _up)
-            signal.setitimer(signal.ITIMER_REAL, patience)
             found = run(problem, counts, method)
             value, cost = problem.evaluate(found.pop("policy"))
             row |= found | {"true_value": value, "true_cost": cost}
         except TooLongError:
+            if left < patience:
+                break
             row["status"] = "too long"
         except (PdocrlError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             row["status"] = f"failed: {error}"[:100]
@@ -111,34 +131,43 @@ def _up(*_: object) -> None:
     raise TooLongError
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Per problem and method: limits broken, true value and cost, intervals that hold, seconds."""
-    columns = ("problem", "method", "logs", "limit broken", "value (optimum)", "cost (limit)", "believed value, cost",
-               "interval holds value, cost", "seconds")  # fmt: skip
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    keys = dict.fromkeys((row["problem"], row["episodes"], row["method"]) for row in rows)
-    for key in keys:
-        mine = [row for row in rows if (row["problem"], row["episodes"], row["method"]) == key]
-        done = [row for row in mine if "true_value" in row]
-        name = f"{key[0]}, {key[1]}"
-        if not done:
-            lines.append(f"| {name} | {key[2]} | 0 of {len(mine)} | {mine[0]['status']} | | | | | |")
-            continue
-        mean = {f: np.mean([row[f] for row in done]) for f in (*FIELDS[5:9], "seconds", "limit", "optimum")}
-        over = np.mean([row["true_cost"] > row["limit"] * (1 + 1e-6) + 1e-12 for row in done])
-        held = ""
-        if "value_low" in done[0]:
-            inside = [
-                [row[f"{s}_low"] - 1e-12 <= row[f"true_{s}"] <= row[f"{s}_high"] + 1e-12 for row in done]
-                for s in ("value", "cost")
-            ]
-            held = ", ".join(f"{100 * np.mean(x):.0f} %" for x in inside)
-        lines.append(
-            f"| {name} | {key[2]} | {len(done)} of {len(mine)} | {100 * over:.0f} % | {mean['true_value']:.4g} "
-            f"({mean['optimum']:.4g}) | {mean['true_cost']:.3g} ({mean['limit']:.3g}) | {mean['believed_value']:.4g}, "
-            f"{mean['believed_cost']:.3g} | {held} | {mean['seconds']:.2g} |"
-        )
-    return "\n".join(lines)
+def tasks(cases: list[tuple[str, int]], logs: int, asked: tuple[str, ...]) -> Iterator[Task]:
+    """What matters first: `solve` with and without a confidence, the plug-in, quick rivals, slow rivals; a log of every
+    case in turn, so that a time limit leaves as many logs of one case as of another."""
+    confident = tuple(method for method in asked if "confidence" in method)
+    ours = tuple(method for method in asked if method in {*OURS, *PLUG_IN} and method not in confident)
+    slow = tuple((method,) for method in asked if method in SLOW)
+    quick = tuple(method for method in asked if method not in {*ours, *confident, *SLOW})
+    for some in ((confident, ours), (quick,), slow):
+        for log in range(logs):
+            for problem, episodes in cases:
+                yield from (Task(problem, episodes, log, methods) for methods in some if methods)
+
+
+def measure(todo: Iterator[Task], jobs: int, patience: float, minutes: float) -> Iterator[list[Row]]:
+    """Rows as they come. Tasks are handed out one by one, so that what was too slow once is not asked again."""
+    deadline = time.monotonic() + 60 * minutes
+    slow: set[tuple[str, int, str]] = set()
+    running: set[Future[list[Row]]] = set()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+        while True:
+            while len(running) < jobs + 2 and time.monotonic() < deadline and (task := next(todo, None)):
+                methods = tuple(m for m in task.methods if (task.problem, task.episodes, m) not in slow)
+                if methods:
+                    running.add(pool.submit(one_log, task._replace(methods=methods), patience, deadline))
+            if not running:
+                return
+            done, running = wait(running, timeout=max(deadline + 30 - time.monotonic(), 1), return_when=FIRST_COMPLETED)
+            if not done:  # a solver that does not hear the alarm
+                for process in list(pool._processes.values()):
+                    process.kill()
+                return
+            for future in done:
+                rows = future.result()
+                slow |= {
+                    (row["problem"], row["episodes"], row["method"]) for row in rows if row["status"] == "too long"
+                }
+                yield rows
 
 
 def main() -> None:
@@ -146,32 +175,39 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--logs", type=int, default=40, help="per problem")
     parser.add_argument("--cases", nargs="*", help="such as lake,1000 sepsis,2000; all unless told")
-    parser.add_argument("--methods", nargs="*", help=f"of {', '.join(methods())}")
-    parser.add_argument("--patience", type=float, default=300.0, help="seconds a method has for one log")
+    parser.add_argument("--methods", nargs="*", help=f"of {', '.join(METHODS)}")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds a method has for one log")
+    parser.add_argument(
+        "--minutes", type=float, default=1e4, help="after these nothing new is begun, and what runs ends"
+    )
+    parser.add_argument("--sepsis", type=Path, help="dynamics.npz of the icu-sepsis wheel, where that is not installed")
     parser.add_argument("--out", type=Path, default=Path("foreign.csv"))
+    parser.add_argument("--tables", type=Path, help="measure nothing; write the pages' tables from these rows")
     arguments = parser.parse_args()
-    cases = CASES
-    if arguments.cases:
-        cases = tuple((case.split(",")[0], int(case.split(",")[1])) for case in arguments.cases)
-    asked = tuple(arguments.methods or methods())
-    rows: list[dict[str, Any]] = []
-    slow: set[tuple[str, int, str]] = set()
+    if arguments.tables:
+        write_pages(arguments.tables)
+        return
+    cases = [(case.split(",")[0], int(case.split(",")[1])) for case in arguments.cases or ()] or list(CASES)
+    for name in dict.fromkeys(name for name, _ in cases):
+        problem = sepsis(arguments.sepsis) if name == "sepsis" else PROBLEMS[name]()
+        KNOWN[name] = Known(problem, exact.solve(problem.cmdp).value)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(arguments.jobs) as pool, arguments.out.open("w", newline="") as file:
+    with arguments.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
-        for name, episodes in cases:
-            for first in range(0, arguments.logs, max(arguments.jobs, 4)):
-                some = tuple(m for m in asked if (name, episodes, m) not in slow)
-                seeds = range(first, min(first + max(arguments.jobs, 4), arguments.logs))
-                for found in pool.map(one_log, [(name, episodes, k, some, arguments.patience) for k in seeds]):
-                    rows += found
-                    writer.writerows(found)
-                    slow |= {(name, episodes, row["method"]) for row in found if row["status"] == "too long"}
-                file.flush()
-            done = [row for row in rows if (row["problem"], row["episodes"]) == (name, episodes)]
-            print(table(done), file=sys.stderr, flush=True)
-    print(table(rows))
+        todo = tasks(cases, arguments.logs, tuple(arguments.methods or METHODS))
+        start, count = time.monotonic(), 0
+        for rows in measure(todo, arguments.jobs, arguments.patience, arguments.minutes):
+            writer.writerows(rows)
+            file.flush()
+            count += len(rows)
+            for row in rows:
+                if row["seconds"] > arguments.patience / 4 or row["status"].startswith("failed"):
+                    name = f"{row['problem']},{row['episodes']} log {row['log']}"
+                    print(
+                        f"{name}: {row['method']}: {row['status']} {row['seconds']:.0f} s", file=sys.stderr, flush=True
+                    )
+        print(f"{count} rows in {time.monotonic() - start:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

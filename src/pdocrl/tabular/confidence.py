@@ -19,16 +19,40 @@ from pdocrl.errors import PdocrlError
 from pdocrl.tabular.bounds import PolicyEstimate, score, spread_of_episodes
 from pdocrl.tabular.cmdp import extract
 from pdocrl.tabular.counts import Counts, Floats
+from pdocrl.tabular.lagrangian import Lagrangian, Units
 from pdocrl.tabular.limits import Limit
-from pdocrl.tabular.solution import Solution
+from pdocrl.tabular.rare import trusted
+from pdocrl.tabular.solution import Setup, Solution, best_policy, room, solve_saddle
 from pdocrl.tabular.split import split
 
 AIMS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9)  # shares of the room inside the limits
 KNOWN = 5  # tries of some action after which a half knows a state
 CUTS = 3  # ways to cut the log in two, each with two policies and two judges; all have to agree
 
-# learn(log, inward [I]) is the best policy of the log that keeps every limit by `inward`, in the limits' own units
-Learn = Callable[[Counts, Floats], Solution]
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way to learn from a log: a bound on w, and how many rows a pair needs."""
+
+    setup: Setup
+    min_count: int
+
+    def problem(self, log: Counts, gamma: float, limits: Sequence[Limit]) -> Lagrangian:
+        """What is learned from: the log without its rare pairs."""
+        return Lagrangian.empirical(trusted(log, self.min_count), gamma, limits)
+
+    def solve(self, L: Lagrangian, inward: Floats) -> Solution:
+        """The best policy that keeps every limit by `inward` [I], in the limits' own units."""
+        return solve_saddle(dataclasses.replace(L, tau=L.tau + inward), self.setup)
+
+    def policy(self, L: Lagrangian, inward: Floats) -> Floats:
+        """Its policy [S, A] alone, which takes a fraction of the time."""
+        return best_policy(dataclasses.replace(L, tau=L.tau + inward), self.setup)
+
+    def room(self, L: Lagrangian) -> Floats:
+        """[I] how far inside each limit a policy of the log can be, in the limits' own units; 0 if outside."""
+        units = Units.of(L)
+        return np.asarray(max(room(units.scale(L), self.setup.C), 0.0) * units.constraints)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,33 +81,35 @@ def aim_inside(
     counts: Counts,
     gamma: float,
     limits: Sequence[Limit],
-    options: Sequence[Learn],
+    options: Sequence[Way],
     confidence: float,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Solution, Assurance]:
     """The solution of the whole log with the best aim the halves clear; failing that, the best that is likely within.
 
-    `options` are ways to learn, such as bounds C on w; of those that are cleared the one that earns most is taken. With
-    several limits each gets its part of the risk.
+    Of the ways to learn that are cleared the one that earns most is taken. With several limits each gets its part of
+    the risk.
     """
     if not 0.5 <= confidence < 1:
         raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
     halves = [split(counts, np.random.default_rng([seed, cut])) for cut in range(CUTS)]
     pairs = [pair for first, second in halves for pair in ((first, second), (second, first))]
     trials: list[_Trial] = []
-    for number, learn in enumerate(options):
+    for number, way in enumerate(options):
         progress(f"aiming inside the limits: way {number + 1} of {len(options)}")
-        trials += _tried(counts, pairs, gamma, limits, (number, learn), confidence)
+        trials += _tried(counts, pairs, gamma, limits, (number, way), confidence)
     if not trials:  # nothing keeps the limits even in the log itself
-        nothing = np.zeros(len(limits))
-        benches = [_Bench(counts, counts, nothing)]
-        own = _judge(benches, gamma, limits, (0, options[0]), nothing, np.ones(len(limits)), confidence)
-        return options[0](counts, nothing), _shown(own, confidence, reached=False)
+        nothing, way = np.zeros(len(limits)), options[0]
+        L = way.problem(counts, gamma, limits)
+        benches = [_Bench(counts, counts, L, nothing)]
+        own = _judge(benches, gamma, limits, (0, way), nothing, np.ones(len(limits)), confidence)
+        return way.solve(L, nothing), _shown(own, confidence, reached=False)
     cleared = [trial for trial in trials if trial.short <= 0]
     within = cleared or [trial for trial in trials if trial.likely <= 0]
     best = max(within, key=lambda t: t.value) if within else min(reversed(trials), key=lambda t: t.likely)
-    return options[best.option](counts, best.inward), _shown(best, confidence, reached=bool(cleared))
+    way = options[best.option]
+    return way.solve(way.problem(counts, gamma, limits), best.inward), _shown(best, confidence, reached=bool(cleared))
 
 
 def _tried(
@@ -91,15 +117,16 @@ def _tried(
     pairs: Sequence[tuple[Counts, Counts]],
     gamma: float,
     limits: Sequence[Limit],
-    way: tuple[int, Learn],
+    way: tuple[int, Way],
     confidence: float,
 ) -> list[_Trial]:
     """One way to learn, at every aim up to the first that is cleared, and halfway back; none if it has no room."""
-    nothing, trials, failed = np.zeros(len(limits)), [], 0.0
-    room = _room(way[1](counts, nothing))
+    trials: list[_Trial] = []
+    failed, room = 0.0, way[1].room(way[1].problem(counts, gamma, limits))
     if not room.all():
         return []
-    benches = [_Bench(learner, judge, _room(way[1](learner, nothing))) for learner, judge in pairs]
+    problems = [way[1].problem(learner, gamma, limits) for learner, _ in pairs]
+    benches = [_Bench(*pair, L, way[1].room(L)) for pair, L in zip(pairs, problems, strict=True)]
     for aim in AIMS:
         trials.append(_judge(benches, gamma, limits, way, aim * room, room, confidence))
         if trials[-1].short <= 0:  # going further in only earns less
@@ -115,19 +142,15 @@ class _Bench:
 
     learner: Counts
     judge: Counts
+    problem: Lagrangian  # of the learner
     room: Floats  # [I]
-
-
-def _room(solution: Solution) -> Floats:
-    """[I] how far inside each limit a policy of the log can be, in the limits' own units; 0 if outside."""
-    return np.asarray(max(solution.room, 0.0) * solution.units.constraints)
 
 
 def _judge(
     benches: Sequence[_Bench],
     gamma: float,
     limits: Sequence[Limit],
-    way: tuple[int, Learn],
+    way: tuple[int, Way],
     inward: Floats,
     room: Floats,
     confidence: float,
@@ -148,7 +171,7 @@ def _judge(
     behaviour = extract(np.asarray(tries, np.float64))
     found, spreads, values = [], [], []
     for bench in benches:
-        policy = way[1](bench.learner, np.minimum(inward, 0.99 * bench.room)).policy
+        policy = way[1].policy(bench.problem, np.minimum(inward, 0.99 * bench.room))
         # Where the half has hardly been, the whole log will know better what to do: it does at least as the log did.
         policy = np.where(bench.learner.n.max(axis=1, keepdims=True) >= KNOWN, policy, behaviour)
         estimate = PolicyEstimate(bench.judge, gamma, policy)

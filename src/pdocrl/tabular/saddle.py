@@ -18,7 +18,7 @@ from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
-from pdocrl.tabular.confidence import Assurance, Learn, aim_inside
+from pdocrl.tabular.confidence import Assurance, Way, aim_inside
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
@@ -162,10 +162,9 @@ def solve(
     setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
     shown = None
     if confidence is not None and log is not None and chosen:
-        options = _options(L.gamma, chosen, setup, choices, min_count or 1, narrow=asked or pairs > SIMPLEX_UP_TO)
-        ways = [learn for _, learn in options]
+        ways = _ways(setup, choices, min_count or 1, narrow=asked or pairs > SIMPLEX_UP_TO)
         solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, seed, progress)
-        min_count = options[shown.option][0]
+        min_count = ways[shown.option].min_count
         counts = trusted(log, min_count)
     else:
         progress(f"solving with C = {setup.C:g}")
@@ -183,29 +182,14 @@ def solve(
     return result
 
 
-def _options(
-    gamma: float,
-    limits: tuple[Limit, ...],
-    setup: Setup,
-    choices: tuple[Choice, ...],
-    min_count: int,
-    narrow: bool,
-) -> list[tuple[int, Learn]]:
-    """(rows a pair needs, way to learn) for a confidence: the chosen C and none, more and fewer rows than by default.
+def _ways(setup: Setup, choices: tuple[Choice, ...], min_count: int, narrow: bool) -> list[Way]:
+    """For a confidence: the chosen C and none, more and fewer rows than by default.
 
     Limits moved inwards may need a larger C than the given ones; `narrow` keeps to what was chosen.
     """
-
-    def way(C: float, rows: int) -> Learn:
-        def learn(log: Counts, inward: Floats) -> Solution:
-            L = Lagrangian.empirical(trusted(log, rows), gamma, limits)
-            return solve_saddle(dataclasses.replace(L, tau=L.tau + inward), dataclasses.replace(setup, C=C))
-
-        return learn
-
     bounds = [setup.C] if narrow or not choices else sorted({setup.C, np.inf})
     thresholds = [min_count] if narrow or min_count == 1 else [max(min_count // 2, 1), min_count, 2 * min_count]
-    return [(rows, way(C, rows)) for C in bounds for rows in thresholds]
+    return [Way(dataclasses.replace(setup, C=C), rows) for C in bounds for rows in thresholds]
 
 
 def _problem(

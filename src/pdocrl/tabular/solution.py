@@ -90,9 +90,7 @@ class Solution:
     @cached_property
     def room(self) -> float:
         """How far inside all limits a covered policy can be, in shares of each signal; negative if none keeps them."""
-        if self.planned is not None:
-            return exact.slater_margin(pessimistic_model(self.scaled))
-        return margin(self.scaled, self.sets.C)
+        return room(self.scaled, np.inf if self.planned is not None else self.sets.C)
 
     @property
     def margin(self) -> float:
@@ -108,6 +106,13 @@ class Solution:
             return "optimal"
         anywhere = exact.slater_margin(pessimistic_model(self.scaled))
         return "infeasible" if anywhere < -TOLERANCE else "infeasible_covered"
+
+
+def room(scaled: Lagrangian, C: float) -> float:
+    """How far inside all limits a policy covered within C, or any of the log's own model if C = ∞, can be."""
+    if np.isinf(C):
+        return exact.slater_margin(pessimistic_model(scaled))
+    return margin(scaled, C)
 
 
 def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
@@ -132,6 +137,16 @@ def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
     if setup.method == "lp" and not solution.keeps_limits and solution.status == "optimal":
         return _kept(solution)
     return solution
+
+
+def best_policy(L: Lagrangian, setup: Setup) -> Floats:
+    """The policy [S, A] of `solve_saddle` alone, by one program where it is exact and the limits can be kept."""
+    if setup.method == "lp" and np.isfinite(setup.C):
+        scaled = Units.of(L).scale(L)
+        mu = strict(scaled, min(setup.C, 1 / float(L.mu_D[L.seen].min())))
+        if mu is not None:
+            return policy_of(scaled, mu)
+    return solve_saddle(L, setup).policy
 
 
 def _kept(solution: Solution) -> Solution:

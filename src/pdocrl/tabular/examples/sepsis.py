@@ -29,12 +29,17 @@ ENDS = 3  # the last states of the tables: death, survival, and the end
 LONGEST = 100  # steps after which a stay is cut
 
 
-def tables() -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """P, reward and fluids [S, A, S + 3], the clinicians' policy [S, A], and where stays begin [S]."""
-    where = importlib.util.find_spec("icu_sepsis")
-    if where is None or where.origin is None:
-        raise MissingExtraError("the sepsis example", "icu")
-    data = np.load(Path(where.origin).parent / "envs" / "assets" / "dynamics.npz")
+def tables(file: Path | None = None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """P, reward and fluids [S, A, S + 3], the clinicians' policy [S, A], and where stays begin [S].
+
+    `file` is the package's dynamics.npz, found where it is installed unless told.
+    """
+    if file is None:
+        where = importlib.util.find_spec("icu_sepsis")
+        if where is None or where.origin is None:
+            raise MissingExtraError("the sepsis example", "icu")
+        file = Path(where.origin).parent / "envs" / "assets" / "dynamics.npz"
+    data = np.load(file)
     S = len(data["tx_mat"]) - ENDS
     P = np.asarray(data["tx_mat"][:S], np.float64)
     P = P / P.sum(axis=2, keepdims=True)
