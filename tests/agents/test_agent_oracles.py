@@ -6,6 +6,7 @@ The gradient an agent used is read from its optimiser: after a first step of Ada
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -105,10 +106,10 @@ def check(new: Any, old: Any, metrics: Any, players: dict[str, tuple[str, str | 
     """{player: (its optimiser, the metric that holds its loss, its loss in float64)}."""
     rng = np.random.default_rng(1)
     for player, (optimiser, metric, loss) in players.items():
-        here = double(getattr(old, player))
+        here = double(attrgetter(player)(old))
         if metric is not None:
             np.testing.assert_allclose(metrics[metric], loss(here), rtol=1e-5, atol=1e-6, err_msg=player)
-        gradient = jax.tree.map(lambda m: m / 0.1, double(getattr(new, optimiser).mu))
+        gradient = jax.tree.map(lambda m: m / 0.1, double(attrgetter(optimiser)(new).mu))
         size = np.sqrt(sum((g**2).sum() for g in jax.tree.leaves(gradient)))
         assert size > 0, player
         for _ in range(4):

@@ -6,12 +6,17 @@ import numpy as np
 
 from pdocrl.nn.density import ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP
-from pdocrl.policies.policy import MLPPolicy
+from pdocrl.policies.policy import Layers, MLPPolicy
+
+
+def layers_of(network: MLP) -> Layers:
+    """A network's weights and biases as NumPy."""
+    return tuple(map(np.asarray, network.weights)), tuple(map(np.asarray, network.biases))
 
 
 def network_policy(network: MLP) -> MLPPolicy:
     """tanh of a network's output."""
-    return MLPPolicy(tuple(map(np.asarray, network.weights)), tuple(map(np.asarray, network.biases)))
+    return MLPPolicy(*layers_of(network))
 
 
 def mode_policy(actor: TanhGaussian | ClippedGaussian) -> MLPPolicy:

@@ -205,6 +205,8 @@ BUILT_IN = {
     "bear_lag": "pdocrl.agents.bear_lag:BEARLag",
     "cpq": "pdocrl.agents.cpq:CPQ",
     "coptidice": "pdocrl.agents.coptidice:COptiDICE",
+    "caps_iql": "pdocrl.agents.caps_iql:CAPSIQL",
+    "caps_sac": "pdocrl.agents.caps_sac:CAPSSAC",
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
+from pdocrl.agents.acting import layers_of
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, mix_twins
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
@@ -159,7 +160,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
     def policy(self, config: BCQLagConfig, state: BCQLagState) -> CandidatePolicy:
         return CandidatePolicy(
             {
-                name: (tuple(map(np.asarray, mlp.weights)), tuple(map(np.asarray, mlp.biases)))
+                name: layers_of(mlp)
                 for name, mlp in (
                     ("decoder", state.vae.decoder),
                     ("perturbation", state.actor),

@@ -166,7 +166,8 @@ BASELINES = (
     Method("coptidice"),
 )
 PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
-ALL = (*BASELINES, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
+NEWER = (Method("caps_iql"), Method("caps_sac"))
+ALL = (*BASELINES, *NEWER, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
 TASKS = tuple(TaskEntry(task) for task in BUILT_IN)
 
 # An eighth of the paper's width, to go the whole way with every agent.

@@ -52,7 +52,7 @@ class TanhGaussian(eqx.Module):
         mean, log_std = self.parameters(obs)
         noise = jax.random.normal(key, mean.shape)
         raw = mean + jnp.exp(log_std) * noise
-        return jnp.tanh(raw), _squashed_log_density(raw, noise, log_std)
+        return jnp.tanh(raw), squashed_log_density(raw, noise, log_std)
 
 
 class ClippedGaussian(eqx.Module):
@@ -99,7 +99,7 @@ class ClippedGaussian(eqx.Module):
         return jnp.where(jnp.abs(action) >= AT_BOUND, beyond, inside).sum(-1)
 
 
-def _squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
+def squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
     """Σ_A log N(z) − log σ − log(1 − tanh² raw), the last term written so that it cannot lose its digits."""
     normal = -0.5 * (standardised**2 + jnp.log(2 * jnp.pi)) - log_std
     squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Layers, Step, forward
+from pdocrl.policies.network import Layers, Step, forward, layer_arrays, layers_from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +57,7 @@ class CandidatePolicy:
         return self.act(obs, np.repeat(latent, len(obs), 0))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        layers = {
-            f"{name}/{part}_{i}": array
-            for name, network in self.networks.items()
-            for part, arrays in zip(("weight", "bias"), network, strict=True)
-            for i, array in enumerate(arrays)
-        }
-        return {**layers, "lam": self.lam}
+        return {**layer_arrays(self.networks), "lam": self.lam}
 
     def settings(self) -> dict[str, Any]:
         numbers = ("candidates", "latent_clip", "perturbation", "pessimism")
@@ -72,9 +66,5 @@ class CandidatePolicy:
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> CandidatePolicy:
-        def layers(name: str, count: int, part: str) -> tuple[NDArray[np.float32], ...]:
-            return tuple(arrays[f"{name}/{part}_{i}"] for i in range(count))
-
         settings = dict(settings)
-        networks = {n: (layers(n, c, "weight"), layers(n, c, "bias")) for n, c in settings.pop("layers").items()}
-        return cls(networks, arrays["lam"], **settings)
+        return cls(layers_from(arrays, settings.pop("layers")), arrays["lam"], **settings)

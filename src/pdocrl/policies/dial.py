@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Step, forward
+from pdocrl.policies.limits import LimitedPolicy
+from pdocrl.policies.network import forward
 
 
 @dataclasses.dataclass(frozen=True)
-class DialPolicy:
+class DialPolicy(LimitedPolicy):
     """A policy with a dial: the limit is set when it acts, and may change while it does.
 
     Of M settings of the dial it is known what they earn and cost. For a limit it takes the one that earns most among
@@ -42,10 +43,6 @@ class DialPolicy:
         curves = [2 * np.sqrt(share), *(2 * share / (share + np.float32(scale)) for scale in cls.SCALES)]
         return np.concatenate(curves, -1).astype(np.float32)
 
-    def at_limit(self, cost_limit: Any) -> DialPolicy:
-        """The same policy with its dial at another limit, one number or one per constraint."""
-        return dataclasses.replace(self, limit=tuple(self._limits(cost_limit).tolist()))
-
     def setting(self, limit: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """What to ask for and when to stop, [N, K] each, for each row of limits [N, K]."""
         limit = np.asarray(limit, np.float32)
@@ -67,37 +64,6 @@ class DialPolicy:
         inputs = np.concatenate([obs, *given, *budgets], -1)
         action: NDArray[np.float32] = np.tanh(forward((self.weights, self.biases), inputs))
         return action
-
-    def begin(self, seed: int, limit: Any = None) -> Step:
-        """The steps of one episode at a limit; `step(…, limit=x)` changes it from there on. Nothing is random."""
-        allowed, spent, steps = self._limits(limit), np.zeros((1, len(self.largest)), np.float32), 0
-
-        def step(
-            obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, limit: Any = None
-        ) -> NDArray[np.float32]:
-            nonlocal allowed, spent, steps
-            if limit is not None:
-                allowed = self._limits(limit)
-            if steps:
-                spent = spent + np.asarray(last_cost, np.float32)
-            time = np.full((1, 1), min(steps, self.horizon), np.float32)
-            steps += 1
-            action: NDArray[np.float32] = self.act(np.asarray(obs)[None], allowed[None], spent, time)[0]
-            return action
-
-        return step
-
-    def __call__(self, obs: NDArray[Any], limit: Any = None) -> NDArray[np.float32]:
-        """As on an episode's first step."""
-        rows = len(obs)
-        nothing = np.zeros((rows, len(self.largest)), np.float32)
-        return self.act(obs, nothing + self._limits(limit), nothing, np.zeros((rows, 1), np.float32))
-
-    def _limits(self, limit: Any) -> NDArray[np.float32]:
-        given = np.atleast_1d(np.asarray(self.limit if limit is None else limit, np.float32))
-        if given.shape != self.largest.shape or not (given >= 0).all():
-            raise ValueError(f"limit {limit} must be {len(self.largest)} number(s) of at least 0, one for each cost")
-        return given
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         layers = {f"{name}_{i}": array for name in ("weights", "biases") for i, array in enumerate(getattr(self, name))}

@@ -37,3 +37,22 @@ def forward(layers: Layers, x: NDArray[np.float32]) -> NDArray[np.float32]:
         x = np.maximum(x @ weight + bias, 0)
     out: NDArray[np.float32] = x @ weights[-1] + biases[-1]
     return out
+
+
+def layer_arrays(networks: dict[str, Layers]) -> dict[str, NDArray[np.float32]]:
+    """Named networks as named arrays."""
+    return {
+        f"{name}/{part}_{i}": array
+        for name, network in networks.items()
+        for part, arrays in zip(("weight", "bias"), network, strict=True)
+        for i, array in enumerate(arrays)
+    }
+
+
+def layers_from(arrays: dict[str, NDArray[np.float32]], counts: dict[str, int]) -> dict[str, Layers]:
+    """The networks of `layer_arrays` again, from their arrays and the number of layers of each."""
+
+    def part(name: str, of: str) -> tuple[NDArray[np.float32], ...]:
+        return tuple(arrays[f"{name}/{of}_{i}"] for i in range(counts[name]))
+
+    return {name: (part(name, "weight"), part(name, "bias")) for name in counts}

@@ -7,6 +7,7 @@ MLPPolicy          obs [batch, S]                                               
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
 TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
 DialPolicy         obs [batch, S], limit and spent [batch, K], time [batch, 1]          → action [batch, A]
+SwitchingPolicy    the same
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pdocrl.policies.policy import (
     Layers,
     MLPPolicy,
     Policy,
+    SwitchingPolicy,
     TransformerPolicy,
     WorldPolicy,
     WorldScales,
@@ -43,6 +45,8 @@ def to_onnx(policy: Policy) -> Any:
         action = _transformer(graph, network)
     elif isinstance(network, DialPolicy):
         action = _dial(graph, network)
+    elif isinstance(network, SwitchingPolicy):
+        action = _switching(graph, network)
     else:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(action)
@@ -123,6 +127,29 @@ class Graph:
     def scaled(self, x: str, factor: float) -> str:
         return self.op("Mul", x, self.constant(factor))
 
+    def members(self, x: str, layers: Layers, choice: str) -> str:
+        """The `Min` or `Max` of M networks, whose layers lie side by side, at x."""
+        weights, biases = layers
+        each = range(len(weights[0]))
+        return self.op(
+            choice, *(self.network(x, (tuple(w[m] for w in weights), tuple(b[m] for b in biases))) for m in each)
+        )
+
+    def picked(self, options: str, score: str, count: int) -> str:
+        """Of the options [B, n, A] the one of largest score [B, n, 1], [B, A]."""
+        best = self.op("ArgMax", score, axis=1, keepdims=1)  # [B, 1, 1]
+        # by a one-hot product: gathering along an axis by batch is awkward in ONNX
+        marks = self.op("Equal", best, self.constant(np.arange(count)[:, None], np.int64))  # [B, n, 1]
+        return self.op("ReduceSum", self.op("Mul", options, self.op("Cast", marks, to=1)), self.ints(1), keepdims=0)
+
+    def discounted_budget(self, limit: str, spent: str, horizon: float, gamma: float) -> str:
+        """`limits.discounted_budget` with the input `time`, [B, K]."""
+        steps = self.op("Max", self.op("Sub", self.constant(horizon), self.input("time", 1)), self.constant(1.0))
+        one, rate = self.constant(1.0), self.constant(gamma)
+        sums = self.op("Div", self.op("Sub", one, self.op("Pow", rate, steps)), self.op("Sub", one, rate))
+        left = self.op("Relu", self.op("Sub", limit, spent))
+        return self.op("Div", self.op("Mul", left, sums), steps)
+
     def last(self, x: str, axis: int, place: int = -1) -> str:
         """One slice along an axis, the axis dropped."""
         return self.op("Gather", x, self.constant(place, np.int64), axis=axis)
@@ -171,12 +198,7 @@ def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
 
     price = graph.op("MatMul", twins("cost_critic", "Max", "Min"), graph.constant(policy.lam[:, None]))
     score = graph.op("Sub", twins("critic", "Min", "Max"), price)  # [B, n, 1]
-    best = graph.op("ArgMax", score, axis=1, keepdims=1)  # [B, 1, 1]
-    # picked by a one-hot product: gathering along an axis by batch is awkward in ONNX
-    marks = graph.op(
-        "Cast", graph.op("Equal", best, graph.constant(np.arange(n)[:, None], np.int64)), to=1
-    )  # [B, n, 1]
-    return graph.op("ReduceSum", graph.op("Mul", action, marks), graph.ints(1), keepdims=0)
+    return graph.picked(action, score, n)
 
 
 def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
@@ -261,3 +283,22 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
     quality = graph.op("Add", graph.scaled(time_left, 0.0), graph.constant(policy.quality))
     inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(ask), axis=1)
     return graph.op("Tanh", graph.network(inputs, (policy.weights, policy.biases)))
+
+
+def _switching(graph: Graph, policy: SwitchingPolicy) -> str:
+    nets, heads, costs = policy.networks, policy.heads, len(policy.limit)
+    obs = graph.observations(nets["actor"][0][0].shape[0])
+    limit, spent = graph.input("limit", costs), graph.input("spent", costs)
+    modes = graph.op("Tanh", graph.network(obs, nets["actor"]))
+    action = graph.op("Reshape", modes, graph.ints(0, heads, -1))  # [B, H, A]
+    states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, heads, 1))
+    pairs = graph.op("Concat", states, action, axis=2)
+    value = graph.members(pairs, nets["critic"], "Min")  # [B, H, 1]
+    cost = graph.op("Relu", graph.members(pairs, nets["cost_critic"], "Max"))  # [B, H, K]
+    allowed = graph.discounted_budget(limit, spent, policy.horizon, policy.gamma)
+    excess = graph.op("Sub", cost, graph.op("Unsqueeze", allowed, graph.ints(1)))
+    excess = graph.op("ReduceMax", excess, axes=[2], keepdims=1)  # [B, H, 1]
+    kept = graph.op("Less", excess, graph.constant(0.0))
+    some = graph.op("Cast", graph.op("ReduceMax", graph.op("Cast", kept, to=1), axes=[1], keepdims=1), to=9)
+    worth = graph.op("Where", kept, value, graph.constant(-np.inf))
+    return graph.picked(action, graph.op("Where", some, worth, graph.op("Neg", excess)), heads)

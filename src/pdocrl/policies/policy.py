@@ -29,6 +29,7 @@ from pdocrl.policies.candidates import CandidatePolicy
 from pdocrl.policies.dial import DialPolicy
 from pdocrl.policies.mlp import MLPPolicy
 from pdocrl.policies.network import Layers, Policy, Step
+from pdocrl.policies.switching import SwitchingPolicy
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "MLPPolicy",
     "Policy",
     "Step",
+    "SwitchingPolicy",
     "TransformerPolicy",
     "WorldPolicy",
     "WorldScales",
@@ -150,7 +152,8 @@ def in_world(network: Any, scales: WorldScales) -> WorldPolicy:
 
 
 KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, DialPolicy, WorldPolicy)
+    kind.kind: kind
+    for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, DialPolicy, SwitchingPolicy, WorldPolicy)
 }
 
 
