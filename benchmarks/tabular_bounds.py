@@ -1,8 +1,9 @@
 """Do the tabular bounds hold? Coverage, width and seconds of each, and limits kept with `--confidence`, against truth.
 
-    python benchmarks/tabular_bounds.py [--jobs 16] [--logs 200] [--largest 1000000] [--only bounds|confidence]
+    OMP_NUM_THREADS=1 python benchmarks/tabular_bounds.py [--jobs 16] [--logs 200] [--minutes 8] [--only bounds]
 
-Needs NumPy, SciPy and highspy alone (PYTHONPATH=src). Five families, n rows each; four kinds of policy:
+Needs NumPy, SciPy and highspy alone (PYTHONPATH=src). Logs are taken in rounds, so that stopping after --minutes leaves
+as many of each kind. Five families, n rows each; four kinds of policy:
 
     given     does not depend on the log: what the bounds are for
     learned   from the same log, without a word on it: what learning makes of them
@@ -18,12 +19,15 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib.util
+import math
 import multiprocessing
 import os
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from foreign_problems import PROBLEMS, Foreign
@@ -52,6 +56,7 @@ BOUNDS = {
 }
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 Floats = np.ndarray
+T = TypeVar("T")
 Made = tuple[CMDP, Counts, Floats]  # the truth, a log of it, and a policy that does not depend on the log
 
 
@@ -140,9 +145,9 @@ def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
         earned = evaluate(cmdp, pi)
         truth = np.array([earned.value, *-earned.constraints])
         for name, bound in bounds.items():
-            begun = time.perf_counter()
+            begun = time.process_time()
             low, high = bound().T
-            seconds = time.perf_counter() - begun
+            seconds = time.process_time() - begun
             for signal, ends in zip(("value", *judged_by.cost_names), zip(low, high, truth, strict=True), strict=True):
                 held = ends[0] - 1e-12 <= ends[2] <= ends[1] + 1e-12
                 rows.append([family, n, kind, name, signal, float(held), float(ends[1] - ends[0]), seconds])
@@ -157,9 +162,9 @@ def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
     first, second = split(counts, np.random.default_rng([seed, 3]))
     half = plug_in(first, gamma, limits, choose_min_count(first, gamma, as_limits(limits)))
     judge("half", second, half, all_bounds(second, half))
-    begun = time.perf_counter()
+    begun = time.process_time()
     result = solve(counts, gamma, limits, C=np.inf, seed=seed)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     assert result.intervals is not None
     printed = np.array([result.intervals.value, *result.intervals.costs])
     judge("solve", counts, result.policy, {"solve": lambda: printed})
@@ -184,9 +189,9 @@ def study_confidence(task: tuple[str, int, int]) -> list[object]:
         problem = PROBLEMS[name]()
         cmdp, counts = problem.cmdp, episodes_of(problem, size, seed)
     limits = limits_of(cmdp, counts)
-    begun = time.perf_counter()
+    begun = time.process_time()
     result = solve(counts, cmdp.gamma, limits, C=np.inf, relearned=0, confidence=0.95, seed=seed)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     earned, rival = (evaluate(cmdp, pi) for pi in (result.policy, plug_in(counts, cmdp.gamma, limits, 20)))
     over, rival_over = (bool((e.constraints < cmdp.tau - 1e-12).any()) for e in (earned, rival))
     shown = result.status == "optimal"
@@ -202,11 +207,24 @@ def means(rows: list[list[object]], keys: int) -> list[list[object]]:
     return [[*key, *(f"{x:.6g}" for x in np.mean(own, axis=0)), len(own)] for key, own in found.items()]
 
 
-def write(name: str, header: list[str], rows: list[list[object]]) -> None:
-    with (HERE / "results" / name).open("w", newline="", encoding="utf-8") as file:
+def finished(
+    study: Callable[[tuple[str, int, int]], T], tasks: list[tuple[str, int, int]], jobs: int, end: float
+) -> Iterator[T]:
+    """What is done before the time is up; says so if that is not all."""
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        results = pool.imap_unordered(study, tasks)
+        for done in range(len(tasks)):
+            try:
+                yield results.next(None if end == math.inf else max(end - time.monotonic(), 0.0))
+            except multiprocessing.TimeoutError:
+                print(f"time is up: {done} of {len(tasks)} logs are measured.", file=sys.stderr)
+                return
+
+
+def write(path: Path, header: list[str], rows: list[list[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
-    for row in [header, *rows]:
-        print("  ".join(f"{x!s:>16}" for x in row))
+    print(f"{path}: {len(rows)} rows")
 
 
 def main() -> None:
@@ -214,26 +232,28 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--largest", type=int, default=SIZES[-1])
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop each study then, with what is finished")
     parser.add_argument("--only", choices=("bounds", "confidence"))
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder of the CSV files")
     asked = parser.parse_args()
-    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # one process a core, one thread a process
-        os.environ[threads] = "1"
-    with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
-        if asked.only != "confidence":
-            sizes = [n for n in SIZES if n <= asked.largest]
-            tasks = [(family, n, seed) for n in sizes[::-1] for family in FAMILIES for seed in range(asked.logs)]
-            rows = [row for part in pool.imap_unordered(study_bounds, tasks, chunksize=4) for row in part]
-            header = ["family", "n", "policy", "bound", "signal", "coverage", "width", "seconds", "logs"]
-            write("tabular_bounds.csv", header, sorted(means(rows, 5), key=str))
-        if asked.only != "bounds":
-            sure = [
-                (name, size) for name, size in CONFIDENCE if name != "sepsis" or importlib.util.find_spec("icu_sepsis")
-            ]
-            tasks = [(name, size, seed) for name, size in sure for seed in range(asked.logs)]
-            rows = list(pool.imap_unordered(study_confidence, tasks))
-            header = ["problem", "size", "shown", "over", "shown and over", "value", "plug-in 20: value",
-                      "plug-in 20: over", "optimum", "seconds", "logs"]  # fmt: skip
-            write("tabular_confidence.csv", header, sorted(means(rows, 2), key=str))
+    if asked.only != "confidence":
+        sizes = [n for n in SIZES if n <= asked.largest]
+        tasks = [(family, n, seed) for seed in range(asked.logs) for n in sizes[::-1] for family in FAMILIES]
+        rows: list[list[object]] = []
+        with (asked.out / "tabular_bounds.partial").open("w", newline="", encoding="utf-8") as file:
+            for part in finished(study_bounds, tasks, asked.jobs, time.monotonic() + 60 * asked.minutes):
+                csv.writer(file).writerows(part)
+                file.flush()
+                rows += part
+        header = ["family", "n", "policy", "bound", "signal", "coverage", "width", "seconds", "logs"]
+        write(asked.out / "tabular_bounds.csv", header, sorted(means(rows, 5), key=str))
+    if asked.only != "bounds":
+        sure = [(name, size) for name, size in CONFIDENCE if name != "sepsis" or importlib.util.find_spec("icu_sepsis")]
+        tasks = [(name, size, seed) for seed in range(asked.logs) for name, size in sure]
+        rows = list(finished(study_confidence, tasks, asked.jobs, time.monotonic() + 60 * asked.minutes))
+        header = ["problem", "size", "shown", "over", "shown and over", "value", "plug-in 20: value",
+                  "plug-in 20: over", "optimum", "seconds", "logs"]  # fmt: skip
+        write(asked.out / "tabular_confidence.csv", header, sorted(means(rows, 2), key=str))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,18 @@ from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, make_table, relative, slope, summary_table
 from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
-from pdocrl.theory.measure import EXAMPLES, Job, Trial, jobs_of, measure, measure_all, summarise
+from pdocrl.theory.measure import (
+    EXAMPLES,
+    ITERATIONS,
+    Job,
+    Trial,
+    jobs_of,
+    measure,
+    measure_all,
+    read_trials,
+    summarise,
+    tasks_of,
+)
 from pdocrl.theory.rivals.registry import RIVALS
 
 SMALL = [name for name in FAMILIES if name != "icu_sepsis"]
@@ -59,20 +70,24 @@ def test_the_sepsis_simulator_has_the_returns_its_authors_give():
         assert evaluate(cmdp, pi).value / (1 - cmdp.gamma) == pytest.approx(known, abs=0.006)
 
 
-def test_two_processes_measure_what_one_does():
-    def numbers(jobs):
-        rows = measure_all(["costly_reference"], logs=2, jobs=jobs, sizes=[1000])
+def test_two_processes_measure_what_one_does_and_the_trials_kept_give_the_same_summary(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdocrl.theory.measure.ITERATIONS", dict.fromkeys(ITERATIONS, 5))
+
+    def numbers(rows):
         return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
-    one = numbers(1)
-    assert one == numbers(2)
+    keep = tmp_path / "trials.csv"
+    one = numbers(measure_all(["costly_reference"], logs=2, sizes=[1000]))
+    assert one == numbers(measure_all(["costly_reference"], logs=2, jobs=2, sizes=[1000], keep=keep))
+    assert one == numbers(summarise(read_trials([keep, keep])))
     assert {row["method"] for row in one} == {name for name, rival in RIVALS.items() if rival.limits}
     assert all(row["setting"] in {"theory", "best of grid"} and row["logs"] == 2 for row in one)
 
 
 def test_every_method_runs_on_a_family_with_and_without_limits():
     for limited in (True, False):
-        trials = measure(Job("lucky_bandit", "partial", limited, 300, 0))
+        (task,) = tasks_of([Job("lucky_bandit", "partial", limited, 300, 0)])
+        trials = measure(task)
         expected = {name for name, rival in RIVALS.items() if (rival.limits if limited else rival.free)}
         assert {trial.method for trial in trials} == expected
         assert all(np.isfinite(trial.loss) and trial.violation >= 0 for trial in trials)
@@ -85,7 +100,7 @@ def test_the_best_setting_is_the_best_on_average_and_the_theorys_stays():
     theory, best = summarise(trials)
     assert (theory["setting"], theory["error"]) == ("theory", 0.4)
     assert (best["parameters"], best["error"], best["violation"]) == ("C 2", 0.25, 0.1)
-    assert best["low"] == pytest.approx(0.25 - 1.96 * 0.05)
+    assert best["high"] == pytest.approx(0.25 + 12.706 * 0.05, rel=1e-3)  # Student, one degree of freedom
 
 
 def test_sepsis_is_measured_on_the_clinicians_log_alone():
@@ -135,7 +150,7 @@ def test_the_summary_has_a_line_per_method_best_first():
 def test_measuring_stops_when_the_time_is_up(capsys):
     rows = measure_all(["costly_reference"], logs=50, sizes=[100], minutes=0.0)
     assert {row["logs"] for row in rows} == {1}
-    assert "1 of 50 logs" in capsys.readouterr().err
+    assert "1 of 50 parts" in capsys.readouterr().err
 
 
 def test_measuring_needs_numpy_scipy_and_highs_alone():

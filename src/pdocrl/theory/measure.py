@@ -1,6 +1,7 @@
 """Every method on every family, from logs of growing size: error, violation and time, with intervals.
 
     python -m pdocrl.theory.measure rivals.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
+    python -m pdocrl.theory.measure rivals.csv --from one.csv two.csv     from trials that --trials kept
 
 One job is one log: all methods learn from it, each with its parameters by theory and with those of its grid. Of the
 grid the best on average at each n is kept, a choice nobody could make from the log. Errors are max(loss, violation, 0)
@@ -10,22 +11,27 @@ in the true model, in (1−γ)J units, or per episode where episodes end.
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import math
 import multiprocessing
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from scipy.stats import t as student
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.cmdp import evaluate
-from pdocrl.theory.families import Coverage, make_case
-from pdocrl.theory.rivals.registry import RIVALS, Parameters, facts_of
+from pdocrl.tabular.counts import Counts
+from pdocrl.theory.families import Case, Coverage, make_case
+from pdocrl.theory.rivals.registry import RIVALS, Knowledge, Parameters, facts_of
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
@@ -92,16 +98,42 @@ def jobs_of(
     return sorted(found, key=lambda job: (job.seed, -job.n, job.family not in {"icu_sepsis", "inventory", "lucky2"}))
 
 
-def measure(job: Job) -> list[Trial]:
-    """All methods on one log. A method whose solver gives up is left out for that log."""
+class Task(NamedTuple):
+    """What one process does at a time: some methods on one log."""
+
+    job: Job
+    methods: tuple[str, ...]
+
+
+def tasks_of(jobs: Iterable[Job]) -> list[Task]:
+    """One per log; one per log and method where a log keeps a core busy for minutes."""
+    found = []
+    for job in jobs:
+        icu = job.family == "icu_sepsis"
+        methods = tuple(
+            name
+            for name, rival in RIVALS.items()
+            if (rival.limits if job.limited else rival.free) and not (icu and name in ICU_WITHOUT)
+        )
+        found += [Task(job, (name,)) for name in methods] if icu else [Task(job, methods)]
+    return found
+
+
+@lru_cache(maxsize=2)
+def _log(job: Job) -> tuple[Case, Counts, Knowledge]:
     case = make_case(job.family, job.coverage, job.limited, job.seed)
     log = case.log(job.n, job.seed)
-    facts = facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best)
+    return case, log, facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best)
+
+
+def measure(task: Task) -> list[Trial]:
+    """The task's methods on its log. A method whose solver gives up is left out for that log."""
+    job = task.job
+    case, log, facts = _log(job)
     icu = job.family == "icu_sepsis"
     found = []
-    for name, rival in RIVALS.items():
-        if not (rival.limits if job.limited else rival.free) or (icu and name in ICU_WITHOUT):
-            continue
+    for name in task.methods:
+        rival = RIVALS[name]
         settings = [rival.theory(facts), *rival.grid(facts)]
         chosen = ICU_SETTINGS.get(name, (0, 2)) if icu else range(len(settings))
         for index, parameters in enumerate(settings):
@@ -173,11 +205,12 @@ def _mean(numbers: list[float]) -> float:
 
 
 def _spread(numbers: list[float]) -> float:
-    """Half a 95 % interval of the mean (normal)."""
+    """Half a 95 % interval of the mean (Student's); 0 for one number, which has none."""
     if len(numbers) < 2:
         return 0.0
-    mean = _mean(numbers)
-    return 1.96 * math.sqrt(math.fsum((x - mean) ** 2 for x in numbers) / (len(numbers) - 1) / len(numbers))
+    mean, others = _mean(numbers), len(numbers) - 1
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in numbers) / others / len(numbers))
+    return float(student.ppf(0.975, others)) * deviation
 
 
 def measure_all(
@@ -187,29 +220,66 @@ def measure_all(
     sizes: Iterable[int] | None = None,
     limited: bool | None = None,
     minutes: float = math.inf,
+    keep: Path | None = None,
 ) -> Rows:
-    """The summary of all logs, measured by so many processes; of those finished after so many minutes."""
-    todo = jobs_of(families, logs, sizes, limited)
-    if jobs <= 1:
-        return summarise(_in_order(_until(minutes, map(measure, todo), len(todo))))
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        return summarise(_in_order(_until(minutes, pool.imap_unordered(measure, todo), len(todo))))
+    """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
+
+    `keep` is a file to which every trial is added as soon as it is there.
+    """
+    tasks = tasks_of(jobs_of(families, logs, sizes, limited))
+    if keep is None:
+        return summarise(_in_order(_finished(tasks, jobs, minutes)))
+    done = []
+    with keep.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        for trials in _finished(tasks, jobs, minutes):
+            writer.writerows([*trial.job, *trial[1:]] for trial in trials)
+            file.flush()
+            done.append(trials)
+    return summarise(_in_order(done))
 
 
-def _until(minutes: float, results: Iterable[list[Trial]], total: int) -> Iterable[list[Trial]]:
-    """What comes before the time is up; says so if that is not all."""
+def _finished(tasks: list[Task], jobs: int, minutes: float) -> Iterator[list[Trial]]:
+    """What is done before the time is up; says so if that is not all."""
     end = time.monotonic() + 60 * minutes
-    for done, trials in enumerate(results, start=1):
-        yield trials
-        if time.monotonic() > end and done < total:
-            print(f"time is up: {done} of {total} logs are measured.", file=sys.stderr)
-            return
+    if jobs <= 1:
+        for done, task in enumerate(tasks, start=1):
+            yield measure(task)
+            if time.monotonic() > end and done < len(tasks):
+                return _time_is_up(done, len(tasks))
+        return None
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        results = pool.imap_unordered(measure, tasks)
+        for done in range(len(tasks)):
+            try:
+                yield results.next(None if minutes == math.inf else max(end - time.monotonic(), 0.0))
+            except multiprocessing.TimeoutError:
+                return _time_is_up(done, len(tasks))
+    return None
+
+
+def _time_is_up(done: int, total: int) -> None:
+    print(f"time is up: {done} of {total} parts are measured.", file=sys.stderr)
+
+
+def read_trials(paths: Iterable[Path]) -> list[Trial]:
+    """What `keep` wrote, from several files; a log measured twice counts once."""
+    found: dict[tuple[Job, str, int], Trial] = {}
+    for path in paths:
+        with path.open(newline="", encoding="utf-8") as file:
+            for family, coverage, limited, n, seed, method, setting, parameters, *numbers in csv.reader(file):
+                job = Job(family, "full" if coverage == "full" else "partial", limited == "True", int(n), int(seed))
+                loss, violation, seconds = map(float, numbers)
+                trial = Trial(job, method, int(setting), parameters, loss, violation, seconds)
+                found[job, method, trial.setting] = trial
+    return _in_order([[trial] for trial in found.values()])
 
 
 def _in_order(results: Iterable[list[Trial]]) -> list[Trial]:
-    """The same order however the work was shared; the order of settings within a log is kept."""
-    every = sorted((trials for trials in results if trials), key=lambda trials: trials[0].job)
-    return [trial for trials in every for trial in trials]
+    """The same order however the work was shared: by log, then as in the registry."""
+    rank = {name: index for index, name in enumerate(RIVALS)}
+    every = itertools.chain.from_iterable(results)
+    return sorted(every, key=lambda trial: (trial.job, rank[trial.method], trial.setting))
 
 
 def main() -> None:
@@ -222,10 +292,17 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")
     parser.add_argument("--limits", choices=["yes", "no"], help="only problems with limits, or without")
+    parser.add_argument("--trials", type=Path, help="a file to which every trial is added as soon as it is there")
+    parser.add_argument("--from", dest="files", type=Path, nargs="+", help="measure nothing: these files' trials")
     given = parser.parse_args()
     began = time.perf_counter()
     limited = None if given.limits is None else given.limits == "yes"
-    rows = measure_all(given.families, given.logs, given.jobs, given.sizes, limited, given.minutes)
+    if given.files:
+        rows = summarise(read_trials(given.files))
+    else:
+        rows = measure_all(
+            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, keep=given.trials
+        )
     write_csv(given.out, rows)
     print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
 
