@@ -134,7 +134,7 @@ def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
     else:
         point, mixture = _play(scaled, sets, setup.method, setup.iterations)
     solution = Solution(L, units, sets, point, policy_of(scaled, point.nu), mixture, None)
-    if setup.method == "lp" and not solution.keeps_limits and solution.status == "optimal":
+    if setup.method == "lp" and not solution.keeps_limits:
         return _kept(solution)
     return solution
 
