@@ -188,6 +188,8 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
     """The action by the networks the agent trained."""
     if name == "bc":
         return jax.numpy.tanh(state.actor(feeds["obs"]))
+    if name in ("carl", "o3srl"):
+        return jax.numpy.tanh(state.players.actor(feeds["obs"]))
     if name == "cdt":
         w = Windows(
             config.reward_scale * feeds["returns"], config.cost_shift - feeds["costs"], feeds["obs"],

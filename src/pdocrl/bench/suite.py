@@ -166,8 +166,14 @@ BASELINES = (
     Method("coptidice"),
 )
 PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
-NEWER = (Method("caps_iql"), Method("caps_sac"))
+NEWER = (
+    Method("caps_iql"),
+    Method("caps_sac"),
+    Method("carl"),
+    Method("o3srl"),
+)
 ALL = (*BASELINES, *NEWER, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
+STRICT = (Method("bc", "safe", {"episodes": "safe"}), Method("cdt"), Method("cpq"), *NEWER, Method("dial"))
 TASKS = tuple(TaskEntry(task) for task in BUILT_IN)
 
 # An eighth of the paper's width, to go the whole way with every agent.
@@ -196,9 +202,11 @@ def named_suites() -> dict[str, Suite]:
         100_000, DSRL.episodes,
     )  # fmt: skip
     about = "with and without the policy extraction step, eight Bullet tasks, protocol dsrl"
+    tight = "eight Bullet tasks at limit 5, the methods published for it and those they are compared with"
     return {
         "paper": paper,
         "ablation": dataclasses.replace(paper, name="ablation", about=about, methods=PAPERS),
+        "strict": dataclasses.replace(paper, name="strict", about=tight, methods=STRICT, limits=((5.0,),)),
         "smoke": _smoke(),
     }
 
