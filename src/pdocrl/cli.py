@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data plot": ("data", "plot", "the cost–reward scatter with limits and the safe frontier"),
     "data convert": ("data", "convert", "from one format to another"),
     "data filter": ("data", "filter_", "keep a part: safe, frontier, density, noise, outliers, fraction"),
+    "data split": ("data", "split", "into episodes that choose a policy and episodes that judge it"),
     "data fetch": ("fetch", "fetch", "download a public DSRL file, with resume and check"),
     "agents": ("agents", "agents", "list the agents, or one agent's settings"),
     "train": ("train", "train", "from a dataset to policies, many runs side by side"),

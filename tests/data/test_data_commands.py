@@ -151,3 +151,33 @@ def test_a_filter_that_keeps_nothing_writes_nothing(run_cli: Run, file: Path, tm
     assert status == 2
     assert "no episode keeps the limit 1.0. The lowest cost is 5." in err
     assert not (tmp_path / "y.hdf5").exists()
+
+
+def test_a_split_shares_no_episode_not_even_a_copy(run_cli: Run, tmp_path: Path, make_random_dataset) -> None:  # type: ignore[no-untyped-def]
+    data = make_random_dataset(episodes=30)
+    save(data.episodes([*range(30), *range(10)]), tmp_path / "x.hdf5")
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    status, out, _ = run_cli("data", "split", tmp_path / "x.hdf5", "--out", one, other, "--share", "0.7", "--json")
+    parts = [load(one), load(other)]
+    kinds = [set(filters.episode_digests(part)) for part in parts]
+    assert status == 0
+    assert [len(k) for k in kinds] == [21, 9]
+    assert not kinds[0] & kinds[1]
+    assert sum(part.n_episodes for part in parts) == 40
+    assert [part["digest"] for part in json.loads(out)["parts"]] == [part.digest for part in parts]
+    assert filters.split(data, 0.5, seed=1)[0].digest != filters.split(data, 0.5, seed=2)[0].digest
+
+
+@pytest.mark.parametrize(("options", "says"), [(("a.npz", "a.npz"), "twice"), (("a.npz", "b.npz"), "1 different")])
+def test_what_cannot_be_split_writes_nothing(
+    run_cli: Run,
+    tmp_path: Path,
+    make_random_dataset,
+    options: tuple[str, str],
+    says: str,  # type: ignore[no-untyped-def]
+) -> None:
+    save(make_random_dataset(episodes=1), tmp_path / "x.npz")
+    status, _, err = run_cli("data", "split", tmp_path / "x.npz", "--out", *(tmp_path / name for name in options))
+    assert (status, err.count("\n")) == (2, 1)
+    assert says in err
+    assert not (tmp_path / "a.npz").exists()

@@ -54,6 +54,48 @@ def test_a_log_that_shares_episodes_with_the_training_is_not_held_out(folder: Pa
     assert told.confidence is None
 
 
+def test_a_trainings_policies_are_certified_by_episodes_they_played(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
+    """Ten steps of at most 1, as the data says, bound an episode's cost: nobody need state it."""
+    file = tmp_path / "episodes.csv"
+    file.write_text("run,cost\n" + "0,0\n" * 59 + "1,5\n" * 40)
+    status, out, err = run_cli("certify", folder, "--audit", file, "--json")
+    told = json.loads(out)
+    assert (status, told["verdict"]) == (0, "over")
+    safe, unsafe = told["statements"]
+    assert (safe["verdict"], safe["episodes"], safe["largest_cost"]) == ("within", 59, 10)
+    assert safe["share_over_upper"] == pytest.approx(1 - 0.05 ** (1 / 59))
+    assert (unsafe["verdict"], unsafe["episodes"]) == ("over", 40)
+    assert "limit 2, seed 0" in safe["policy"]
+    assert "certificate.json" in err
+    one = json.loads(run_cli("certify", folder, "--audit", file, "--run", 0, "--json")[1])
+    assert one["verdict"] == "within"
+    assert "1 of 2 policies have no episodes" in one["notes"][0]
+    file.write_text("cost\n" + "11\n" * 5)  # more than the data thought possible
+    dear = json.loads(run_cli("certify", folder, "--audit", file, "--run", 1, "--json")[1])
+    assert "nobody stated" in dear["statements"][0]["assumption"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("cost\n1\n", (), "which of the 2 policies"),
+        ("cost\n1\n", ("--run", "2"), "0 … 1"),
+        ("run,cost\n0,1\n7,1\n", (), "`run` of episode 2 is 7"),
+        ("run,cost\n0,1\n", ("--run", "1"), "no episode of run 1"),
+        ("cost_a,cost_b\n1,1\n", ("--run", "0"), "no column for the cost"),
+        ("cost\n1\n", ("--run", "0", "--cost-limit", "3"), "the limit it was trained for"),
+    ],
+)
+def test_an_audit_that_fits_no_policy_is_refused_in_one_line(
+    folder: Path, tmp_path: Path, run_cli: Cli, text: str, options: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "e.csv").write_text(text)
+    status, out, err = run_cli("certify", folder, "--audit", tmp_path / "e.csv", *options)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+    assert not (folder / "certificate.json").exists()
+
+
 def test_solved_policies_are_certified_by_their_bounds(tmp_path: Path, run_cli: Cli) -> None:
     rows = [f"s,{i % 2},{i % 2},{i % 2},{1 - i % 2},s" for i in range(200)]
     (tmp_path / "log.csv").write_text("\n".join(["state,action,reward,cost,served,next_state", *rows]))

@@ -16,6 +16,7 @@ from pdocrl.scores.audit import (
     safe_episodes_needed,
     share_lower,
     share_upper,
+    verdict_of,
 )
 
 
@@ -105,6 +106,17 @@ def test_no_episode_shows_nothing_and_no_cost_is_bounded_where_the_largest_is_un
     assert unknown.mean_cost_upper is None
     assert unknown.verdict == "not shown"
     assert unknown.share_over_upper < 0.001
+
+
+def test_the_quick_verdict_is_the_audits():
+    rng = np.random.default_rng(4)
+    said = []
+    for _ in range(60):
+        costs = rng.choice([0.0, 3.0, 12.0, 40.0], size=rng.integers(1, 80), p=rng.dirichlet(np.ones(4)))
+        limit = rng.choice([0.0, 5.0, 10.0, 20.0])
+        said.append(verdict_of(costs, limit, 40.0))
+        assert said[-1] == audit(costs, limit, cost_max=40.0).verdict
+    assert {"within", "over", "not shown"} == set(said)
 
 
 def test_verdicts_say_within_over_and_not_shown():

@@ -24,6 +24,7 @@ def certify(
     fixed: bool = False,
     task: str | None = None,
     audit: Path | None = None,
+    run: int | None = None,
     cost_limit: Numbers = (),
     confidence: float = 0.95,
     largest_cost: Numbers = (),
@@ -38,55 +39,65 @@ def certify(
         pdocrl certify runs/half --held-out other_half.hdf5
         pdocrl certify runs/ballrun --episodes 59
         pdocrl certify policy/
+        pdocrl certify runs/ballrun --audit episodes.parquet
         pdocrl certify --audit episodes.parquet --cost-limit 10
         pdocrl certify --audit episodes.csv --cost-limit 10,5 --largest-cost 200,200 --out certificate/ --json
 
     From a log alone, policies play in models learned from it; that log must not be the one they were trained on, or
     nothing is shown. With --episodes, a simulator is asked, and no longer than it takes. A file of audited episodes
-    (Parquet or CSV) has a row an episode and a column `cost`, or one per constraint, `cost_*`. The verdict is on the
-    mean cost of an episode: within, over, or cannot be shown.
+    (Parquet or CSV) has a row an episode and a column `cost`, or one per constraint, `cost_*`; beside a training also a
+    column `run`, which says whose policy played: 0, 1, … The verdict is on the mean cost of an episode: within, over,
+    or cannot be shown.
 
     Args:
         policy: what `pdocrl train` or `pdocrl solve` wrote; not needed for a file of episodes.
-        held_out: a log that had no part in choosing the policies, such as the other half of the data.
+        held_out: a log that had no part in choosing the policies; see `pdocrl data split`.
         data: the training data, when it is no longer where it was.
         episodes: play at most so many episodes of each policy in the simulator.
         fixed: play all of them; the share over the limit then has its exact bound.
         task: the task to play, when the training did not name one.
-        audit: a file of real or simulated episodes.
+        audit: a file of real or simulated episodes, of the training's policies where one is given.
+        run: whose policy played all of them, where the file does not say.
         cost_limit: what an episode may cost on average; with several costs, one number for each.
         confidence: of every statement.
-        largest_cost: what an episode can cost at most; bounds on a mean rest on it.
+        largest_cost: what an episode can cost at most; bounds on a mean rest on it. Default: with a training, its
+            horizon times the dearest step of its data.
         seed: of the starts, the models and the simulator.
         workers: processes that play; default: one per core.
         out: a folder for certificate.json and certificate.png; default: that of the policy.
         json: print one JSON object.
     """
-    from pdocrl.ope import certify as work
+    from pdocrl.ope import certify as logged
+    from pdocrl.ope import played
     from pdocrl.records import as_plain
 
     if not 0 < confidence < 1:
         raise PdocrlError(f"--confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
     limits, largest = _numbers(cost_limit), _numbers(largest_cost)
-    if audit is not None:
-        if policy is not None:
-            raise PdocrlError("give a policy or --audit FILE: a file of episodes is certified on its own.")
-        certificate, panels = work.certify_episodes(audit, limits, confidence=confidence, largest_cost=largest)
-    elif policy is None:
-        raise PdocrlError("nothing to certify: give a folder, or --audit FILE with --cost-limit NUMBER.")
+    solved = policy is not None and (policy / "result.json").is_file()
+    if policy is None:
+        if audit is None:
+            raise PdocrlError("nothing to certify: give a folder, or --audit FILE with --cost-limit NUMBER.")
+        certificate, panels = played.certify_episodes(audit, limits, confidence=confidence, largest_cost=largest)
     elif limits:
-        raise PdocrlError("--cost-limit is for --audit FILE; a trained policy has the limit it was trained for.")
-    elif (policy / "result.json").is_file():
-        certificate, panels = work.certify_solved(policy)
+        raise PdocrlError("--cost-limit is for --audit FILE alone; a trained policy has the limit it was trained for.")
+    elif solved:
+        if audit is not None:
+            raise PdocrlError(f"{policy}: solved from a log; certify its episodes alone: --audit FILE --cost-limit N.")
+        certificate, panels = logged.certify_solved(policy)
+    elif audit is not None:
+        certificate, panels = played.certify_audited(
+            policy, audit, run=run, data=data, confidence=confidence, largest_cost=largest
+        )
     elif episodes is not None:
-        certificate, panels = work.certify_simulator(
-            policy, episodes, confidence=confidence, largest_cost=largest, task=task, seed=seed, workers=workers,
-            fixed=fixed,
+        certificate, panels = played.certify_simulator(
+            policy, episodes, data=data, confidence=confidence, largest_cost=largest, task=task, seed=seed,
+            workers=workers, fixed=fixed,
         )  # fmt: skip
     else:
-        certificate, panels = work.certify_log(policy, held_out, data, confidence=confidence, seed=seed)
+        certificate, panels = logged.certify_log(policy, held_out, data, confidence=confidence, seed=seed)
     folder = out if out is not None else policy
-    files = work.keep(certificate, panels, folder) if folder is not None else []
+    files = logged.keep(certificate, panels, folder) if folder is not None else []
     if json:
         print_json(as_plain(certificate))
     else:

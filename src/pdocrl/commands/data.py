@@ -1,4 +1,4 @@
-"""`pdocrl data info | check | plot | convert | filter`."""
+"""`pdocrl data info | check | plot | convert | filter | split`."""
 
 from __future__ import annotations
 
@@ -207,6 +207,48 @@ def filter_(
         data = filters.noise(data, noise, seed)
     save(data, out)
     _report(data, out, json)
+
+
+def split(
+    dataset: Positional[str],
+    out: tuple[str, str],
+    share: float = 0.5,
+    seed: int = 0,
+    task: str | None = None,
+    tasks_file: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Split a dataset by episodes: what chooses a policy must not be what judges it.
+
+    Train on the first file, certify with the second: pdocrl certify RUN --held-out SECOND.
+
+    Example: pdocrl data split BallRun --out one.hdf5 other.hdf5
+
+    Args:
+        dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
+        out: The two files to write, each in the format of its suffix.
+        share: Of the episodes that go into the first file; copies of an episode stay together.
+        seed: Decides which.
+        task: Check the file against this task's dimensions.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object: what `data info` says of the two parts.
+    """
+    from pdocrl.data import filters
+    from pdocrl.data.load import load, save
+    from pdocrl.data.summary import summarise
+
+    _register(tasks_file)
+    if Path(out[0]).resolve() == Path(out[1]).resolve():
+        raise DataError(f"--out names {out[0]} twice; give two files.")
+    parts = filters.split(load(dataset, task), share, seed)
+    for part, path in zip(parts, out, strict=True):
+        save(part, path)
+    if json:
+        told = [{"out": path} | summarise(part) for part, path in zip(parts, out, strict=True)]
+        console.print_json({"parts": told})
+        return
+    for part, path in zip(parts, out, strict=True):
+        _report(part, path, json=False)
 
 
 def _report(data: Dataset, out: str, json: bool) -> None:

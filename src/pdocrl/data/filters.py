@@ -1,12 +1,13 @@
 """Parts of a dataset, and spoilt versions of it, for studies of what a method needs from its data.
 
-`safe`, `frontier`, `density` and `fraction` choose whole episodes; `outliers` and `noise` change what they hold. All
-are deterministic by seed and return a new dataset.
+`safe`, `frontier`, `density`, `fraction` and `split` choose whole episodes; `outliers` and `noise` change what they
+hold. All are deterministic by seed and return new datasets.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,6 +81,28 @@ def fraction(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     count = max(1, round(_share(share, "fraction") * dataset.n_episodes))
     kept = np.random.default_rng(seed).choice(dataset.n_episodes, count, replace=False)
     return dataset.episodes(np.sort(kept))
+
+
+def split(dataset: Dataset, share: float = 0.5, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """A random share of the episodes, and the others: what chooses a policy, and what may then judge it.
+
+    An episode that is there twice counts once: both copies fall on the same side, or one side would know the other.
+    """
+    kinds, kind = np.unique(np.array(episode_digests(dataset)), return_inverse=True)
+    if len(kinds) < 2:
+        raise PdocrlError(f"{dataset.name}: {len(kinds)} different episode; two are needed to split them.")
+    count = int(np.clip(round(_share(share, "share") * len(kinds)), 1, len(kinds) - 1))
+    first = np.isin(kind, np.random.default_rng(seed).permutation(len(kinds))[:count])
+    return dataset.episodes(np.flatnonzero(first)), dataset.episodes(np.flatnonzero(~first))
+
+
+def episode_digests(dataset: Dataset) -> list[str]:
+    """[E] what tells an episode from others: a hash of its observations and actions."""
+    ends = dataset.episode_start + dataset.episode_length
+    return [
+        hashlib.sha256(dataset.obs[a:b].tobytes() + dataset.action[a:b].tobytes()).hexdigest()
+        for a, b in zip(dataset.episode_start, ends, strict=True)
+    ]
 
 
 def outliers(dataset: Dataset, share: float, limit: float, seed: int = 0) -> Dataset:

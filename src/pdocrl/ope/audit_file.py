@@ -1,4 +1,7 @@
-"""A file of audited episodes: Parquet or CSV, a row an episode, a column `cost` or one per constraint, `cost_*`."""
+"""A file of audited episodes: Parquet or CSV, a row an episode, a column `cost` or one per constraint, `cost_*`.
+
+A column `run` says which run of a training played the episode.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ class Audited:
 
     name: str
     costs: dict[str, NDArray[np.float64]]  # by constraint, [n] each
+    run: NDArray[np.float64] | None = None  # [n] which run played
 
 
 def read_audit(path: Path) -> Audited:
@@ -44,22 +48,24 @@ def read_audit(path: Path) -> Audited:
     if not names:
         listed = ", ".join(f"`{name}`" for name in list(kinds)[:8]) or "none"
         raise DataError(f"{path}: no column `cost` or `cost_*`; its columns are {listed}.")
-    costs = {}
-    for name in names:
-        column = found[name]
-        if len(column) == 0:
-            raise DataError(f"{path}: no episodes.")
-        if kinds[name].partition("(")[0] not in NUMBERS:
-            raise DataError(
-                f"{path}: `{name}` {_not_a_number(column, kinds[name])}, expected a number for each episode."
-            )
-        values = np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-        if len(wrong):
-            shown = "empty" if np.ma.getmaskarray(np.ma.asarray(column))[wrong[0]] else f"{values[wrong[0]]:g}"
-            raise DataError(f"{path}: `{name}` of episode {wrong[0] + 1} is {shown}; costs are finite and at least 0.")
-        costs[name] = values
-    return Audited(path.name, costs)
+    columns = {name: _numbers(path, name, found[name], kinds[name]) for name in [*names, *({"run"} & kinds.keys())]}
+    run = columns.pop("run", None)
+    return Audited(path.name, columns, run)
+
+
+def _numbers(path: Path, name: str, column: NDArray[Any], kind: str) -> NDArray[np.float64]:
+    """A column of finite numbers of at least 0."""
+    if len(column) == 0:
+        raise DataError(f"{path}: no episodes.")
+    if kind.partition("(")[0] not in NUMBERS:
+        raise DataError(f"{path}: `{name}` {_not_a_number(column, kind)}, expected a number for each episode.")
+    values = np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(wrong):
+        shown = "empty" if np.ma.getmaskarray(np.ma.asarray(column))[wrong[0]] else f"{values[wrong[0]]:g}"
+        rule = "runs are numbered from 0" if name == "run" else "costs are finite and at least 0"
+        raise DataError(f"{path}: `{name}` of episode {wrong[0] + 1} is {shown}; {rule}.")
+    return values
 
 
 def _not_a_number(column: NDArray[Any], kind: str) -> str:

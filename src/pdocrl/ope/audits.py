@@ -6,23 +6,35 @@ See `pdocrl.scores.audit` for the bounds. Here they get words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.certificate import Statement, Verdict, percent
-from pdocrl.scores.audit import Audit, audit
+from pdocrl.scores.audit import Audit, audit, verdict_of
 
 Floats = NDArray[np.float64]
 ASSUMED = 10.0  # times the limit an episode may cost where nobody says
 FIRST, GROWTH = 10, 1.25  # episodes before the first look, and how the number grows from look to look
 
 
-def assumed_largest(costs: Floats, limit: float) -> float:
-    """Where nobody says what an episode can cost at most: ten times the limit, or twice the most that was seen."""
-    return float(max(ASSUMED * limit, 2 * costs.max(initial=0.0), 1e-9))
+def most_possible(costs: Floats, limit: float, stated: float | None, logged: float | None = None) -> tuple[float, str]:
+    """What an episode can cost at most, and who says so.
+
+    Somebody who knows; else a log, whose dearest step at every step is `logged`; else ten times the limit, or twice the
+    most that was seen.
+    """
+    if stated is not None:
+        return stated, f"no episode can cost more than {stated:g}"
+    if logged is not None and costs.max(initial=0.0) <= logged:
+        return logged, f"no episode can cost more than {logged:g}: the dearest logged step at every step of the horizon"
+    most = float(max(ASSUMED * limit, 2 * costs.max(initial=0.0), 1e-9))
+    return most, (
+        f"no episode can cost more than {most:g}, which nobody stated: it is {ASSUMED:g} times the limit or twice "
+        "the most seen (--largest-cost states it)"
+    )
 
 
 def audit_statement(
@@ -30,6 +42,7 @@ def audit_statement(
     limit: float,
     confidence: float,
     largest: float | None,
+    logged: float | None = None,
     *,
     policy: str,
     cost: str = "cost",
@@ -37,17 +50,14 @@ def audit_statement(
     stopped: bool = False,
     estimate_beside: float | None = None,
 ) -> Statement:
-    """What the costs [n] show. `stopped`: the number of episodes was not fixed beforehand."""
-    most = assumed_largest(costs, limit) if largest is None else largest
+    """What the costs [n] show. `stopped`: the number of episodes was not fixed beforehand.
+
+    `largest` is what an episode can cost at most, `logged` what a log says of that; see `most_possible`.
+    """
+    most, bound = most_possible(costs, limit, largest, logged)
     found = audit(costs, limit, confidence, most)
     share = found.share_over_upper_anytime if stopped else found.share_over_upper
     verdict: Verdict = "cannot be shown" if found.verdict == "not shown" else found.verdict
-    bound = (
-        f"no episode can cost more than {most:g}"
-        if largest is not None
-        else f"no episode can cost more than {most:g}, which nobody stated: it is {ASSUMED:g} times the limit or twice "
-        "the most seen (--largest-cost states it)"
-    )
     return Statement(
         policy=policy,
         cost=cost,
@@ -95,6 +105,7 @@ def play_until_shown(
     confidence: float,
     largest: Sequence[float | None],
     fixed: bool = False,
+    logged: Sequence[float | None] | None = None,
 ) -> Floats:
     """Costs [n, K] of at most `episodes` episodes; `play(first, count)` gives the next [count, K].
 
@@ -106,11 +117,10 @@ def play_until_shown(
     target = episodes if fixed else min(FIRST, episodes)
     while True:
         costs = np.concatenate([costs, play(len(costs), target - len(costs))])
-        verdicts = [_verdict(costs[:, k], limits[k], confidence, largest[k]) for k in range(len(limits))]
+        verdicts = []
+        for k, limit in enumerate(limits):
+            most, _ = most_possible(costs[:, k], limit, largest[k], logged[k] if logged else None)
+            verdicts.append(verdict_of(costs[:, k], limit, most, confidence))
         if len(costs) >= episodes or "over" in verdicts or set(verdicts) == {"within"}:
             return costs
         target = min(episodes, max(len(costs) + 1, int(np.ceil(len(costs) * GROWTH))))
-
-
-def _verdict(costs: Floats, limit: float, confidence: float, largest: float | None) -> Any:
-    return audit(costs, limit, confidence, assumed_largest(costs, limit) if largest is None else largest).verdict

@@ -1,34 +1,27 @@
-"""`certify`: one report on whether policies keep their limits, from what there is: episodes, a simulator, a log.
+"""`certify`: whether policies keep their limits, from what was logged; `played` does the same from episodes.
 
-a file of episodes          ─▶ audit statements                                   (b)
-a training, a simulator     ─▶ episodes until the answer is there ─▶ audit         (b)
-a training, a log           ─▶ `ope`, calibrated on held-out groups                (a)
-a folder of `solve`         ─▶ its bounds                                          (c)
+a training, a log           ─▶ `ope`, calibrated on held-out groups
+a folder of `solve`         ─▶ its bounds
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdocrl.console import progress
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.tasks import find_task
+from pdocrl.data.filters import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
-from pdocrl.ope.audit_file import read_audit
-from pdocrl.ope.audits import audit_statement, play_until_shown
 from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.estimate import judge, training_data
 from pdocrl.ope.picture import Shown, draw
+from pdocrl.ope.played import policy_name
 from pdocrl.ope.prepare import Prepared
 from pdocrl.ope.support import doubts
 from pdocrl.ope.verdict import Calibrated
@@ -36,28 +29,6 @@ from pdocrl.records import write_record
 from pdocrl.scores.audit import episodes_needed
 from pdocrl.tabular.solved_file import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
-
-Floats = NDArray[np.float64]
-
-
-def certify_episodes(
-    path: str | os.PathLike[str],
-    cost_limit: Sequence[float],
-    *,
-    confidence: float = 0.95,
-    largest_cost: Sequence[float] = (),
-) -> tuple[PolicyCertificate, list[Shown]]:
-    """From a file of audited episodes alone: one statement per cost column."""
-    found = read_audit(Path(path))
-    names = list(found.costs)
-    limits = _per_cost(cost_limit, names, f"{path}", "--cost-limit")
-    largest = _per_cost(largest_cost, names, f"{path}", "--largest-cost") if largest_cost else [None] * len(names)
-    panels = []
-    for name, limit, most in zip(names, limits, largest, strict=True):
-        costs = found.costs[name]
-        told = audit_statement(costs, limit, confidence, most, policy=found.name, cost=name)
-        panels.append(Shown(told, played=costs))
-    return PolicyCertificate.of([panel.statement for panel in panels]), panels
 
 
 def certify_log(
@@ -77,8 +48,10 @@ def certify_log(
     found = trained if isinstance(trained, Trained) else load_trained(trained)
     if held_out is None:
         dataset, fresh = training_data(found, data), False
-        notes = ["The log that judges also chose the policies, so nothing is shown. Train on one half of the log and "
-                 "give the other one: --held-out FILE; or audit some episodes: --episodes 59."]  # fmt: skip
+        notes = [
+            "The log that judges also chose the policies, so nothing is shown. Train on one part of the log (pdocrl "
+            "data split) and give the other one: --held-out FILE; or audit some episodes: --episodes 59."
+        ]
     else:
         dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.plan.task)
         fresh, notes = _is_fresh(found, dataset, data)
@@ -123,7 +96,7 @@ def _from_log(
         sentence = f"Probably {guess} its limit ({bounds}), but the log that says so also chose the policy; {more}."
     cover = ready.calibration.coverage(confidence)[1 + k]
     statement = Statement(
-        policy=_name(found, i),
+        policy=policy_name(found, i),
         cost=name,
         cost_limit=limit,
         verdict=side if fresh else "cannot be shown",
@@ -150,70 +123,13 @@ def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[s
     if dataset.digest == found.plan.data_digest:
         return False, [f"{dataset.name} is the log the policies were trained on, so nothing is shown."]
     try:
-        before = _episode_digests(training_data(found, data))
+        before = set(episode_digests(training_data(found, data)))
     except PdocrlError:
         return True, ["The training's data was not found, so that no episode is in both logs could not be checked."]
-    shared = len(before & _episode_digests(dataset))
+    shared = len(before & set(episode_digests(dataset)))
     if shared:
         return False, [f"{shared} episodes of {dataset.name} were also trained on, so nothing is shown."]
     return True, []
-
-
-def _episode_digests(dataset: Dataset) -> set[bytes]:
-    ends = dataset.episode_start + dataset.episode_length
-    return {
-        hashlib.sha256(dataset.obs[a:b].tobytes() + dataset.action[a:b].tobytes()).digest()
-        for a, b in zip(dataset.episode_start, ends, strict=True)
-    }
-
-
-def certify_simulator(
-    trained: Trained | str | os.PathLike[str],
-    episodes: int,
-    *,
-    confidence: float = 0.95,
-    largest_cost: Sequence[float] = (),
-    task: str | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    fixed: bool = False,
-) -> tuple[PolicyCertificate, list[Shown]]:
-    """Audit every policy in the simulator with at most so many episodes; without `fixed`, as few as it takes."""
-    from pdocrl.envs.rollout import Rollouts
-
-    found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan, place = found.plan, found.folder or found.plan.data
-    name = task or plan.task
-    spec = find_task(name) if name else None
-    if spec is None or spec.env_id is None:
-        raise PdocrlError(f"{place}: no simulator known for this data; name the task with --task.")
-    costs = plan.cost_names
-    largest: list[float | None] = (
-        list(_per_cost(largest_cost, costs, str(place), "--largest-cost")) if largest_cost else []
-    )
-    panels = []
-    with progress() as bar, Rollouts(spec.name, workers, tuple(costs)) as pool:
-        row = bar.add_task(f"{spec.name}: episodes, at most", total=episodes * len(found.policies))
-        for i, policy in enumerate(found.policies):
-            limits = plan.runs[i]["cost_limit"]
-
-            def play(first: int, count: int, policy: Any = policy) -> Floats:
-                played = pool.run(policy, count, seed, progress=lambda: bar.advance(row), first=first)
-                return np.asarray(played.cost, np.float64)
-
-            most = largest or [None] * len(limits)
-            seen = play_until_shown(play, episodes, limits, confidence, most, fixed)
-            bar.update(row, completed=episodes * (i + 1))
-            for k, limit in enumerate(limits):
-                told = audit_statement(
-                    seen[:, k], limit, confidence, most[k], policy=_name(found, i), cost=costs[k],
-                    basis="simulator", stopped=not fixed,
-                )  # fmt: skip
-                panels.append(Shown(told, played=seen[:, k]))
-    if not panels:
-        raise PdocrlError(f"{place}: trained without a cost limit; nothing to certify.")
-    notes = [] if fixed else ["Playing stopped as soon as the answer was there; all bounds hold for that."]
-    return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
 def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, list[Shown]]:
@@ -257,30 +173,9 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
     )
 
 
-def _name(found: Trained, i: int) -> str:
-    run = found.plan.runs[i]
-    limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
-    others = "".join(f", {k} {v}" for k, v in run.items() if k not in {"cost_limit", "seed"})
-    return f"{found.plan.agent}, limit {limits}, seed {run['seed']}{others}"
-
-
 def keep(certificate: PolicyCertificate, panels: list[Shown], folder: Path) -> list[Path]:
     """Write certificate.json and certificate.png into a folder."""
     with atomic_path(folder / PICTURE) as path:
         draw(panels, path)
     write_record(folder / FILE, certificate)
     return [folder / FILE, folder / PICTURE]
-
-
-def _per_cost(values: Sequence[float], names: Sequence[str], where: str, option: str) -> list[float]:
-    """One number per cost."""
-    if not values:
-        raise PdocrlError(f"{where}: what may an episode cost? Give {option}, such as {option} 10.")
-    if len(values) != len(names):
-        raise PdocrlError(
-            f"{where}: {len(values)} numbers in {option} for {len(names)} costs ({', '.join(names)}); give one each."
-        )
-    wrong = [value for value in values if not np.isfinite(value) or value < 0]
-    if wrong:
-        raise PdocrlError(f"{option} is {wrong[0]:g}, must be a number of at least 0.")
-    return [float(value) for value in values]

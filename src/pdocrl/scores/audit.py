@@ -118,6 +118,18 @@ def mean_upper(cost: ArrayLike, cost_max: float, confidence: float = 0.95) -> fl
     return cost_max * _least(lambda m: (m - x) / (1 - m), confidence)
 
 
+def verdict_of(cost: ArrayLike, limit: float, cost_max: float, confidence: float = 0.95) -> Verdict:
+    """What `audit` says of the mean, from the capital at the limit alone: quick enough to ask after every episode."""
+    _check_confidence(confidence)
+    costs = _checked(cost, cost_max)
+    goal, m, largest = -math.log1p(-confidence), limit / cost_max, costs.max(initial=0.0)
+    if m >= 1 or _mixed(_log_growth((m - costs / cost_max) / (1 - m))) >= goal:
+        return "within"
+    if largest > limit and (limit == 0 or _mixed(_log_growth((costs - limit) / limit)) >= goal):
+        return "over"
+    return "not shown"
+
+
 def mean_lower(cost: ArrayLike, confidence: float = 0.95) -> float:
     """The lower end, for costs ≥ 0 of any size: bets Π (1 + θ (x_t − m)/m) against a mean of at most m."""
     _check_confidence(confidence)
