@@ -119,11 +119,11 @@ def check(new: Any, old: Any, metrics: Any, players: dict[str, tuple[str, str | 
             assert abs((ahead - behind) / 2e-6 - slope) <= 1e-5 * size, player
 
 
-def one_step(name: str, batch: Any, **settings: Any) -> tuple[Any, Any, Any]:
+def one_step(name: str, batch: Any, problem: Problem = PROBLEM, **settings: Any) -> tuple[Any, Any, Any]:
     """State after, state before, metrics. Multipliers start away from zero, so that every term counts."""
     agent = find_agent(name)
     config = make_config(agent, **{**COMMON, **settings})
-    state = jax.jit(lambda key: agent.init(config, PROBLEM, key))(jax.random.key(3))
+    state = jax.jit(lambda key: agent.init(config, problem, key))(jax.random.key(3))
     if name != "pdocrl" and hasattr(state, "multiplier"):
         state = eqx.tree_at(lambda s: s.multiplier.lam, state, jnp.array([0.7, 0.2]))
     if hasattr(state, "alpha"):

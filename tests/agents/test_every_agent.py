@@ -217,6 +217,12 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         kept = cost < allowed
         best = jax.numpy.where(kept.any(-1), jax.numpy.where(kept, value, -1e9).argmax(-1), cost.argmin(-1))
         return jax.numpy.take_along_axis(modes, best[:, None], 1)
+    if name == "bcrl":
+        allowed = discounted_budget(feeds["limit"], feeds["spent"], feeds["time"], config.horizon, config.gamma)
+        budget = jax.numpy.minimum(allowed / state.unit, 1 / (1 - config.gamma))
+        beyond = jax.numpy.maximum(budget - state.cost.value(feeds["obs"]), 0)
+        free = state.actor.mode(jax.numpy.concatenate([feeds["obs"], beyond], -1))
+        return jax.numpy.where(beyond < 0.1, state.safe.mode(feeds["obs"]), free)
     if name == "pdocrl_anchored":
         return state.average.mode(feeds["obs"])
     if name == "dial":

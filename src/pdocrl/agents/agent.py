@@ -207,6 +207,7 @@ BUILT_IN = {
     "coptidice": "pdocrl.agents.coptidice:COptiDICE",
     "caps_iql": "pdocrl.agents.caps_iql:CAPSIQL",
     "caps_sac": "pdocrl.agents.caps_sac:CAPSSAC",
+    "bcrl": "pdocrl.agents.bcrl:BCRL",
     "carl": "pdocrl.agents.carl:CARL",
     "o3srl": "pdocrl.agents.o3srl:O3SRL",
 }

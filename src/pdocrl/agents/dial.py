@@ -31,7 +31,7 @@ from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
-from pdocrl.nn.mlp import MLP, polyak
+from pdocrl.nn.mlp import Thinned, polyak
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import DialPolicy
 
@@ -186,19 +186,6 @@ class Dial(Agent[DialConfig, DialState]):
         )  # fmt: skip
         reward, cost = rehearse(state.model_average, state.standards, state.average, state.starts, policy)
         return dataclasses.replace(policy, reward=reward, cost=cost / np.float32(config.margin))
-
-
-class Thinned(eqx.Module):
-    """A network some of whose hidden units are left out, the others raised to make up for them."""
-
-    mlp: MLP
-    kept: list[Float[Array, "B H"]]  # 0, or 1 over the share kept
-
-    def __call__(self, x: Array) -> Array:
-        layers = zip(self.mlp.weights[:-1], self.mlp.biases[:-1], self.kept, strict=True)
-        for weight, bias, kept in layers:
-            x = jax.nn.relu(x @ weight + bias) * kept
-        return x @ self.mlp.weights[-1] + self.mlp.biases[-1]
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:

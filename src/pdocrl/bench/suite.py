@@ -169,6 +169,7 @@ PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
 NEWER = (
     Method("caps_iql"),
     Method("caps_sac"),
+    Method("bcrl"),
     Method("carl"),
     Method("o3srl"),
 )

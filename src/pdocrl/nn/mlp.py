@@ -76,6 +76,19 @@ class MLP(eqx.Module):
         return x.reshape(*x.shape[:-2], *right.shape[:-1], -1)
 
 
+class Thinned(eqx.Module):
+    """A network some of whose hidden units are left out, the others raised to make up for them."""
+
+    mlp: MLP
+    kept: Sequence[Float[Array, "B H"] | float]  # for each hidden layer 0, or 1 over the share kept
+
+    def __call__(self, x: Array) -> Array:
+        layers = zip(self.mlp.weights[:-1], self.mlp.biases[:-1], self.kept, strict=True)
+        for weight, bias, kept in layers:
+            x = jax.nn.relu(x @ weight + bias) * kept
+        return x @ self.mlp.weights[-1] + self.mlp.biases[-1]
+
+
 def _product(x: Array, weight: Array) -> Array:
     """x W; on a GPU of halves, summed in float32, unless another precision than TF32 is asked for.
 

@@ -8,6 +8,7 @@ CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)       
 TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
 DialPolicy         obs [batch, S], limit and spent [batch, K], time [batch, 1]          → action [batch, A]
 SwitchingPolicy    the same
+BudgetPolicy       the same
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.policies.policy import (
+    BudgetPolicy,
     CandidatePolicy,
     DialPolicy,
     Layers,
@@ -47,6 +49,8 @@ def to_onnx(policy: Policy) -> Any:
         action = _dial(graph, network)
     elif isinstance(network, SwitchingPolicy):
         action = _switching(graph, network)
+    elif isinstance(network, BudgetPolicy):
+        action = _budget(graph, network)
     else:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(action)
@@ -302,3 +306,17 @@ def _switching(graph: Graph, policy: SwitchingPolicy) -> str:
     some = graph.op("Cast", graph.op("ReduceMax", graph.op("Cast", kept, to=1), axes=[1], keepdims=1), to=9)
     worth = graph.op("Where", kept, value, graph.constant(-np.inf))
     return graph.picked(action, graph.op("Where", some, worth, graph.op("Neg", excess)), heads)
+
+
+def _budget(graph: Graph, policy: BudgetPolicy) -> str:
+    nets, costs = policy.networks, len(policy.limit)
+    obs = graph.observations(nets["safe"][0][0].shape[0])
+    limit, spent = graph.input("limit", costs), graph.input("spent", costs)
+    allowed = graph.discounted_budget(limit, spent, policy.horizon, policy.gamma)
+    budget = graph.op(
+        "Min", graph.op("Div", allowed, graph.constant(policy.unit)), graph.constant(1 / (1 - policy.gamma))
+    )
+    beyond = graph.op("Relu", graph.op("Sub", budget, graph.network(obs, nets["cost_value"])))
+    free = graph.network(graph.op("Concat", obs, beyond, axis=1), nets["actor"])
+    little = graph.op("Less", graph.op("ReduceMin", beyond, axes=[1], keepdims=1), graph.constant(policy.LITTLE))
+    return graph.op("Tanh", graph.op("Where", little, graph.network(obs, nets["safe"]), free))

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.policies.budget import BudgetPolicy
 from pdocrl.policies.candidates import CandidatePolicy
 from pdocrl.policies.dial import DialPolicy
 from pdocrl.policies.mlp import MLPPolicy
@@ -33,6 +34,7 @@ from pdocrl.policies.switching import SwitchingPolicy
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
+    "BudgetPolicy",
     "CandidatePolicy",
     "DialPolicy",
     "Layers",
@@ -153,7 +155,7 @@ def in_world(network: Any, scales: WorldScales) -> WorldPolicy:
 
 KINDS: dict[str, Any] = {
     kind.kind: kind
-    for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, DialPolicy, SwitchingPolicy, WorldPolicy)
+    for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, DialPolicy, SwitchingPolicy, BudgetPolicy, WorldPolicy)
 }
 
 

@@ -1,0 +1,107 @@
+"""BCRL: budgets that cover an action, budgets left of a limit, and the policy of least cost where none is left."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+from test_agent_oracles import GAMMA, KEY, PROBLEM, B, K, check, double, mlp, one_step, pair, random_batch
+from test_caps import HORIZON, SMALL, drive, expectile, layer, street
+
+from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.policies.budget import BudgetPolicy
+from pdocrl.training.loop import Run, Trainer
+
+
+def gaussian_loss(net: Any, inputs: np.ndarray, action: np.ndarray, weight: np.ndarray, kept: np.ndarray) -> float:
+    """−mean w log N(a; tanh m, σ²), some of the last hidden units left out."""
+    x = inputs
+    for i, (w, b) in enumerate(zip(net.weights[:-1], net.biases[:-1], strict=True)):
+        x = np.maximum(x @ w + b, 0) * (kept if i == len(net.weights) - 2 else 1)
+    mean, raw = np.split(x @ net.weights[-1] + net.biases[-1], 2, -1)
+    density = norm(np.tanh(mean), np.exp(-3 + 3.5 / (1 + np.exp(-raw))))
+    return -float((weight * density.logpdf(action).sum(-1)).mean())
+
+
+def test_one_step_is_the_formulas() -> None:
+    """In the authors' order: V_c, Q_c, V, Q, then both policies, each with the players before it already moved."""
+    batch, unit = random_batch(), 0.5  # the largest cost of a step
+    problem = dataclasses.replace(PROBLEM, cost_scale=unit)
+    new, old, metrics = one_step("bcrl", batch, problem, reward_scale=0.3, beta=2.0, expectile=0.6, clip=1e6)
+    b, o, n = double(batch), double(old), double(new)
+    for_budgets, for_dropout = jax.random.split(KEY)
+    drawn = np.asarray(jax.random.uniform(for_budgets, (3, B, K)), np.float64) / (1 - GAMMA)
+    kept = (np.asarray(jax.random.uniform(for_dropout, (2, B, 8))) >= 0.1) / 0.9
+    pairs, alive = pair(b.obs, b.action), GAMMA * b.alive[:, None]
+
+    def value_loss(q: np.ndarray, states: np.ndarray, tau: float) -> Any:
+        return lambda value: float(expectile(q - mlp(value, states), tau).mean(0).sum())
+
+    def critic_loss(inputs: np.ndarray, backup: np.ndarray) -> Any:
+        return lambda critic: float(((mlp(critic, inputs) - backup) ** 2).mean((0, 1)).sum())
+
+    cost_backup = b.cost / unit + alive * mlp(n.cost.value, b.next_obs)
+    q_c, v_c = mlp(n.cost.target, pairs).max(0), mlp(n.cost.value, b.obs)
+    whole = [u + np.maximum(q_c, v_c) for u in (drawn[0], drawn[2])]
+    q_0 = mlp(o.reward.target, pair(pairs, whole[0] - q_c)).min(0)
+    backup = 0.3 * b.reward[:, None] + alive * mlp(n.reward.value, pair(b.next_obs, drawn[1]))
+    given = pair(b.obs, np.clip(whole[1] - v_c, 0, 1 / (1 - GAMMA)))
+    gain = mlp(n.reward.critic, pair(pairs, whole[1] - q_c)).min(0) - mlp(n.reward.value, given)
+    earns, saves = np.exp(2 * gain[:, 0]), np.exp(2 * (v_c - q_c).sum(-1))
+    assert max(earns.max(), saves.max()) < 100
+    check(new, old, metrics, {
+        "cost.value": ("cost.value_opt", "cost_value_loss", value_loss(mlp(o.cost.target, pairs).max(0), b.obs, 0.2)),
+        "cost.critic": ("cost.critic_opt", "cost_loss", critic_loss(pairs, cost_backup)),
+        "reward.value": ("reward.value_opt", "value_loss", value_loss(q_0, pair(b.obs, whole[0] - v_c), 0.6)),
+        "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss(pair(pairs, GAMMA * drawn[1]), backup)),
+        "actor": ("actor_opt", "actor_loss", lambda p: gaussian_loss(p.mlp, given, b.action, earns, kept[0])),
+        "safe": ("safe_opt", "safe_loss", lambda p: gaussian_loss(p.mlp, b.obs, b.action, saves, kept[1])),
+    })  # fmt: skip
+
+
+def test_on_a_coin_the_least_cost_is_known_and_fast_is_taken_where_the_budget_covers_it() -> None:
+    """V_c = .2/(1 − γ) = .4 and Q_c(fast) = 1 + γ V_c = 1.2: smaller budgets are never seen with a fast step."""
+    agent = find_agent("bcrl")
+    rates = {"critic_rate": 3e-3, "value_rate": 3e-3, "actor_rate": 3e-3, "target_rate": 0.05}
+    config = make_config(agent, cost_limit=(5.0,), beta=6.0, dropout=0.0, **SMALL, **rates)
+    trainer = Trainer(agent, street(), [Run(config, 0)])
+    trainer.advance(1000)
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
+    nothing = np.zeros((1, 1))
+    np.testing.assert_allclose(state.cost.value(nothing), 0.4, atol=0.06)
+    policy = trainer.policies()[0]
+    last = nothing + HORIZON - 1  # where what is left of the limit is the budget
+    fast = {left: float(policy.network.act(nothing, nothing + left, nothing, last)[0, 0]) for left in (0, 0.45, 0.9, 2)}
+    assert [action > 0 for action in fast.values()] == [False, False, False, True], fast
+    for limit in (0.0, 5.0, 12.0, 40.0):
+        assert sum(drive(policy, limit)) <= limit
+    assert sum(drive(policy, 40.0)) == HORIZON
+
+
+@pytest.fixture
+def policy() -> BudgetPolicy:
+    """V_c = (1, 2) units of 10; the actor answers δ₁/4, the policy of least cost −1."""
+    networks = {
+        "actor": layer([[0.0], [0.25], [0.0]], [0.0]),
+        "safe": layer([[0.0]], [-1.0]),
+        "cost_value": layer([[0.0, 0.0]], [1.0, 2.0]),
+    }
+    return BudgetPolicy(networks, horizon=10.0, gamma=0.9, unit=10.0, limit=(5.0, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("limit", "spent", "expected"),
+    [((30, 90), 0, 0.5), ((30, 90), 10, 0.25), ((9000, 90), 0, 2.25), ((30, 20.5), 0, -1), ((5, 90), 0, -1)],
+)
+def test_the_budget_beyond_the_least_cost_is_what_the_policy_is_told(
+    policy: BudgetPolicy, limit: tuple[float, float], spent: float, expected: float
+) -> None:
+    """On the last step nothing is discounted. Budgets end at 1/(1 − γ) units: 10 − 1 here."""
+    one: NDArray[Any] = np.ones((1, 1))
+    found = policy.act(one, np.asarray([limit]), np.asarray([[spent, 0.0]]), 9 * one)
+    assert np.arctanh(found[0, 0]) == pytest.approx(expected, abs=1e-3)
