@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, static
+from pdocrl.agents.cdt_published import augment_as_published
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
@@ -40,7 +41,7 @@ class CDTConfig(AgentConfig):
     warmup: float = 500.0  # steps over which the learning rate grows to that
     weight_decay: float = 1e-4  # per unit of learning rate
     clip: float = 0.25  # largest norm of the gradient
-    dropout: float = 0.1  # of embeddings and of each block's two outputs
+    dropout: float = 0.1  # of embeddings and of each block's two outputs; published: of attention weights too
     cost_weight: float = 0.02  # of the cross-entropy of costs
     temperature_init: float = 0.1  # ζ₀
     temperature_rate: float = 1e-4  # learning rate of log ζ
@@ -54,6 +55,16 @@ class CDTConfig(AgentConfig):
     augmentation: float = static(0.2)  # augmented episodes, as a share of the logged ones
     sampling: Literal["uniform", "published"] = static("uniform")  # every step alike, or cheap episodes more often
     sampling_cost: float = static(70.0)  # published: an episode is drawn in proportion to max(this − its cost, 0)
+    published: bool = static(False)  # the reference's network, loss, sampling and augmentation: docs/agents/cdt.md
+    frontier_degree: int = static(4)  # published: of the polynomial wishes lie above; this and the next two by task
+    wish_return: float = static(600.0)  # published: the highest return wished for
+    wish_slack: float = static(100.0)  # published: what an answer may earn less than the one it stands in for
+    target_return: float = 0.0  # to ask for when acting; 0: the best logged within the limit
+
+    @property
+    def by_lottery(self) -> bool:
+        """Whether windows begin at a step of an episode drawn by its cost."""
+        return self.published or self.sampling == "published"
 
 
 class CDTState(eqx.Module):
@@ -88,7 +99,7 @@ class CDT(Agent[CDTConfig, CDTState]):
         if config.embedding % config.heads:
             raise PdocrlError(f"cdt: embedding {config.embedding} must be a multiple of heads {config.heads}.")
         logged = np.arange(dataset.n_episodes)
-        copied, more_return, more_cost = augment(dataset, config.augmentation)
+        copied, more_return, more_cost = self.augment(config, dataset)
         episodes = np.concatenate([logged, copied])
         rows, lengths = dataset.rows_of(episodes), dataset.episode_length[episodes]
         to_go = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)  # [N, 1 + K]
@@ -106,10 +117,19 @@ class CDT(Agent[CDTConfig, CDTState]):
             "costs": wanted[:, 1:],
             "time": np.concatenate([np.arange(length) for length in lengths]),
         }
-        if config.sampling == "published":
+        if config.by_lottery:
             asked = dataset.cost_return[episodes] + shift[:, 1:]  # of an augmented episode, the wish
             columns["lottery"] = lottery(asked, lengths, config.sampling_cost)
         return columns
+
+    def augment(self, config: CDTConfig, dataset: Dataset) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """What is shown beside the log, by our rule or the reference's; drawn once, from a fixed seed."""
+        if not config.published:
+            return augment(dataset, config.augmentation)
+        return augment_as_published(
+            dataset, config.augmentation, config.frontier_degree, config.wish_return, config.wish_slack,
+            np.random.default_rng(0),
+        )  # fmt: skip
 
     def batch(
         self, config: CDTConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray
@@ -118,12 +138,12 @@ class CDT(Agent[CDTConfig, CDTState]):
 
         They end at the given rows; with the published sampling, they begin at a step of an episode drawn by its cost.
         """
-        if config.sampling == "published":
+        if config.by_lottery:
             rows, steps = draw_rows(table.others["lottery"], key, len(rows)), jnp.arange(config.context)
         else:
             steps = jnp.arange(1 - config.context, 1)
         found = table.take(jnp.clip(rows[:, None] + steps, 0, len(table) - 1))
-        here = found["time"][:, :1] if config.sampling == "published" else found["time"][:, -1:]
+        here = found["time"][:, :1] if config.by_lottery else found["time"][:, -1:]
         time = here + steps  # as it would be if the episode had begun by then, and not ended
         windows = Windows(
             returns=config.reward_scale * found["returns"],
@@ -138,7 +158,7 @@ class CDT(Agent[CDTConfig, CDTState]):
     def init(self, config: CDTConfig, problem: Problem, key: PRNGKeyArray) -> CDTState:
         model = CausalTransformer.create(
             key, problem.obs_dim, problem.action_dim, problem.n_costs,
-            config.embedding, config.layers, config.heads, config.times,
+            config.embedding, config.layers, config.heads, config.times, config.published,
         )  # fmt: skip
         log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
         return CDTState(
@@ -151,6 +171,7 @@ class CDT(Agent[CDTConfig, CDTState]):
     ) -> tuple[CDTState, Metrics]:
         windows, costly = batch
         share = windows.mask[..., None] / windows.mask.sum()
+        counted = windows.mask.sum() / windows.mask.size if config.published else 1.0  # there padding counts, as 0
         temperature = jnp.exp(state.log_temperature)
         parts = math.gcd(len(share), PARTS)
 
@@ -162,7 +183,7 @@ class CDT(Agent[CDTConfig, CDTState]):
             log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
             entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
             surprise = (share * optax.sigmoid_binary_cross_entropy(cost_logits, costly)).sum() / costly.shape[-1]
-            total = -(log_likelihood + temperature * entropy) + config.cost_weight * surprise
+            total = -(log_likelihood + temperature * entropy) + config.cost_weight * counted * surprise
             return total, (log_likelihood, entropy, surprise)
 
         every = (windows, costly, share, jax.random.split(key, parts))
@@ -198,7 +219,8 @@ class CDT(Agent[CDTConfig, CDTState]):
             layers=config.layers,
             heads=config.heads,
             context=config.context,
-            target_return=best_return(np.asarray(state.frontier), np.asarray(config.cost_limit, np.float32)),
+            target_return=float(config.target_return)
+            or best_return(np.asarray(state.frontier), np.asarray(config.cost_limit, np.float32)),
             target_cost=tuple(float(limit) for limit in config.cost_limit),
             reward_scale=float(config.reward_scale),
             cost_shift=float(config.cost_shift),

@@ -16,12 +16,15 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.candidates import mix_costs
+from pdocrl.agents.cpq_published import published_update
+from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
@@ -47,6 +50,7 @@ class CPQConfig(AgentConfig):
     ood_among: Literal["policy", "data"] = static("policy")  # … of the policy's actions, or of the dataset's
     samples: int = static(10)  # actions per state in the search for unknown ones
     vae_hidden: tuple[int, ...] = static((400, 400))  # widths of the VAE's hidden layers
+    published: bool = static(False)  # the reference code's update to the letter: cpq_published.py
 
 
 class CPQState(eqx.Module):
@@ -73,6 +77,13 @@ class CPQ(Agent[CPQConfig, CPQState]):
     paper = "Xu, Zhan, Zhu, Constraints Penalized Q-learning for Safe Offline RL (AAAI 2022)"
     Config = CPQConfig
 
+    def columns(self, config: CPQConfig, dataset: Dataset) -> Columns:
+        """In the published code an episode that runs out of time is done."""
+        columns = super().columns(config, dataset)
+        if config.published:
+            columns["alive"] = (~(dataset.terminal | dataset.timeout)).astype(np.float32)
+        return columns
+
     def init(self, config: CPQConfig, problem: Problem, key: PRNGKeyArray) -> CPQState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
@@ -89,6 +100,8 @@ class CPQ(Agent[CPQConfig, CPQState]):
     def update(
         self, config: CPQConfig, state: CPQState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[CPQState, Metrics]:
+        if config.published:
+            return published_update(config, state, batch, key)
         size, action_dim = batch.action.shape
         next_noise, actor_noise, ood_noise, vae_noise = normals(
             key, (size, action_dim), (size, action_dim), (config.samples, size, action_dim), (size, 2 * action_dim)

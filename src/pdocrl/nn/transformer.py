@@ -35,12 +35,14 @@ class CausalTransformer(eqx.Module):
     arrays: dict[str, Array]
     layers: int = eqx.field(static=True)
     heads: int = eqx.field(static=True)
+    published: bool = eqx.field(static=True, default=False)  # as the reference: σ free, two logits a cost, more dropout
 
     @staticmethod
     def create(
-        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int, times: int
-    ) -> CausalTransformer:
-        """N(0, 0.02²) weights, zero biases, unit norms."""
+        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int, times: int,
+        published: bool = False,
+    ) -> CausalTransformer:  # fmt: skip
+        """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider."""
         weights: dict[str, tuple[int, ...]] = {"time": (times, width)}
         norms = ["embedding_norm", "last_norm"]
 
@@ -56,15 +58,19 @@ class CausalTransformer(eqx.Module):
             affine(f"block_{i}/up", width, 4 * width)
             affine(f"block_{i}/down", 4 * width, width)
         affine("action_head", width, 2 * action_dim)
-        affine("cost_head", width, n_costs)
+        affine("cost_head", width, 2 * n_costs if published else n_costs)
         drawn = normals(key, *weights.values())
         arrays = {name: INIT_STD * array for name, array in zip(weights, drawn, strict=True)}
+        if published:  # uniform with variance 2 / (fan in + fan out)
+            bound = (6 / (4 * width)) ** 0.5
+            for name in (name for name in weights if "/qkv/" in name):
+                arrays[name] = bound * (2 * jax.scipy.special.ndtr(arrays[name] / INIT_STD) - 1)
         for name, (_, n_out) in weights.items():
             if name != "time":
                 arrays[name.replace("/weight", "/bias")] = jnp.zeros(n_out)
         for name in norms:
             arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
-        return CausalTransformer(arrays, layers, heads)
+        return CausalTransformer(arrays, layers, heads, published)
 
     def __call__(
         self, windows: Windows, dropout: float | Array = 0.0, keys: PRNGKeyArray | None = None
@@ -78,14 +84,18 @@ class CausalTransformer(eqx.Module):
             before = x
             if i == self.layers - 1:  # the heads read half of the tokens; the others are only attended to
                 x, attends = _heads_tokens(x, 1), _heads_tokens(attends, 2)
-            x = x + _drop(self._attention(f"block_{i}", x, before, attends), dropout, keys, 2 * i + 1)
+            seen = self._attention(i, x, before, attends, dropout, keys)
+            x = x + _drop(seen, dropout, keys, 2 * i + 1)
             hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
         mean, raw = jnp.split(self._affine("action_head", x[:, :, 0]), 2, axis=-1)
+        costs = self._affine("cost_head", x[:, :, 1])
+        if self.published:
+            free, costly = jnp.split(costs, 2, axis=-1)
+            return mean, raw, costly - free
         low, high = LOG_STD_RANGE
-        log_std = low + (high - low) * (jnp.tanh(raw) + 1) / 2
-        return mean, log_std, self._affine("cost_head", x[:, :, 1])
+        return mean, low + (high - low) * (jnp.tanh(raw) + 1) / 2, costs
 
     def _embed(self, windows: Windows) -> Float[Array, "B T D"]:
         time = self.arrays["time"]
@@ -106,10 +116,11 @@ class CausalTransformer(eqx.Module):
         return causal & valid[:, None, None, :]
 
     def _attention(
-        self, block: str, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], attends: Bool[Array, "B 1 U T"]
-    ) -> Float[Array, "B U D"]:
+        self, i: int, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], attends: Bool[Array, "B 1 U T"],
+        dropout: float | Array, keys: PRNGKeyArray | None,
+    ) -> Float[Array, "B U D"]:  # fmt: skip
         """What the tokens x take from the tokens they see."""
-        width = x.shape[-1]
+        width, block = x.shape[-1], f"block_{i}"
         weight, bias = self.arrays[f"{block}/qkv/weight"], self.arrays[f"{block}/qkv/bias"]
 
         def heads(y: Array, low: int, high: int) -> list[Array]:
@@ -122,6 +133,8 @@ class CausalTransformer(eqx.Module):
         query, key, value = heads(x, 0, 3) if x is seen else heads(x, 0, 1) + heads(seen, 1, 3)
         scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(width / self.heads)
         weights = jax.nn.softmax(jnp.where(attends, scores, -1e9), axis=-1)
+        if self.published:
+            weights = _drop(weights, dropout, keys, 2 * self.layers + 1 + i)
         return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape))
 
     def _affine(self, name: str, x: Array) -> Array:
