@@ -293,7 +293,9 @@ def test_bear_lag(kernel: str, normalised: bool) -> None:
     })  # fmt: skip
 
 
-def test_cdt() -> None:
+@pytest.mark.parametrize("name", ["cdt", "b2r"])
+def test_transformers(name: str) -> None:
+    """B2R's turns by the place in the window without its padding: only distances count."""
     length, heads, width = 3, 2, 8
     rng = np.random.default_rng(2)
     mask = (np.arange(length) >= rng.integers(0, length, (B, 1))) * 1.0
@@ -304,10 +306,16 @@ def test_cdt() -> None:
     )  # fmt: skip
     costly = rng.random((B, length, K)) < 0.5
     new, old, metrics = one_step(
-        "cdt", (windows, f32(costly)), context=length, embedding=width, heads=heads, layers=1, times=5, dropout=0.0,
-        clip=1e9, cost_weight=0.5,
+        name, (windows, f32(costly)), context=length, embedding=width, heads=heads, layers=1, dropout=0.0,
+        clip=1e9, cost_weight=0.5, **({"times": 5} if name == "cdt" else {}),
     )  # fmt: skip
     v = double(windows)
+
+    def turned(x: np.ndarray) -> np.ndarray:
+        """Pairs of numbers as complex ones, turned by the token's number over 10,000^(2j/width)."""
+        turn = np.exp(1j * np.outer(np.arange(len(x)), 10_000.0 ** (-np.arange(0, width, 2) / width)))
+        z = (x[:, 0::2] + 1j * x[:, 1::2]) * turn
+        return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
     def forward(p: dict[str, np.ndarray], i: int, t: int) -> tuple[np.ndarray, np.ndarray]:
         """Action head and cost head of step t of window i, from its tokens alone: no padding, no batch, no mask."""
@@ -320,11 +328,13 @@ def test_cdt() -> None:
 
         tokens = []
         for u in range(first, t + 1):
-            when = p["time"][min(int(v.time[i, u]), 4)]
+            when = p["time"][min(int(v.time[i, u]), 4)] if name == "cdt" else 0.0
             inputs = {"returns": v.returns[i, u : u + 1], "costs": v.costs[i, u], "obs": v.obs[i, u]}
             tokens += [affine(name, x) + when for name, x in {**inputs, "action": v.action[i, u]}.items()]
         x = norm("embedding_norm", np.stack(tokens))
         q, k, value = np.split(affine("block_0/qkv", norm("block_0/norm_1", x)), 3, -1)
+        if name == "b2r":
+            q, k = turned(q), turned(k)
         mixed = np.zeros_like(x)
         for h in range(heads):
             part = slice(h * width // heads, (h + 1) * width // heads)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.agent import DeviceTable, Problem, find_agent, make_config
-from pdocrl.agents.cdt import augment, best_return, draw_rows
+from pdocrl.agents.cdt import augment, draw_rows
+from pdocrl.agents.sequences import best_return
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows

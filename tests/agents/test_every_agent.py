@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 
 from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
+from pdocrl.agents.b2r import scales
 from pdocrl.agents.candidates import mix_twins
 from pdocrl.agents.rehearsal import inputs
 from pdocrl.errors import PdocrlError
@@ -31,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cpq": VAE,
     "dial": {"model_hidden": (32, 32)},
     "cdt": {"embedding": 32, "heads": 2, "layers": 1, "context": 4, "times": 10},
+    "b2r": {"embedding": 32, "heads": 2, "layers": 1, "context": 4},
 }
 
 
@@ -190,6 +192,13 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         return jax.numpy.tanh(state.actor(feeds["obs"]))
     if name in ("carl", "o3srl"):
         return jax.numpy.tanh(state.players.actor(feeds["obs"]))
+    if name == "b2r":
+        reward_scale, cost_scale = scales(np.asarray(state.frontier))
+        w = Windows(
+            feeds["returns"] / reward_scale, feeds["costs"] / cost_scale, feeds["obs"], feeds["actions"],
+            feeds["time"], feeds["mask"],
+        )  # fmt: skip
+        return jax.numpy.clip(state.model(w)[0][:, -1], -1, 1)
     if name == "cdt":
         w = Windows(
             config.reward_scale * feeds["returns"], config.cost_shift - feeds["costs"], feeds["obs"],

@@ -19,8 +19,8 @@ import optax
 import pytest
 
 from pdocrl.agents.agent import DeviceTable, Problem, Transitions, find_agent, make_config
-from pdocrl.agents.cdt import CDTState
 from pdocrl.agents.cdt_published import augment_as_published, without_outliers
+from pdocrl.agents.sequences import SequenceState
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
@@ -239,7 +239,7 @@ def test_cdt_as_published_is_the_reference_code_but_for_the_form_of_gelu(monkeyp
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # the whole batch at once, which compiles sooner
         config = make_config(agent, published=True, warmup=4.0, dropout=0.0, cost_limit=(9.0,))
         zeta, adam, steps = jnp.log(jnp.asarray(0.1)), optax.scale_by_adam(), jnp.zeros((), jnp.int32)
-        state = CDTState(model, zeta, jnp.zeros((1, 2)), steps, adam.init(model), adam.init(zeta))
+        state = SequenceState(model, zeta, jnp.zeros((1, 2)), steps, adam.init(model), adam.init(zeta))
         update = jax.jit(lambda state: agent.update(config, state, (windows, costs), jax.random.key(0)))
         costs = jnp.asarray(batch["costs"])[..., None]
         for t in range(10):

@@ -167,7 +167,8 @@ def test_policies_with_memory_are_estimated_too() -> None:
     assert second.within_limit is True
 
 
-def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each() -> None:
+@pytest.mark.parametrize("rotary", [False, True])
+def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each(rotary: bool) -> None:
     rng = np.random.default_rng(0)
     width, size = 8, {"obs": 2, "action": 1, "returns": 1, "costs": 1}
     weights = {f"{n}/weight": rng.normal(size=(k, width)) for n, k in size.items()}
@@ -183,8 +184,11 @@ def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each() -> Non
         }
     policy = TransformerPolicy(
         {name: array.astype(np.float32) for name, array in weights.items()}, layers=1, heads=2, context=3,
-        target_return=5.0, target_cost=(2.0,), reward_scale=0.1, cost_shift=3.0,
+        target_return=5.0, target_cost=(2.0,), reward_scale=0.1, cost_shift=3.0, spends_at_most=rotary,
     )  # fmt: skip
+    if rotary:
+        policy.weights["rotation"] = rng.normal(size=(2, 12, width)).astype(np.float32)
+        del policy.weights["time"]
     together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
     reward, cost = np.zeros(4), np.zeros((4, 1))
     for _ in range(6):

@@ -210,6 +210,7 @@ BUILT_IN = {
     "bcrl": "pdocrl.agents.bcrl:BCRL",
     "carl": "pdocrl.agents.carl:CARL",
     "o3srl": "pdocrl.agents.o3srl:O3SRL",
+    "b2r": "pdocrl.agents.b2r:B2R",
 }
 
 

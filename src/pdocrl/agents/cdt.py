@@ -9,48 +9,36 @@ episode within it; both shrink by what has been earned and spent. docs/agents/cd
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from functools import partial
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, static
+from pdocrl.agents.agent import Agent, Columns, DeviceTable, Metrics, Problem, static
 from pdocrl.agents.cdt_published import augment_as_published
+from pdocrl.agents.sequences import (
+    SequenceConfig,
+    SequenceState,
+    best_return,
+    check_width,
+    imitate,
+    start,
+    with_frontier,
+)
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.optimise import clip_norm, sum_over
-from pdocrl.nn.transformer import CausalTransformer, Windows
+from pdocrl.nn.transformer import Windows
 from pdocrl.policies.policy import TransformerPolicy
 
-PARTS = 16  # of a mini-batch; each has random numbers of its own, so that it may be gone through by itself
 
-
-class CDTConfig(AgentConfig):
+class CDTConfig(SequenceConfig):
     """The benchmark's hyper-parameters; `hidden` is not used."""
 
-    learning_rate: float = 1e-4  # of the transformer
-    warmup: float = 500.0  # steps over which the learning rate grows to that
-    weight_decay: float = 1e-4  # per unit of learning rate
-    clip: float = 0.25  # largest norm of the gradient
-    dropout: float = 0.1  # of embeddings and of each block's two outputs; published: of attention weights too
-    cost_weight: float = 0.02  # of the cross-entropy of costs
-    temperature_init: float = 0.1  # ζ₀
-    temperature_rate: float = 1e-4  # learning rate of log ζ
     reward_scale: float = 0.1  # rewards to go are multiplied by this
     cost_shift: float = 50.0  # costs to go enter as cost_shift − C_t
-    context: int = static(10)  # steps the transformer sees
-    embedding: int = static(128)  # width
-    layers: int = static(3)  # blocks
-    heads: int = static(8)  # of attention
     times: int = static(1000)  # steps with an embedding of their own; later ones share the last
     augmentation: float = static(0.2)  # augmented episodes, as a share of the logged ones
     sampling: Literal["uniform", "published"] = static("uniform")  # every step alike, or cheap episodes more often
@@ -67,18 +55,7 @@ class CDTConfig(AgentConfig):
         return self.published or self.sampling == "published"
 
 
-class CDTState(eqx.Module):
-    """The transformer, the entropy's price, and what may be asked for when acting."""
-
-    model: CausalTransformer
-    log_temperature: Float[Array, ""]
-    frontier: Float[Array, "F 1+K"]  # (return, costs) of the best logged episodes; stays as it is
-    steps: Array
-    model_opt: optax.OptState
-    temperature_opt: optax.OptState
-
-
-class CDT(Agent[CDTConfig, CDTState]):
+class CDT(Agent[CDTConfig, SequenceState]):
     """Sequence modelling conditioned on return and costs."""
 
     name = "cdt"
@@ -90,14 +67,11 @@ class CDT(Agent[CDTConfig, CDTState]):
         return True  # it is told when it acts
 
     def problem(self, dataset: Dataset) -> Problem:
-        best = np.flatnonzero(on_frontier(dataset))
-        pairs = np.column_stack([dataset.reward_return[best], dataset.cost_return[best]])
-        return dataclasses.replace(Problem.of(dataset), frontier=tuple(map(tuple, pairs.tolist())))
+        return with_frontier(dataset)
 
     def columns(self, config: CDTConfig, dataset: Dataset) -> Columns:
         """One row per step of every logged episode, then of every augmented one; a window is a row and those before."""
-        if config.embedding % config.heads:
-            raise PdocrlError(f"cdt: embedding {config.embedding} must be a multiple of heads {config.heads}.")
+        check_width(self.name, config)
         logged = np.arange(dataset.n_episodes)
         copied, more_return, more_cost = self.augment(config, dataset)
         episodes = np.concatenate([logged, copied])
@@ -155,65 +129,15 @@ class CDT(Agent[CDTConfig, CDTState]):
         )
         return windows, found["costly"]
 
-    def init(self, config: CDTConfig, problem: Problem, key: PRNGKeyArray) -> CDTState:
-        model = CausalTransformer.create(
-            key, problem.obs_dim, problem.action_dim, problem.n_costs,
-            config.embedding, config.layers, config.heads, config.times, config.published,
-        )  # fmt: skip
-        log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
-        return CDTState(
-            model, log_temperature, jnp.asarray(problem.frontier, jnp.float32), jnp.zeros((), jnp.int32),
-            adam.init(model), adam.init(log_temperature),
-        )  # fmt: skip
+    def init(self, config: CDTConfig, problem: Problem, key: PRNGKeyArray) -> SequenceState:
+        return start(config, problem, key, config.times, config.published)
 
     def update(
-        self, config: CDTConfig, state: CDTState, batch: tuple[Windows, Float[Array, "B L K"]], key: PRNGKeyArray
-    ) -> tuple[CDTState, Metrics]:
-        windows, costly = batch
-        share = windows.mask[..., None] / windows.mask.sum()
-        counted = windows.mask.sum() / windows.mask.size if config.published else 1.0  # there padding counts, as 0
-        temperature = jnp.exp(state.log_temperature)
-        parts = math.gcd(len(share), PARTS)
+        self, config: CDTConfig, state: SequenceState, batch: tuple[Windows, Float[Array, "B L K"]], key: PRNGKeyArray
+    ) -> tuple[SequenceState, Metrics]:
+        return imitate(config, state, batch, key)
 
-        def loss(model: CausalTransformer, some: Any) -> tuple[Array, tuple[Array, Array, Array]]:
-            """A sum over windows, so that of all is that of their parts."""
-            windows, costly, share, keys = some
-            mean, log_std, cost_logits = model(windows, config.dropout, keys)
-            z = (windows.action - mean) * jnp.exp(-log_std)
-            log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
-            entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
-            surprise = (share * optax.sigmoid_binary_cross_entropy(cost_logits, costly)).sum() / costly.shape[-1]
-            total = -(log_likelihood + temperature * entropy) + config.cost_weight * counted * surprise
-            return total, (log_likelihood, entropy, surprise)
-
-        every = (windows, costly, share, jax.random.split(key, parts))
-        descend = partial(jax.value_and_grad(loss, has_aux=True), state.model)
-        if jax.default_backend() == "cpu":  # whose caches hold the activations of one part, not those of all
-            pieces = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), every)
-            (objective, sums), gradient = sum_over(descend, pieces)
-        else:
-            (objective, sums), gradient = descend(every)
-        log_likelihood, entropy, surprise = sums
-        norm = optax.global_norm(gradient)
-        direction, model_opt = optax.scale_by_adam().update(clip_norm(gradient, config.clip), state.model_opt)
-        rate = config.learning_rate * jnp.minimum(1.0, (state.steps + 1) / config.warmup)
-        model = jax.tree.map(lambda p, d: p - rate * (d + config.weight_decay * p), state.model, direction)
-        # ζ falls while the entropy (per coordinate, as in the reference) is above minus the number of coordinates
-        temperature_gradient = temperature * (entropy + windows.action.shape[-1])
-        move, temperature_opt = optax.scale_by_adam().update(temperature_gradient, state.temperature_opt)
-        log_temperature = state.log_temperature - config.temperature_rate * move
-        metrics = {
-            "actor_loss": objective,
-            "log_likelihood": log_likelihood,
-            "entropy": entropy,
-            "cost_cross_entropy": surprise,
-            "temperature": temperature,
-            "gradient_norm": norm,
-        }
-        state = CDTState(model, log_temperature, state.frontier, state.steps + 1, model_opt, temperature_opt)
-        return state, metrics
-
-    def policy(self, config: CDTConfig, state: CDTState) -> TransformerPolicy:
+    def policy(self, config: CDTConfig, state: SequenceState) -> TransformerPolicy:
         return TransformerPolicy(
             {name: np.asarray(array) for name, array in state.model.arrays.items()},
             layers=config.layers,
@@ -270,9 +194,3 @@ def draw_rows(lottery: Float[Array, "3 E"], key: PRNGKeyArray, count: int) -> In
     step = jnp.minimum(jnp.floor(when * length[episode]), length[episode] - 1)
     rows: Int[Array, " B"] = (first[episode] + step).astype(jnp.int32)
     return rows
-
-
-def best_return(frontier: NDArray[np.float32], limit: NDArray[np.float32]) -> float:
-    """The highest return of a logged episode within the limits; if there is none, that of the one closest to them."""
-    excess = np.maximum(frontier[:, 1:] - limit, 0).sum(1)  # [F]
-    return float(frontier[excess <= excess.min(), 0].max())

@@ -172,6 +172,7 @@ NEWER = (
     Method("bcrl"),
     Method("carl"),
     Method("o3srl"),
+    Method("b2r"),
 )
 ALL = (*BASELINES, *NEWER, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
 STRICT = (Method("bc", "safe", {"episodes": "safe"}), Method("cdt"), Method("cpq"), *NEWER, Method("dial"))
@@ -182,6 +183,7 @@ SMALL: dict[str, Any] = {"hidden": (32, 32), "batch_size": 64}
 SMALL_TOO: dict[str, dict[str, Any]] = {
     "dial": {"model_hidden": (32, 32)},
     "cdt": {"embedding": 32, "heads": 2, "layers": 1, "context": 5, "batch_size": 16},
+    "b2r": {"embedding": 32, "heads": 2, "layers": 1, "batch_size": 16},
     **{agent: {"vae_hidden": (32, 32)} for agent in ("bcq_lag", "bear_lag", "cpq")},
 }
 

@@ -2,6 +2,8 @@
 
 Its parameters are one dictionary of named arrays, so that NumPy and ONNX evaluate the same network by the same names.
 Time runs left to right; a window shorter than the context is padded on the left and the padding is never attended to.
+Where a step stands is told by an embedding of its time in the episode, or, `rotary`, by turning queries and keys by
+angles that grow with the token's place in the window: then only distances count.
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
 
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.mlp import normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
 INIT_STD = 0.02  # of all weights, as in GPT-2
+LONGEST_TURN = 10_000.0  # tokens per radian of the slowest pair of a rotary embedding, nearly
+Angles = Array | NDArray[np.float32]  # [2, T, D], cosine and sine
 
 
 class Windows(eqx.Module):
@@ -37,13 +43,20 @@ class CausalTransformer(eqx.Module):
     heads: int = eqx.field(static=True)
     published: bool = eqx.field(static=True, default=False)  # as the reference: σ free, two logits a cost, more dropout
 
+    @property
+    def rotary(self) -> bool:
+        return "time" not in self.arrays
+
     @staticmethod
     def create(
-        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int, times: int,
-        published: bool = False,
+        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int,
+        times: int | None, published: bool = False,
     ) -> CausalTransformer:  # fmt: skip
-        """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider."""
-        weights: dict[str, tuple[int, ...]] = {"time": (times, width)}
+        """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider.
+
+        It has an embedding of `times` steps, or is rotary for None.
+        """
+        weights: dict[str, tuple[int, ...]] = {} if times is None else {"time": (times, width)}
         norms = ["embedding_norm", "last_norm"]
 
         def affine(name: str, n_in: int, n_out: int) -> None:
@@ -80,11 +93,14 @@ class CausalTransformer(eqx.Module):
         x = self._embed(windows)
         x = _drop(self._norm("embedding_norm", x), dropout, keys, 0)
         attends = self._attends(windows.mask)
+        turns = rotation(x.shape[1], x.shape[2]) if self.rotary else None
+        own: Angles | None = turns
         for i in range(self.layers):
             before = x
             if i == self.layers - 1:  # the heads read half of the tokens; the others are only attended to
                 x, attends = _heads_tokens(x, 1), _heads_tokens(attends, 2)
-            seen = self._attention(i, x, before, attends, dropout, keys)
+                own = None if turns is None else _heads_tokens(jnp.asarray(turns), 1)
+            seen = self._attention(i, x, before, attends, own, turns, dropout, keys)
             x = x + _drop(seen, dropout, keys, 2 * i + 1)
             hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
@@ -98,8 +114,8 @@ class CausalTransformer(eqx.Module):
         return mean, low + (high - low) * (jnp.tanh(raw) + 1) / 2, costs
 
     def _embed(self, windows: Windows) -> Float[Array, "B T D"]:
-        time = self.arrays["time"]
-        when = time[jnp.minimum(windows.time, len(time) - 1)]
+        time = self.arrays.get("time")
+        when = 0.0 if time is None else time[jnp.minimum(windows.time, len(time) - 1)]
         tokens = [
             self._affine("returns", windows.returns[..., None]),
             self._affine("costs", windows.costs),
@@ -117,20 +133,22 @@ class CausalTransformer(eqx.Module):
 
     def _attention(
         self, i: int, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], attends: Bool[Array, "B 1 U T"],
-        dropout: float | Array, keys: PRNGKeyArray | None,
+        own: Angles | None, turns: Angles | None, dropout: float | Array, keys: PRNGKeyArray | None,
     ) -> Float[Array, "B U D"]:  # fmt: skip
-        """What the tokens x take from the tokens they see."""
+        """What the tokens x take from the tokens they see; `own` and `turns` are the angles of both, see `rotation`."""
         width, block = x.shape[-1], f"block_{i}"
         weight, bias = self.arrays[f"{block}/qkv/weight"], self.arrays[f"{block}/qkv/bias"]
 
-        def heads(y: Array, low: int, high: int) -> list[Array]:
-            """Projections low … high of (query, key, value), [B, H, tokens, D/H] each."""
+        def heads(y: Array, low: int, high: int, angles: Angles | None) -> list[Array]:
+            """Projections low … high of (query, key, value), [B, H, tokens, D/H] each; the first two are turned."""
             part = slice(low * width, high * width)
             out = _affine(self._norm(f"{block}/norm_1", y), weight[:, part], bias[part])
-            shape = (*y.shape[:2], self.heads, -1)
-            return [p.reshape(shape).transpose(0, 2, 1, 3) for p in jnp.split(out, high - low, axis=-1)]
+            split = jnp.split(out, high - low, axis=-1)
+            if angles is not None:
+                split = [_turned(p, angles) if low + i < 2 else p for i, p in enumerate(split)]
+            return [p.reshape(*y.shape[:2], self.heads, -1).transpose(0, 2, 1, 3) for p in split]
 
-        query, key, value = heads(x, 0, 3) if x is seen else heads(x, 0, 1) + heads(seen, 1, 3)
+        query, key, value = heads(x, 0, 3, turns) if x is seen else heads(x, 0, 1, own) + heads(seen, 1, 3, turns)
         scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(width / self.heads)
         weights = jax.nn.softmax(jnp.where(attends, scores, -1e9), axis=-1)
         if self.published:
@@ -144,6 +162,19 @@ class CausalTransformer(eqx.Module):
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
         return scaled * self.arrays[f"{name}/scale"] + self.arrays[f"{name}/bias"]
+
+
+def rotation(tokens: int, width: int) -> Float[NDArray[np.float32], "2 T D"]:
+    """Cosine and sine of the angle of each token and each pair of numbers 2j, 2j+1: t / 10,000^(2j/D)."""
+    slower = LONGEST_TURN ** (-np.arange(0, width, 2) / width)
+    angle = np.repeat(np.outer(np.arange(tokens), slower), 2, axis=1)
+    return np.stack([np.cos(angle), np.sin(angle)]).astype(np.float32)
+
+
+def _turned(x: Float[Array, "B T D"], angles: Angles) -> Array:
+    """Each pair of numbers turned by its angle."""
+    across = jnp.stack([-x[..., 1::2], x[..., 0::2]], -1).reshape(x.shape)
+    return x * angles[0] + across * angles[1]
 
 
 def _heads_tokens(x: Array, axis: int) -> Array:

@@ -85,7 +85,7 @@ def _window(policy: TransformerPolicy, count: int) -> StepMany:
         for array in window.values():
             array[:, :-1] = array[:, 1:]
         window["returns"][:, -1] = wanted - (reward if time else 0)
-        window["costs"][:, -1] = budget - (cost if time else 0)
+        window["costs"][:, -1] = policy.left(budget - (cost if time else 0))
         window["obs"][:, -1], window["actions"][:, -1] = obs, 0
         window["time"][:, -1], window["mask"][:, -1] = time, 1
         action = policy.act(**window)

@@ -207,7 +207,7 @@ def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
 
 def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
     w, length, heads = policy.weights, policy.context, policy.heads
-    width, tokens = w["time"].shape[1], 4 * length
+    width, tokens = w["action/weight"].shape[1], 4 * length
     sizes = {name: w[f"{name}/weight"].shape[0] for name in ("costs", "obs", "action")}
     returns, costs = graph.input("returns", length), graph.input("costs", length, sizes["costs"])
     obs, actions = graph.observations(length, sizes["obs"]), graph.past_actions(length, sizes["action"])
@@ -223,8 +223,11 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
     def shaped(x: str, *shape: int) -> str:
         return graph.op("Reshape", x, graph.ints(*shape))
 
-    when = graph.op("Min", time, graph.constant(len(w["time"]) - 1, np.int64))
-    when = graph.op("Gather", graph.constant(w["time"]), when, axis=0)  # [B, L, D]
+    if "time" in w:
+        when = graph.op("Min", time, graph.constant(len(w["time"]) - 1, np.int64))
+        when = graph.op("Gather", graph.constant(w["time"]), when, axis=0)  # [B, L, D]
+    else:
+        when = graph.constant(0.0)
     entries: Sequence[tuple[str, str]] = (
         ("returns", graph.scaled(graph.op("Unsqueeze", returns, graph.ints(2)), policy.reward_scale)),
         ("costs", graph.op("Sub", graph.constant(policy.cost_shift), costs)),
@@ -239,7 +242,11 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
     hidden = graph.scaled(graph.op("Sub", graph.constant(1.0), seen), -1e9)
     for i in range(policy.layers):
         block = f"block_{i}"
-        qkv = shaped(affine(f"{block}/qkv", norm(f"{block}/norm_1", x)), -1, tokens, 3, heads, width // heads)
+        before = norm(f"{block}/norm_1", x)
+        qkv = affine(f"{block}/qkv", before)
+        if "rotation" in w:
+            qkv = _turned(graph, before, qkv, w[f"{block}/qkv/weight"], w[f"{block}/qkv/bias"], w["rotation"])
+        qkv = shaped(qkv, -1, tokens, 3, heads, width // heads)
         query, key, value = (
             graph.op("Transpose", graph.last(qkv, 2, place), perm=[0, 2, 1, 3]) for place in range(3)
         )  # [B, H, T, D/H]
@@ -252,6 +259,17 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
     head = affine("action_head", norm("last_norm", graph.last(x, 1, tokens - 2)))  # the last state's token
     mean = graph.op("Slice", head, graph.ints(0), graph.ints(sizes["action"]), graph.ints(1))
     return graph.clip(mean, -1.0, 1.0)
+
+
+def _turned(graph: Graph, x: str, qkv: str, weight: NDArray[Any], bias: NDArray[Any], rotation: NDArray[Any]) -> str:
+    """Queries and keys with each pair of numbers turned by its token's angle, values as they are, [B, T, 3D]."""
+    cosine, sine = rotation
+    across = np.stack([-np.eye(weight.shape[1])[:, 1::2], np.eye(weight.shape[1])[:, 0::2]], -1).reshape(
+        weight.shape[1], -1
+    )
+    stay = graph.op("Mul", qkv, graph.constant(np.concatenate([cosine, cosine, np.ones_like(cosine)], 1)))
+    other = graph.affine(x, weight @ across, bias @ across)
+    return graph.op("Add", stay, graph.op("Mul", other, graph.constant(np.concatenate([sine, sine, 0 * sine], 1))))
 
 
 def _gelu(graph: Graph, x: str) -> str:

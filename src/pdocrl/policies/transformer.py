@@ -1,4 +1,4 @@
-"""A decision transformer: CDT."""
+"""Decision transformers: CDT, B2R."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TransformerPolicy:
     """A decision transformer: acts on the episode's last steps and on the return and costs it shall still reach."""
 
     kind: ClassVar[str] = "transformer"
-    weights: dict[str, NDArray[np.float32]]  # by the names of pdocrl.nn.transformer
+    weights: dict[str, NDArray[np.float32]]  # by the names of pdocrl.nn.transformer; `time`, or `rotation` [2, 4L, D]
     layers: int
     heads: int
     context: int  # L steps it sees
@@ -24,6 +24,7 @@ class TransformerPolicy:
     target_cost: tuple[float, ...]  # [K] the cost limits
     reward_scale: float  # returns enter as reward_scale · R
     cost_shift: float  # costs enter as cost_shift − C
+    spends_at_most: bool = False  # whether the costs still allowed end at 0, or go below when more is paid
 
     def act(
         self,
@@ -40,7 +41,8 @@ class TransformerPolicy:
         time [B, L] since the episode began, mask [B, L] 0 where a step is padding on the left.
         """
         size, length = mask.shape
-        when = self.weights["time"][np.minimum(time, len(self.weights["time"]) - 1)]
+        known = self.weights.get("time")
+        when = np.float32(0) if known is None else known[np.minimum(time, len(known) - 1)]
         tokens = (
             ("returns", self.reward_scale * returns[..., None]),
             ("costs", self.cost_shift - costs),
@@ -72,6 +74,8 @@ class TransformerPolicy:
             part = slice(low * width, high * width)
             out = self._norm(f"{block}/norm_1", y) @ weight[:, part] + bias[part]
             split = np.split(out, high - low, axis=-1)
+            if "rotation" in self.weights:
+                split = [self._turned(p) if low + i < 2 else p for i, p in enumerate(split)]
             return [p.reshape(*y.shape[:2], self.heads, -1).transpose(0, 2, 1, 3) for p in split]
 
         query, key, value = heads(x, 0, 3) if x is seen else heads(x, 0, 1) + heads(seen, 1, 3)
@@ -80,6 +84,13 @@ class TransformerPolicy:
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (weights / weights.sum(-1, keepdims=True)) @ value
         return self._affine(f"{block}/out", mixed.transpose(0, 2, 1, 3).reshape(x.shape))
+
+    def _turned(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Queries or keys of the last tokens [B, U, D], each pair of numbers turned by its token's angle."""
+        end = 4 * self.context - 1
+        cosine, sine = self.weights["rotation"][:, end - x.shape[1] : end]
+        across = np.stack([-x[..., 1::2], x[..., 0::2]], -1).reshape(x.shape)
+        return np.asarray(x * cosine + across * sine, np.float32)
 
     def _hidden(self, block: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """GELU by its usual approximation with tanh."""
@@ -97,6 +108,10 @@ class TransformerPolicy:
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(1e-5))
         out: NDArray[np.float32] = scaled * self.weights[f"{name}/scale"] + self.weights[f"{name}/bias"]
         return out
+
+    def left(self, budget: NDArray[Any]) -> NDArray[Any]:
+        """What may still be spent."""
+        return np.maximum(budget, 0) if self.spends_at_most else budget
 
     def begin(self, seed: int) -> Step:
         """The steps of one episode; nothing is random, so the seed is not used."""
@@ -117,7 +132,7 @@ class TransformerPolicy:
             for array in window.values():
                 array[:, :-1] = array[:, 1:]
             earned = (last_reward, np.asarray(last_cost, np.float32)) if steps else (0.0, np.float32(0))
-            window["returns"][0, -1], window["costs"][0, -1] = wanted - earned[0], budget - earned[1]
+            window["returns"][0, -1], window["costs"][0, -1] = wanted - earned[0], self.left(budget - earned[1])
             window["obs"][0, -1], window["actions"][0, -1] = obs, 0
             window["time"][0, -1], window["mask"][0, -1] = steps, 1
             action: NDArray[np.float32] = self.act(**window)[0]
