@@ -125,8 +125,22 @@ def test_errors_are_a_share_of_what_imitation_loses():
 
 
 def test_a_root_has_slope_one_half_and_one_point_none():
-    assert slope(fake_rows()[:2]) == pytest.approx(-0.5)
-    assert np.isnan(slope(fake_rows()[:1]))
+    assert slope(fake_rows()[:2]).value == pytest.approx(-0.5)
+    assert np.isnan(slope(fake_rows()[:1]).value)
+
+
+def test_the_interval_of_a_slope_holds_it_19_times_in_20():
+    """Errors of 20 logs at three sizes, whose mean falls as a root; normal, a fifth of their mean apart."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([100, 1000, 10_000])
+    held = []
+    for _ in range(400):
+        draws = sizes**-0.5 * (1 + 0.2 * rng.standard_normal((20, 3)))
+        half = 2.093 * draws.std(axis=0, ddof=1) / np.sqrt(20)
+        rows = [{"n": n, "error": e, "high": e + h} for n, e, h in zip(sizes, draws.mean(axis=0), half, strict=True)]
+        found = slope(rows)
+        held.append(abs(found.value + 0.5) <= found.half)
+    assert 0.92 <= np.mean(held) <= 0.98
 
 
 def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
@@ -144,7 +158,7 @@ def test_the_summary_has_a_line_per_method_best_first():
     assert [row[0].text for row in table.rows] == ["PDORL", "behaviour cloning"]
     assert all(len(row) == len(table.columns) for row in table.rows)
     names = [f"{group} {name}".strip() for group, name in table.columns]
-    assert table.rows[0][names.index("partial best")].text == "0.250"
+    assert table.rows[0][names.index("partial best")].text.startswith("0.250 ± ")
 
 
 def test_measuring_stops_when_the_time_is_up(capsys):

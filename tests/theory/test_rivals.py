@@ -125,7 +125,7 @@ class TestAdversarialCritics:
     @pytest.mark.parametrize("weight", [0.3, 1.0, 3.0, 30.0])
     @pytest.mark.parametrize("missing", [False, True])
     @pytest.mark.parametrize("signal", ["reward", "constraint"])
-    def test_the_program_agrees_with_all_vertices_of_the_weights(self, weight, missing, signal):
+    def test_the_program_agrees_with_all_vertices_of_the_weights(self, weight, missing, signal, monkeypatch):
         _, _, _, view = problem(seed=5, missing=missing)
         reward, box = (view.model.r, view.box) if signal == "reward" else (view.model.g[0], (-1 / (1 - GAMMA), 0.0))
         pi = policies(view.L.r.shape, np.random.default_rng(2), 1)[0]
@@ -138,7 +138,8 @@ class TestAdversarialCritics:
             )
 
         best = brute_critic(view, pi, reward, box, weight)
-        for method in ("auto", "program"):
+        for method, simplex_up_to in (("auto", 1000), ("program", 1000), ("program", 0)):
+            monkeypatch.setattr("pdocrl.theory.rivals.adversarial.SIMPLEX_UP_TO", simplex_up_to)
             f = adversarial_critic(view, pi, reward, box, weight, method)
             assert objective(f) == pytest.approx(best, **EXACT)
             assert f[view.L.seen].min() >= box[0] - 1e-9
@@ -172,23 +173,22 @@ class TestAdversarialCritics:
 class TestQuadraticCritics:
     @pytest.mark.parametrize("beta", [0.1, 1.0, 50.0])
     @pytest.mark.parametrize("missing", [False, True])
-    def test_the_closed_form_is_the_minimum_a_general_solver_finds(self, beta, missing):
+    def test_the_closed_form_solves_the_normal_equations(self, beta, missing):
+        """⟨x, f⟩ + βΣμ̂δ² with δ = Df + δ₀, D read off unit vectors: its minimum is 2βDᵀM(Df + δ₀) = −x."""
         _, _, _, view = problem(seed=8, missing=missing)
-        rng = np.random.default_rng(0)
-        pi, mu_D = policies(view.L.r.shape, rng, 1)[0], view.L.mu_D.ravel()[view.pairs]
+        pi, mu_D = policies(view.L.r.shape, np.random.default_rng(0), 1)[0], view.L.mu_D.ravel()[view.pairs]
+
+        def delta(f):
+            full = np.where(view.L.seen, 0.0, view.model.r)
+            full.ravel()[view.pairs] = f
+            return residual(view, pi, full, view.model.r)
+
+        zero = delta(np.zeros(len(mu_D)))
+        D = np.stack([delta(unit) - zero for unit in np.eye(len(mu_D))], axis=1)
         for x in (view.L.d0[:, None] * pi, pi * view.L.mu_D.sum(axis=1, keepdims=True) - view.L.mu_D):
-
-            def loss(f, x=x):
-                full = np.where(view.L.seen, 0.0, view.model.r)
-                full.ravel()[view.pairs] = f
-                return np.vdot(x, full) + beta * mu_D @ residual(view, pi, full, view.model.r) ** 2
-
-            f = quadratic_critic(view, pi, x, beta).ravel()[view.pairs]
-            slope = scipy.optimize.approx_fprime(f, loss, 1e-6)
-            assert np.abs(slope).max() <= 1e-4
-            assert all(loss(f) <= loss(f + rng.normal(size=f.shape) * size) for size in (1e-3, 1e-1, 1) for _ in "123")
-            general = scipy.optimize.minimize(loss, np.zeros_like(f), method="BFGS", options={"gtol": 1e-10})
-            assert loss(f) == pytest.approx(general.fun, abs=1e-7)
+            right = -x.ravel()[view.pairs] - 2 * beta * D.T @ (mu_D * zero)
+            expected = np.linalg.solve(2 * beta * D.T @ (mu_D[:, None] * D), right)
+            assert quadratic_critic(view, pi, x, beta).ravel()[view.pairs] == pytest.approx(expected, **EXACT)
 
     @pytest.mark.parametrize("method", [pspi, atac])
     def test_dear_residuals_and_large_steps_make_it_policy_iteration(self, method):
@@ -274,7 +274,7 @@ class TestPessimism:
     @pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 0.3])
     @pytest.mark.parametrize("missing", [False, True])
     def test_the_inner_minimum_is_the_least_value_of_functions_within_the_ball(self, epsilon, missing):
-        """Against a general solver over f, and no random function within the ball is below it."""
+        """The value is linear in δ, with slopes read off unit vectors: its least in an ellipsoid has a closed form."""
         _, _, _, view = problem(seed=4, missing=missing)
         pi, mu_D = view.L.behaviour, view.L.mu_D.ravel()[view.pairs]
 
@@ -283,11 +283,11 @@ class TestPessimism:
             reward.ravel()[view.pairs] += delta
             return (1 - GAMMA) * view.L.d0 @ (pi * view.Q(pi, reward)).sum(axis=1)
 
-        least = least_values(view, pi, epsilon)[0]
-        ball = {"type": "ineq", "fun": lambda delta: epsilon - mu_D @ delta**2}
-        start = np.random.default_rng(0).normal(size=len(mu_D)) * 1e-3
-        other = scipy.optimize.minimize(value, start, constraints=ball, method="SLSQP", options={"ftol": 1e-14})
-        assert least == pytest.approx(other.fun, abs=1e-6)
+        centre = value(np.zeros(len(mu_D)))
+        slopes = np.array([value(unit) - centre for unit in np.eye(len(mu_D))])
+        worst = -np.sqrt(epsilon / (slopes**2 / mu_D).sum()) * slopes / mu_D
+        assert mu_D @ worst**2 == pytest.approx(epsilon)
+        assert least_values(view, pi, epsilon)[0] == pytest.approx(value(worst), **EXACT)
 
     @pytest.mark.parametrize("epsilon", [1e-4, 1e-2])
     def test_no_policy_has_a_larger_least_value(self, epsilon):

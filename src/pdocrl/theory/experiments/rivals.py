@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,23 +35,39 @@ def relative(rows: Rows) -> Rows:
     for row in rows:
         scale = imitated.get(_place(row), 0.0)
         if scale > 1e-3 and row["family"] not in EXAMPLES:
-            numbers = {key: row[key] / scale for key in ("error", "low", "high", "violation")}
+            numbers = {"error": row["error"] / scale, "violation": row["violation"] / scale, "half": _half(row) / scale}
             key = (row["coverage"], row["method"], row["setting"], row["n"])
             found.setdefault(key, []).append({**numbers, "broken": row["broken"], "seconds": row["seconds"]})
-    return [
-        {"family": ALL, "coverage": coverage, "method": method, "setting": setting, "n": n,
-         **{key: float(np.mean([one[key] for one in own])) for key in own[0]}}
-        for (coverage, method, setting, n), own in found.items()
-    ]  # fmt: skip
+    together = []
+    for (coverage, method, setting, n), own in found.items():
+        means = {key: float(np.mean([one[key] for one in own])) for key in own[0]}
+        # Families are independent of each other: half intervals of a mean add up as roots of squares.
+        half = float(np.linalg.norm([one["half"] for one in own])) / len(own)
+        place = {"family": ALL, "coverage": coverage, "method": method, "setting": setting, "n": n}
+        ends = {"low": max(means["error"] - half, 0.0), "high": means["error"] + half}
+        together.append({**place, **{key: value for key, value in means.items() if key != "half"}, **ends})
+    return together
 
 
-def slope(rows: Rows) -> float:
-    """Of log error against log n, over the sizes whose error is above what is drawn; NaN with fewer than two."""
-    points = [(row["n"], row["error"]) for row in rows if row["error"] > FLOOR]
+class Slope(NamedTuple):
+    """Of log error against log n, and half its 95 % interval, from those of the errors; NaN where there is none."""
+
+    value: float
+    half: float
+
+    def __str__(self) -> str:
+        return "–" if np.isnan(self.value) else f"{self.value:.2f} ± {self.half:.2f}".replace("-", "−")
+
+
+def slope(rows: Rows) -> Slope:
+    """By least squares over the sizes whose error is above what is drawn; none with fewer than two."""
+    points = [(row["n"], row["error"], _half(row)) for row in rows if row["error"] > FLOOR]
     if len(points) < 2:
-        return float("nan")
-    n, error = np.log(np.array(points)).T
-    return float(np.polyfit(n, error, 1)[0])
+        return Slope(float("nan"), float("nan"))
+    n, error, half = np.array(points, np.float64).T
+    weight = np.log(n) - np.log(n).mean()
+    weight /= (weight**2).sum()
+    return Slope(float(weight @ np.log(error)), float(np.linalg.norm(weight * half / error)))
 
 
 def make_table(name: str, title: str, rows: Rows) -> Table:
@@ -68,7 +85,7 @@ def make_table(name: str, title: str, rows: Rows) -> Table:
             for setting in SETTINGS:
                 of = {row["n"]: row for row in _of(own, setting)}
                 cells += [Text(_error(of[n]) if n in of else "–") for n in sizes]
-                cells.append(Text(_slope(slope([*of.values()]))))
+                cells.append(Text(str(slope([*of.values()]))))
             last = best[-1]
             cells += [Text(f"{last['violation']:.2g}"), Text(f"{100 * last['broken']:.0f} %")]
             cells.append(Text(f"{last['seconds']:.2g}"))
@@ -79,7 +96,7 @@ def make_table(name: str, title: str, rows: Rows) -> Table:
     last_heads = (("", "violation"), ("", "logs with a limit broken"), ("", "seconds"))
     columns = (("", "family"), ("", "coverage"), ("", "method"), *shared, *last_heads)
     notes = (
-        f"Error: the larger of the loss of reward and the violation of a limit, mean of {rows[0]['logs']} logs ± half "
+        f"Error: the larger of the loss of reward and the violation of a limit, mean of {_logs(rows)} logs ± half "
         f"its 95 % interval. Family {ALL}: errors as a share of what imitating the log loses, averaged over families.",
         "Best of grid: in hindsight, for each n. Violation, broken limits and seconds are its, at the largest n.",
         "A claimed slope −1/k belongs to n = ε^(−k). It is a guarantee for the worst problem and general function "
@@ -93,31 +110,36 @@ def summary_table(name: str, title: str, rows: Rows, families: str = "all famili
     shares = relative(rows)
     sizes = sorted({row["n"] for row in shares})
     last = sizes[-1]
-    errors = {(r["method"], r["coverage"], r["setting"], r["n"]): float(r["error"]) for r in shares}
+    at = {(r["method"], r["coverage"], r["setting"]): r for r in shares if r["n"] == last}
     body = []
 
-    def share(method: str, coverage: str, setting: str, n: int) -> float:
-        return errors.get((method, coverage, setting, n), float("nan"))
+    def share(method: str, coverage: str, setting: str) -> str:
+        row = at.get((method, coverage, setting))
+        return f"{row['error']:.3f} ± {_half(row):.3f}" if row else "–"
 
     methods = dict.fromkeys(row["method"] for row in shares)
-    for method in sorted(methods, key=lambda m: share(m, "partial", "best of grid", last)):
+    for method in sorted(methods, key=lambda m: at.get((m, "partial", "best of grid"), {"error": np.inf})["error"]):
         label = RIVALS[method].label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
         cells = [Text(label), *_claims(RIVALS[method].claim)]
         for coverage in ("full", "partial"):
             own = [row for row in shares if (row["method"], row["coverage"]) == (method, coverage)]
-            cells += [Text(_share(share(method, coverage, setting, last))) for setting in SETTINGS]
-            cells += [Text(_slope(slope(_of(own, setting)))) for setting in SETTINGS]
-        real = [r for r in rows if r["method"] == method and r["n"] == last and r["setting"] == "best of grid"]
-        cells.append(Text(f"{100 * float(np.mean([r['broken'] for r in real])):.0f} %"))
-        cells.append(Text(f"{float(np.median([r['seconds'] for r in real])):.2g}"))
+            cells += [Text(share(method, coverage, setting)) for setting in SETTINGS]
+            cells += [Text(str(slope(_of(own, setting)))) for setting in SETTINGS]
+        real = [r for r in rows if r["method"] == method and r["n"] == last]
+        for setting in SETTINGS:
+            cells.append(Text(f"{100 * float(np.mean([r['broken'] for r in _of(real, setting)] or [np.nan])):.0f} %"))
+        cells.append(Text(f"{float(np.median([r['seconds'] for r in _of(real, 'best of grid')])):.2g}"))
         body.append(tuple(cells))
     heads = [("claimed", head) for head in ("coverage", "efficient", "needs", "slope")]
     for coverage in ("full", "partial"):
         heads += [(coverage, head) for head in ("theory", "best", "slope, theory", "slope, best")]
-    columns = (("", "method"), *heads, ("", "limits broken"), ("", "seconds"))
+    broken = [("limits broken", "theory"), ("limits broken", "best")]
+    columns = (("", "method"), *heads, *broken, ("", "seconds"))
     notes = (
-        f"Error at n = {last:,} as a share of what imitating the log loses there, mean of {families}; logs of each "
-        f"case: {rows[0]['logs']}. Slopes are over n = {sizes[0]:,} … {last:,}, and none with one size.",
+        f"Error at n = {last:,} as a share of what imitating the log loses there, mean of {families} ± half its 95 % "
+        f"interval; logs of each case: {_logs(rows)}. Slopes are over n = {sizes[0]:,} … {last:,}, and none with one "
+        "size; their intervals are those of the errors, carried over. Limits broken: share of logs, at the largest n, "
+        "over both coverages. Seconds of one core.",
     )
     return Table(name, title, columns, tuple(body), notes)
 
@@ -187,16 +209,19 @@ def _claims(claim: Claim) -> list[Text]:
     return [Text(claim.coverage or "–"), Text(claim.efficient or "–"), Text(claim.needs or "–"), Text(rate)]
 
 
+def _half(row: dict[str, float]) -> float:
+    """Half the interval of an error; its lower end may be cut at 0."""
+    return row["high"] - row["error"]
+
+
 def _error(row: dict[str, float]) -> str:
-    return f"{row['error']:.2g} ± {(row['high'] - row['low']) / 2:.1g}"
+    return f"{row['error']:.2g} ± {_half(row):.1g}"
 
 
-def _share(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.3f}"
-
-
-def _slope(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
+def _logs(rows: Rows) -> str:
+    """How many logs there are of each case: one number, or from … to."""
+    fewest, most = min(row["logs"] for row in rows), max(row["logs"] for row in rows)
+    return f"{most}" if fewest == most else f"{fewest} to {most}"
 
 
 RIVALS_LIMITS = experiment(

@@ -12,7 +12,8 @@ be solved. (When the log is a policy's own, ρ = w^π − 1.)
 
 from __future__ import annotations
 
-from typing import Literal
+import importlib.util
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +25,7 @@ from pdocrl.tabular.highs import maximise
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
 from pdocrl.theory.rivals.actors import improve
+from pdocrl.theory.rivals.cone import minimise_linear
 from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
 
 
@@ -114,17 +116,21 @@ def adversarial_critic(
     )
     known = np.r_[(pi * unseen).sum(axis=1), reward.ravel()[pairs]]
     slope = (played - L.mu_D).ravel()[pairs]
-    found = maximise(
-        objective=-np.r_[slope, np.zeros(S + 2 * m), weight],
-        matrix=matrix,
-        row_lower=np.r_[known, -np.inf, -np.inf],
-        row_upper=np.r_[known, 0.0, 0.0],
-        column_lower=np.r_[np.full(m, box[0]), np.full(S, -np.inf), np.zeros(2 * m + 1)],
-        column_upper=np.r_[np.full(m, box[1]), np.full(S, np.inf), np.full(2 * m + 1, np.inf)],
-        method="simplex" if m <= SIMPLEX_UP_TO else "ipm",
-    )
-    if not found.optimal:
-        raise PdocrlError("HiGHS found no critic; are the signals of sensible size?")
+    program: dict[str, Any] = {
+        "objective": np.r_[slope, np.zeros(S + 2 * m), weight],
+        "matrix": matrix,
+        "row_lower": np.r_[known, -np.inf, -np.inf],
+        "row_upper": np.r_[known, 0.0, 0.0],
+        "column_lower": np.r_[np.full(m, box[0]), np.full(S, -np.inf), np.zeros(2 * m + 1)],
+        "column_upper": np.r_[np.full(m, box[1]), np.full(S, np.inf), np.full(2 * m + 1, np.inf)],
+    }
+    x = minimise_linear(**program) if m > SIMPLEX_UP_TO and importlib.util.find_spec("clarabel") else None
+    if x is None:
+        program["objective"] = -program["objective"]
+        found = maximise(**program, method="simplex" if m <= SIMPLEX_UP_TO else "ipm")
+        if not found.optimal:
+            raise PdocrlError("HiGHS found no critic; are the signals of sensible size?")
+        x = found.x
     f = unseen.copy()
-    f.ravel()[pairs] = found.x[:m]
+    f.ravel()[pairs] = x[:m]
     return np.asarray(f)

@@ -120,6 +120,11 @@ def _C(f: Knowledge) -> float:
     return f.C
 
 
+def _covers(f: Knowledge) -> list[float]:
+    """C around C*; where the optimum is badly covered, also far below, which is all that a log may bear."""
+    return [1.5 * f.C, 3 * f.C, 10 * f.C, *(C for C in (5.0, 20.0) if f.C > 2 * C)]
+
+
 def _none(_: Knowledge) -> Parameters:
     return {}
 
@@ -141,13 +146,12 @@ def _bootstrap_count(f: Knowledge) -> float:
 
 STEPS = (10.0, 100.0, 1000.0)
 MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
-COVERS = (1.0, 1.5, 3.0, 10.0)
 
 RIVALS: dict[str, Rival] = {
-    "pdocrl": Rival("PDOCRL", _pdocrl, _at_once(C=_C), _times(COVERS[1:], C=_C),
+    "pdocrl": Rival("PDOCRL", _pdocrl, _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)],
                     claim=Claim("any π_c", "yes", "no", 2)),
     "pdocrl_often": Rival("PDOCRL, pairs tried ≥ 10", _pdocrl, lambda f: {"C": f.C, "min_count": 10},
-                          lambda f: [{"C": k * f.C, "min_count": 10} for k in COVERS[1:]]),
+                          lambda f: [{"C": C, "min_count": 10} for C in _covers(f)]),
     "pdca": Rival("PDCA", pdca, lambda f: {"B": f.B, "step": 1.0},
                   lambda f: [{"B": f.B, "step": step} for step in STEPS], claim=Claim("full", "no", "no"), free=False),
     "wsac": Rival("WSAC", wsac, lambda f: {"C": f.C, "step": 1.0},
@@ -160,7 +164,8 @@ RIVALS: dict[str, Rival] = {
                   lambda f: [{"C": c * f.C, "zeta": k * f.flow, "kappa": k * f.flow / math.sqrt(f.S)}
                              for c in (1.0, 3.0) for k in (0.1, 0.01, 0.0)],
                   claim=Claim("π*", "yes", "μ_D"), free=False),
-    "coral": Rival("CORAL", coral, _at_once(C=_C), _times(COVERS[1:], C=_C), claim=Claim("π*", "no", "μ_D", 2)),
+    "coral": Rival("CORAL", coral, _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)],
+                   claim=Claim("π*", "no", "μ_D", 2)),
     "pro_rl": Rival("PRO-RL", pro_rl, lambda f: {"C": f.C, "alpha": f.n ** (-1 / 6)},
                     lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)],
                     claim=Claim("π*", "no", "μ_D", 6)),

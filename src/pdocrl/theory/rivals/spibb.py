@@ -50,26 +50,37 @@ def errors(problem: LogModel) -> Floats:
     return np.asarray(np.sqrt(2 * np.log(2 * n.size / DELTA) / n))
 
 
-def _departure(problem: LogModel) -> sp.csr_array:
-    """[m, m] μ(s, a) − π_b(a|s) Σ_a μ(s, a) of each pair tried."""
+def _masses(problem: LogModel) -> tuple[sp.csr_array, sp.csr_array]:
+    """[S, m] sums over a state's pairs tried, and [m, S] π_b of each such pair at its state.
+
+    With the masses d [S] of states as columns of their own, μ(s, a) − π_b(a|s) d(s) has two entries a row, not one for
+    every action: on hundreds of states the program is solved in seconds instead of minutes.
+    """
     state = problem.pairs // problem.L.r.shape[1]
     m, S = len(state), len(problem.L.d0)
-    at = sp.csr_array((np.ones(m), (np.arange(m), state)), shape=(m, S))
-    baseline = problem.L.behaviour.ravel()[problem.pairs]
-    return sp.csr_array(sp.eye_array(m) - sp.diags_array(baseline) @ at @ at.T)
+    sums = sp.csr_array((np.ones(m), (state, np.arange(m))), shape=(S, m))
+    baseline = sp.csr_array((problem.L.behaviour.ravel()[problem.pairs], (np.arange(m), state)), shape=(m, S))
+    return sums, baseline
 
 
 def _hard(problem: LogModel, min_count: int) -> tuple[sp.csr_array, Floats, Floats] | None:
+    """Rows: d = Σ_a μ [S], and μ = π_b d for the pairs tried too seldom; columns μ and d."""
     few = np.flatnonzero(problem.n.ravel()[problem.pairs] < min_count)
-    return (_departure(problem)[few], np.zeros(len(few)), np.zeros(len(few))) if len(few) else None
+    if not len(few):
+        return None
+    sums, baseline = _masses(problem)
+    S, m = sums.shape
+    matrix = sp.block_array([[sums, -sp.eye_array(S)], [sp.eye_array(m).tocsr()[few], -baseline[few]]], format="csr")
+    return matrix, np.zeros(S + len(few)), np.zeros(S + len(few))
 
 
 def _soft(problem: LogModel, epsilon: float) -> tuple[sp.csr_array, Floats, Floats]:
-    """Rows: u ≥ ±departure [m each], and Σ_a e u ≤ ε Σ_a μ [S]; columns μ and u."""
-    departure, m, S = _departure(problem), len(problem.pairs), len(problem.L.d0)
-    state = problem.pairs // problem.L.r.shape[1]
-    sums = sp.csr_array((np.ones(m), (state, np.arange(m))), shape=(S, m))
+    """Rows: d = Σ_a μ [S], μ − π_b d = more − less [m], Σ_a e (more + less) ≤ ε d [S]; columns μ, d, more, less."""
+    sums, baseline = _masses(problem)
+    S, m = sums.shape
     weighted = sums @ sp.diags_array(errors(problem).ravel()[problem.pairs])
-    identity = sp.eye_array(m)
-    matrix = sp.block_array([[-departure, identity], [departure, identity], [epsilon * sums, -weighted]], format="csr")
-    return matrix, np.zeros(2 * m + S), np.full(2 * m + S, np.inf)
+    I, J = sp.eye_array(m), sp.eye_array(S)
+    matrix = sp.block_array(
+        [[sums, -J, None, None], [I, -baseline, -I, I], [None, epsilon * J, -weighted, -weighted]], format="csr"
+    )
+    return matrix, np.zeros(2 * S + m), np.r_[np.zeros(S + m), np.full(S, np.inf)]
