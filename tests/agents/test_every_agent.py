@@ -19,7 +19,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
 from pdocrl.policies.limits import LimitedPolicy, discounted_budget
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import CandidatePolicy, TransformerPolicy, load_all, save
+from pdocrl.policies.policy import ProposingPolicy, TransformerPolicy, load_all, save
 from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import resume, train
 from probes import HORIZON, Probe, bandit
@@ -164,7 +164,7 @@ def random_inputs(policy: Any) -> dict[str, Any]:
         feeds["mask"] = np.arange(4) >= [[3], [2], [1], [0], [0], [0]]  # padding is on the left
         return {"time": rng.integers(0, 20, (6, 4))} | {n: x.astype(np.float32) for n, x in feeds.items()}
     feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
-    if isinstance(network, CandidatePolicy):
+    if isinstance(network, ProposingPolicy):
         feeds["latent"] = rng.normal(size=(6, network.candidates, network.latent_dim)).astype(np.float32)
     if isinstance(network, LimitedPolicy):
         feeds["limit"] = np.asarray([[0], [0.5], [1.5], [2], [4], [9]], np.float32)
@@ -226,6 +226,13 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         kept = cost < allowed
         best = jax.numpy.where(kept.any(-1), jax.numpy.where(kept, value, -1e9).argmax(-1), cost.argmin(-1))
         return jax.numpy.take_along_axis(modes, best[:, None], 1)
+    if name == "fisor":
+        noise = feeds["latent"] * (np.arange(config.candidates) > 0)[:, None]
+        tried = jax.numpy.moveaxis(state.average.act(feeds["obs"], jax.numpy.moveaxis(noise, 1, 0)), 0, 1)
+        states = jax.numpy.repeat(feeds["obs"][:, None], config.candidates, 1)
+        pairs = jax.numpy.concatenate([states, tried], -1).reshape(-1, 2)
+        best = state.risk.target(pairs).max(0).reshape(len(tried), -1).argmin(1)
+        return jax.numpy.take_along_axis(tried, best[:, None, None], 1)[:, 0]
     if name == "bcrl":
         allowed = discounted_budget(feeds["limit"], feeds["spent"], feeds["time"], config.horizon, config.gamma)
         budget = jax.numpy.minimum(allowed / state.unit, 1 / (1 - config.gamma))

@@ -208,6 +208,7 @@ BUILT_IN = {
     "caps_iql": "pdocrl.agents.caps_iql:CAPSIQL",
     "caps_sac": "pdocrl.agents.caps_sac:CAPSSAC",
     "bcrl": "pdocrl.agents.bcrl:BCRL",
+    "fisor": "pdocrl.agents.fisor:FISOR",
     "carl": "pdocrl.agents.carl:CARL",
     "o3srl": "pdocrl.agents.o3srl:O3SRL",
     "b2r": "pdocrl.agents.b2r:B2R",

@@ -31,9 +31,9 @@ def expectile_loss(difference: Array, expectile: Number) -> Array:
     return jnp.where(difference < 0, 1 - expectile, expectile) * difference**2
 
 
-def advantage_weight(advantage: Array, temperature: Number) -> Array:
-    """min(e^{β A}, 100): how much a logged action counts when a policy copies it."""
-    return jnp.exp(jnp.minimum(temperature * advantage, jnp.log(LARGEST_WEIGHT)))
+def advantage_weight(advantage: Array, temperature: Number, largest: Number = LARGEST_WEIGHT) -> Array:
+    """min(e^{β A}, largest): how much a logged action counts when a policy copies it."""
+    return jnp.exp(jnp.minimum(temperature * advantage, jnp.log(largest)))
 
 
 class ImplicitValues(eqx.Module):

@@ -170,6 +170,7 @@ NEWER = (
     Method("caps_iql"),
     Method("caps_sac"),
     Method("bcrl"),
+    Method("fisor"),
     Method("carl"),
     Method("o3srl"),
     Method("b2r"),

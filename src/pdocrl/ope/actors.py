@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.policy import CandidatePolicy, Policy, TransformerPolicy
+from pdocrl.policies.policy import Policy, ProposingPolicy, TransformerPolicy
 
 Floats = NDArray[np.floating[Any]]
 StepMany = Callable[[Floats, Floats, Floats], Floats]
@@ -24,7 +24,7 @@ StepMany = Callable[[Floats, Floats, Floats], Floats]
 def remembers(policy: Policy) -> bool:
     """Whether an action needs more than the observation and chance: then rows of a log say nothing of it."""
     network = getattr(policy, "network", policy)
-    return hasattr(network, "begin") and not isinstance(network, CandidatePolicy)
+    return hasattr(network, "begin") and not isinstance(network, ProposingPolicy)
 
 
 def begin_many(policy: Policy, count: int, seed: int, where: str = "the policy") -> StepMany:
@@ -45,7 +45,7 @@ def _begin(policy: Policy, count: int, seed: int) -> StepMany:
     if network is not None and scales is not None:  # raw observations in; actions in [−1, 1], as the data holds them
         inner = _begin(network, count, seed)
         return lambda obs, reward, cost: inner(scales.standardised(obs), reward, cost)
-    if isinstance(policy, CandidatePolicy):
+    if isinstance(policy, ProposingPolicy):
         return _proposals(policy, seed)
     if isinstance(policy, TransformerPolicy):
         return _window(policy, count)
@@ -57,7 +57,7 @@ def _begin(policy: Policy, count: int, seed: int) -> StepMany:
     return lambda obs, reward, cost: policy(obs)
 
 
-def _proposals(policy: CandidatePolicy, seed: int) -> StepMany:
+def _proposals(policy: ProposingPolicy, seed: int) -> StepMany:
     rng = np.random.default_rng(seed)
 
     def step(obs: Floats, reward: Floats, cost: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Proposals and their judges: BCQ-Lag."""
+"""Proposals and their judges: what such policies share, and BCQ-Lag's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,37 @@ from numpy.typing import NDArray
 from pdocrl.policies.network import Layers, Step, forward, layer_arrays, layers_from
 
 
+class ProposingPolicy:
+    """A policy that chooses among n actions made from random numbers. Subclasses are frozen dataclasses."""
+
+    candidates: int  # n proposals per observation
+
+    @property
+    def latent_dim(self) -> int:
+        """Z, random numbers a proposal is made from."""
+        raise NotImplementedError
+
+    def act(self, obs: NDArray[Any], latent: NDArray[Any]) -> NDArray[np.float32]:
+        """obs [B, S] and standard normal latents [B, n, Z] → action [B, A]."""
+        raise NotImplementedError
+
+    def begin(self, seed: int) -> Step:
+        rng = np.random.default_rng(seed)
+
+        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = ()) -> NDArray[np.float32]:
+            latent = rng.standard_normal((1, self.candidates, self.latent_dim))
+            action: NDArray[np.float32] = self.act(obs[None], latent)[0]
+            return action
+
+        return step
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        latent = np.random.default_rng(0).standard_normal((1, self.candidates, self.latent_dim))
+        return self.act(obs, np.repeat(latent, len(obs), 0))
+
+
 @dataclasses.dataclass(frozen=True)
-class CandidatePolicy:
+class CandidatePolicy(ProposingPolicy):
     """The best of n random proposals: a decoder proposes, a perturbation adjusts, critics choose by Q_r − λ·Q_c."""
 
     kind: ClassVar[str] = "candidates"
@@ -41,20 +70,6 @@ class CandidatePolicy:
         mixed_cost = self.pessimism * cost.max(0) + (1 - self.pessimism) * cost.min(0)
         best = (mixed_value - mixed_cost @ self.lam).reshape(action.shape[:2]).argmax(1)
         return np.asarray(np.take_along_axis(action, best[:, None, None], 1)[:, 0], np.float32)
-
-    def begin(self, seed: int) -> Step:
-        rng = np.random.default_rng(seed)
-
-        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = ()) -> NDArray[np.float32]:
-            latent = rng.standard_normal((1, self.candidates, self.latent_dim))
-            action: NDArray[np.float32] = self.act(obs[None], latent)[0]
-            return action
-
-        return step
-
-    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        latent = np.random.default_rng(0).standard_normal((1, self.candidates, self.latent_dim))
-        return self.act(obs, np.repeat(latent, len(obs), 0))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         return {**layer_arrays(self.networks), "lam": self.lam}

@@ -5,6 +5,7 @@ out (and in, where past actions are an input). The bounds also stand in its meta
 
 MLPPolicy          obs [batch, S]                                                       → action [batch, A]
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
+FeasiblePolicy     the same
 TransformerPolicy  returns, costs, obs, actions, time, mask, each [batch, L, …]          → action [batch, A]
 DialPolicy         obs [batch, S], limit and spent [batch, K], time [batch, 1]          → action [batch, A]
 SwitchingPolicy    the same
@@ -25,6 +26,7 @@ from pdocrl.policies.policy import (
     BudgetPolicy,
     CandidatePolicy,
     DialPolicy,
+    FeasiblePolicy,
     Layers,
     MLPPolicy,
     Policy,
@@ -51,6 +53,8 @@ def to_onnx(policy: Policy) -> Any:
         action = _switching(graph, network)
     elif isinstance(network, BudgetPolicy):
         action = _budget(graph, network)
+    elif isinstance(network, FeasiblePolicy):
+        action = _feasible(graph, network)
     else:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(action)
@@ -338,3 +342,20 @@ def _budget(graph: Graph, policy: BudgetPolicy) -> str:
     free = graph.network(graph.op("Concat", obs, beyond, axis=1), nets["actor"])
     little = graph.op("Less", graph.op("ReduceMin", beyond, axes=[1], keepdims=1), graph.constant(policy.LITTLE))
     return graph.op("Tanh", graph.op("Where", little, graph.network(obs, nets["safe"]), free))
+
+
+def _feasible(graph: Graph, policy: FeasiblePolicy) -> str:
+    nets, n, actions = policy.networks, policy.candidates, policy.latent_dim
+    obs, latent = graph.observations(nets["actor"][0][0].shape[0]), graph.input("latent", n, actions)
+    out = graph.op("Unsqueeze", graph.network(obs, nets["actor"]), graph.ints(1))  # [B, 1, 2A]
+    mean = graph.op("Slice", out, graph.ints(0), graph.ints(actions), graph.ints(2))
+    raw = graph.op("Slice", out, graph.ints(actions), graph.ints(2 * actions), graph.ints(2))
+    low, high = policy.LOG_SCALE_RANGE
+    scale = graph.op("Exp", graph.op("Add", graph.scaled(graph.op("Sigmoid", raw), high - low), graph.constant(low)))
+    drawn = np.ones((n, 1))
+    drawn[0] = 0  # the mode
+    noise = graph.op("Mul", latent, graph.constant(drawn))
+    action = graph.clip(graph.op("Add", graph.op("Tanh", mean), graph.op("Mul", scale, noise)), -1.0, 1.0)
+    states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, n, 1))
+    risk = graph.members(graph.op("Concat", states, action, axis=2), nets["critic"], "Max")
+    return graph.picked(action, graph.op("Neg", risk), n)

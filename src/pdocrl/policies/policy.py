@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.budget import BudgetPolicy
-from pdocrl.policies.candidates import CandidatePolicy
+from pdocrl.policies.candidates import CandidatePolicy, ProposingPolicy
 from pdocrl.policies.dial import DialPolicy
+from pdocrl.policies.feasible import FeasiblePolicy
 from pdocrl.policies.mlp import MLPPolicy
 from pdocrl.policies.network import Layers, Policy, Step
 from pdocrl.policies.switching import SwitchingPolicy
@@ -37,9 +38,11 @@ __all__ = [
     "BudgetPolicy",
     "CandidatePolicy",
     "DialPolicy",
+    "FeasiblePolicy",
     "Layers",
     "MLPPolicy",
     "Policy",
+    "ProposingPolicy",
     "Step",
     "SwitchingPolicy",
     "TransformerPolicy",
@@ -155,7 +158,16 @@ def in_world(network: Any, scales: WorldScales) -> WorldPolicy:
 
 KINDS: dict[str, Any] = {
     kind.kind: kind
-    for kind in (MLPPolicy, CandidatePolicy, TransformerPolicy, DialPolicy, SwitchingPolicy, BudgetPolicy, WorldPolicy)
+    for kind in (
+        MLPPolicy,
+        CandidatePolicy,
+        TransformerPolicy,
+        DialPolicy,
+        SwitchingPolicy,
+        BudgetPolicy,
+        FeasiblePolicy,
+        WorldPolicy,
+    )
 }
 
 
