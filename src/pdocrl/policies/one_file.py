@@ -5,9 +5,20 @@ from __future__ import annotations
 import ast
 import inspect
 
-from pdocrl.policies import candidates, dial, limits, mlp, network, policy, switching, transformer
+from pdocrl.policies import (
+    budget,
+    candidates,
+    dial,
+    feasible,
+    limits,
+    mlp,
+    network,
+    policy,
+    switching,
+    transformer,
+)
 
-MODULES = (
+MODULES = (  # each uses only what stands before it
     network,
     limits,
     mlp,
@@ -15,8 +26,10 @@ MODULES = (
     transformer,
     dial,
     switching,
+    budget,
+    feasible,
     policy,
-)  # each uses only what stands before it
+)
 
 
 def joined_source() -> str:
