@@ -18,7 +18,7 @@ from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
-from pdocrl.tabular.confidence import Assurance, Way, aim_inside
+from pdocrl.tabular.confidence import CUTS, Assurance, Way, aim_inside, overrated
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
@@ -160,7 +160,7 @@ def solve(
         )
     best = max(choices, key=lambda choice: choice.score, default=None)
     setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
-    shown = None
+    shown, ways = None, [Way(setup, min_count or 1)]
     if confidence is not None and log is not None and chosen:
         ways = _ways(setup, choices, min_count or 1, narrow=asked or pairs > SIMPLEX_UP_TO)
         solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, seed, progress)
@@ -175,6 +175,12 @@ def solve(
             optimism = best.optimism
         else:
             optimism = redraw(counts, chosen, [solution], 0, relearned, seed, progress).optimism[0]
+        if relearned:
+            progress("learning from halves of the log")
+            way = Way(Setup(ways[shown.option if shown else 0].setup.C, B), min_count or 1)
+            cuts = CUTS if pairs <= SIMPLEX_UP_TO else 1
+            halves = overrated(log, L.gamma, chosen, way, solution.L.tau - L.tau, cuts, seed)
+            optimism = np.maximum(optimism, halves)
         spread = intervals(PolicyEstimate(log, L.gamma, solution.policy), optimism, chosen, level)
     result = make_result(log, chosen, solution, method, spread, choices, min_count or 1, shown)
     if episodic:
