@@ -207,7 +207,7 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
             raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)  # more than there are agents: a tour of all of them compiles each once
 def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., Any]:
     """The compiled program: (data, configs, states, from step, blocks) → states, sums of metrics, first bad steps.
 
