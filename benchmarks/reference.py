@@ -88,8 +88,8 @@ class Noise:
             torch.randn_like,
             torch.distributions.normal._standard_normal,
         )
-        torch.normal = lambda mean, std: mean + std * self(mean.shape)  # type: ignore[assignment]
-        torch.randn_like = lambda x: self(x.shape)  # type: ignore[assignment]
+        torch.normal = lambda mean, std: mean + std * self(mean.shape)
+        torch.randn_like = lambda x: self(x.shape)
         torch.distributions.normal._standard_normal = self
         return self
 
@@ -228,7 +228,8 @@ class World:
     """An episode whose observations, rewards and costs are fixed beforehand; actions are written down."""
 
     def __init__(self, obs: Any, reward: Any, cost: Any) -> None:
-        self.obs, self.reward, self.cost, self.actions = obs, reward, cost, []
+        self.obs, self.reward, self.cost = obs, reward, cost
+        self.actions: list[Any] = []
 
     def reset(self) -> tuple[Any, dict[str, Any]]:
         return self.obs[0], {}
@@ -337,7 +338,7 @@ def main() -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     modules = import_reference(arguments.repository)
-    found = {}
+    found: Arrays = {}
     for method in (pdocrl, cpq, cdt):
         found |= {f"{method.__name__}/{name}": value for name, value in method(modules, arguments.full).items()}
     write(arguments.out, found)

@@ -32,11 +32,15 @@ def rows(tmp_path_factory):
 
 
 def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
+    """With every seed the suite names; a cell may have more of them, at every limit the same."""
+    more = {(row.task, row.method): set(suite.seeds) for row in rows}
+    for row in rows:
+        more[row.task, row.method].add(row.seed)
     asked = Counter(
         (group.task.name, group.method.name, limit, seed, group.steps, episode)
         for group in suite.groups()
         for limit in group.limits
-        for seed in suite.seeds
+        for seed in more[group.task.name, group.method.name]
         for episode in range(suite.episodes)
     )
     assert Counter((r.task, r.method, r.cost_limit, r.seed, r.step, r.episode) for r in rows) == asked
@@ -67,7 +71,7 @@ def test_readme_says_what_the_rows_say_and_how_many_limits_are_kept(suite, rows)
     cells = {(cell.method, cell.task): cell for cell in make_cells(rows)}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for method in suite.methods:
-        if method.name == "cpq-unpenalised":  # in benchmarks/README.md alone
+        if method.variant and method.name not in LABELS:  # in benchmarks/README.md alone
             continue
         own = [cells[method.name, entry.task.name] for entry in suite.entries]
         limits = [score for cell in own for score in cell.score.by_limit]

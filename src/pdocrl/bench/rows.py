@@ -74,15 +74,17 @@ def plain_settings(config: Any) -> dict[str, Any]:
     return {field.name: plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
 
 
+def config_digest(agent: str, steps: int, config: Any) -> str:
+    """Over everything that decides a training but for its data, limit and seed."""
+    kept = {key: value for key, value in plain_settings(config).items() if key != "cost_limit"}
+    story = {"agent": agent, "steps": steps, "settings": kept}
+    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+
+
 def _digests(plan: Plan) -> list[str]:
     """Of each run: over the agent's full settings; "" for an agent that is not installed here."""
     try:
-        configs = [plain_settings(run.config) for run in plan.make_runs(find_agent(plan.agent))]
+        runs = plan.make_runs(find_agent(plan.agent))
     except PdocrlError:
         return [""] * len(plan.runs)
-    found = []
-    for settings in configs:
-        kept = {key: value for key, value in settings.items() if key != "cost_limit"}
-        story = {"agent": plan.agent, "steps": plan.steps, "settings": kept}
-        found.append(hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest())
-    return found
+    return [config_digest(plan.agent, plan.steps, run.config) for run in runs]

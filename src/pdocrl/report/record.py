@@ -273,6 +273,7 @@ def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = 
     """A group that was never begun has no folder; one that was killed may lack any of its parts."""
     plan = Plan.read(folder) if (folder / "run.json").exists() else None
     own = method_name(status.agent, status.variant)
+    runs = len(plan.runs) if plan is not None else status.runs if status.status == "done" else 0  # played elsewhere
     return Training(
         status,
         folder,
@@ -280,7 +281,7 @@ def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = 
         _lines(folder / "metrics.jsonl", MetricLine),
         _lines(folder / "evaluations.jsonl", EvaluationLine),
         _read_ope(folder, plan),
-        methods or (own,) * (0 if plan is None else len(plan.runs)),
+        methods or (own,) * runs,
     )
 
 

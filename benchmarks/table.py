@@ -1,0 +1,288 @@
+"""Played episodes, wherever they were trained and played, as the five-task table and its page.
+
+    python benchmarks/table.py table.jsonl --data FOLDER --out runs/five [--keep bcq_lag …]
+
+For machines that `pdocrl bench benchmarks/five.toml` cannot use as it is: one with an accelerator and neither HDF5 nor
+a simulator, another with the simulator. A line of the file is one policy, played:
+
+    {"task": "CarRun", "agent": "cpq", "settings": {"published": true}, "limit": 10, "seed": 0, "steps": 100000,
+     "reward": [20 numbers], "cost": [20 numbers], "length": [20 numbers, if known], "failure": "if it failed"}
+
+Lines of the same policy that come later replace earlier ones. Settings have the names of `VARIANTS`, others are told in
+words. Writes what `pdocrl bench` writes into OUT, and from it benchmarks/five.toml, benchmarks/results/five.parquet and
+five.md, and docs/five.html. `--keep` takes methods that were not trained again from the former five.parquet, with the
+versions that made them. Where a page quotes the former numbers of a method, the new ones take their place. Prints the
+table, each cell with what stood there before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import pdocrl
+from pdocrl.agents.agent import Agent, find_agent, make_config
+from pdocrl.bench.results import PARQUET, GroupStatus, Row, read_rows, write_rows, write_status, write_suite
+from pdocrl.bench.rows import config_digest
+from pdocrl.bench.suite import Method, Suite, TaskEntry, find_suite
+from pdocrl.data.load import load, search
+from pdocrl.data.tasks import Task, find_task
+from pdocrl.files import write_text
+from pdocrl.report import report
+from pdocrl.report.statistics import make_cells
+from pdocrl.report.tables import make_tables
+from pdocrl.scores.normalise import normalised_cost, normalised_reward
+from pdocrl.scores.protocols import protocol_of
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+Line = dict[str, Any]
+VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("bc", "safe", {"episodes": "safe"}),
+    ("cdt", "by-cost", {"sampling": "published"}),
+    ("cdt", "published", {"published": True, "batch_size": 2048}),
+    ("bear_lag", "normalised", {"normalised": True}),
+    ("cpq", "unpenalised", {"alpha_max": 0.0, "pessimism": 0.0}),
+    ("cpq", "published", {"published": True}),
+    ("pdocrl", "published", {"published": True}),
+    ("pdocrl_anchored", "control", {"improvement": 0.0, "tilt": 0.0}),
+]
+PAGES = ("README.md", "benchmarks/README.md", "docs/agents")
+VERSIONS = {"pdocrl": pdocrl.__version__, "jax": jax.__version__, "numpy": np.__version__}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lines", type=Path, nargs="+", help="files of played policies, one JSON object a line")
+    parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("--out", type=Path, default=Path("runs/five"))
+    parser.add_argument("--keep", nargs="*", default=[], help="methods to take from the former table")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "five.html")
+    arguments = parser.parse_args()
+    before = former_rows(arguments.out)
+    planned = find_suite(ROOT / "benchmarks" / "five.toml")
+    lines = read_lines(arguments.lines)
+    methods = methods_of(lines, planned)
+    tasks = [entry.task for entry in planned.entries if any(line["task"] == entry.task.name for line in lines)]
+    files = {task.name: search(task, [arguments.data]) for task in tasks}
+    rows = [
+        row
+        for task in tasks
+        for method in methods
+        for row in rows_of(
+            [line for line in lines if line["task"] == task.name and is_method(line, method)],
+            task, method, files[task.name],
+        )
+    ]  # fmt: skip
+    kept = [row for row in before if row.method in arguments.keep and row.task in files]
+    rows = sorted([*rows, *kept], key=lambda row: tasks.index(find_task(row.task)))
+    methods = in_order([*methods, *(m for m in planned.methods if m.name in {row.method for row in kept})], planned)
+    suite = suite_of(rows, tasks, methods, planned)
+    write_folder(arguments.out, suite, rows)
+    write_text(ROOT / "benchmarks" / "five.toml", suite_text(suite))
+    shutil.copy(arguments.out / PARQUET, RESULTS / "five.parquet")
+    write_text(RESULTS / "five.md", "\n\n".join(table.markdown() for table in make_tables(rows)) + "\n")
+    report(arguments.out, arguments.page)
+    replace_lines(rows, before, tasks)
+    print(headline(rows, before, tasks, methods))
+
+
+def former_rows(out: Path) -> list[Row]:
+    """The committed table, read as a benchmark folder holds it."""
+    out.mkdir(parents=True, exist_ok=True)
+    former = out / "former"
+    former.mkdir(exist_ok=True)
+    if not (former / PARQUET).exists():  # the table of the first call, not one this script wrote
+        shutil.copy(RESULTS / "five.parquet", former / PARQUET)
+    return read_rows(former)
+
+
+def read_lines(paths: Iterable[Path]) -> list[Line]:
+    """The last line of every policy, in the order they first appear."""
+    found: dict[tuple[Any, ...], Line] = {}
+    for path in paths:
+        for text in path.read_text(encoding="utf-8").splitlines():
+            if text.strip():
+                line = json.loads(text)
+                line["settings"] = plain(line.get("settings") or {})
+                key = (line["task"], line["agent"], json.dumps(line["settings"], sort_keys=True), line["steps"])
+                found[*key, line["limit"], line["seed"]] = line
+    return list(found.values())
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """As a config takes them: no lists, and nothing that is the default anyway is left out."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+
+def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
+    """The methods there are lines of, in the order of five.toml, then the others."""
+    found: list[Method] = []
+    for line in lines:
+        if not any(is_method(line, method) for method in found):
+            known = [name for agent, name, own in VARIANTS if (agent, own) == (line["agent"], line["settings"])]
+            words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
+            variant = known[0] if known else words
+            taken = any((m.agent, m.variant) == (line["agent"], variant) for m in found)
+            if taken:  # the same settings for another number of steps
+                variant = f"{variant} {line['steps']:,} steps".strip()
+            found.append(Method(line["agent"], variant, line["settings"], line["steps"]))
+    return in_order(found, planned)
+
+
+def in_order(methods: Sequence[Method], planned: Suite) -> list[Method]:
+    """An agent's variants together; agents as five.toml had them, new ones last."""
+    order = list(dict.fromkeys([method.agent for method in (*planned.methods, *methods)]))
+    return sorted(methods, key=lambda method: (order.index(method.agent), bool(method.variant)))
+
+
+def is_method(line: Line, method: Method) -> bool:
+    asked = (method.agent, plain(method.settings), method.steps)
+    return bool((line["agent"], line["settings"], line["steps"]) == asked)
+
+
+def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None) -> list[Row]:
+    """Every episode. Runs of one seed share a training where the agent does not look at the limit."""
+    if not lines:
+        return []
+    assert file is not None, f"no data for {task.name}"
+    agent: Agent[Any, Any] = find_agent(method.agent)
+    config = make_config(agent, **method.settings, horizon=float(task.horizon))
+    shared, digest = agent.ignores_limit(config), load(file, task).digest
+    trainings: dict[tuple[Any, ...], int] = {}
+    limits = sorted({line["limit"] for line in lines})
+    seeds = {line["seed"] for line in lines}
+    protocol = protocol_of([(float(limit),) for limit in limits], seeds, len(lines[0]["reward"]))
+    rows = []
+    for line in sorted(lines, key=lambda line: (line["limit"], line["seed"])):
+        limit = float(line["limit"])
+        training = trainings.setdefault((line["seed"],) if shared else (line["seed"], limit), len(trainings))
+        rewards, costs = np.asarray(line["reward"], float), np.asarray(line["cost"], float).reshape(-1)
+        scores = zip(normalised_reward(task, rewards), normalised_cost(costs, limit), strict=True)
+        lengths = line.get("length") or [task.horizon] * len(rewards)
+        versions = {**VERSIONS, **line.get("versions", {})}
+        for i, (reward, cost) in enumerate(scores):
+            rows.append(
+                Row(
+                    suite="five", protocol=protocol, task=task.name, agent=method.agent, variant=method.variant,
+                    cost_limit=(limit,), seed=line["seed"], training=training,
+                    trained_limit=(float(limits[0]) if shared else limit,), step=line["steps"], episode=i,
+                    reward=float(rewards[i]), cost=(float(costs[i]),), length=int(lengths[i]),
+                    normalized_reward=float(reward), normalized_cost=float(cost), failure=line.get("failure"),
+                    config_digest=config_digest(method.agent, line["steps"], config), data_digest=digest,
+                    data=file.name, recollected=file.name not in task.files if task.files else None,
+                    train_seconds=line.get("train_seconds"), **versions,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def suite_of(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[Method], planned: Suite) -> Suite:
+    limits = tuple(sorted({row.cost_limit for row in rows}))
+    seeds = tuple(sorted({row.seed for row in rows}))
+    steps = max(row.step for row in rows)
+    episodes = max(row.episode for row in rows) + 1
+    entries = tuple(TaskEntry(task) for task in tasks)
+    return Suite("five", planned.about, entries, tuple(methods), limits, seeds, steps, episodes)
+
+
+def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
+    """As `pdocrl bench` leaves it, but for the trainings."""
+    write_suite(out, suite.record)
+    statuses = []
+    for group in suite.groups():
+        own = {(r.cost_limit, r.seed) for r in rows if r.task == group.task.name and r.method == group.method.name}
+        status, reason = ("done", "") if own else ("missing", "not trained for this table")
+        names = (group.task.name, group.method.agent, group.method.variant)
+        statuses.append(GroupStatus(group.name, *names, len(own) or group.runs, status, reason))  # type: ignore[arg-type]
+    write_status(out, statuses)
+    write_rows(out, rows)
+
+
+def suite_text(suite: Suite) -> str:
+    """The suite as its file has it; seeds are those every cell has, and some have more."""
+    lines = [
+        "# Five tasks with re-collected data. Some cells have more seeds than the protocol's three; tables count them.",
+        "#     pdocrl bench benchmarks/five.toml --data FOLDER --out runs/five",
+        "# or, from episodes played elsewhere, benchmarks/table.py, which wrote this file, too. Of what either writes,",
+        "# results.parquet is committed as benchmarks/results/five.parquet, the tables as five.md and the page",
+        "# as docs/five.html. Versions stand in the rows: those of 0.1.0 were not trained again.",
+        'protocol = "dsrl"',
+        f"steps = {suite.steps:_}",
+        f"tasks = {json.dumps([entry.task.name for entry in suite.entries])}",
+        "agents = [",
+    ]
+    for method in suite.methods:
+        words = [f'name = "{method.agent}"']
+        words += [f'variant = "{method.variant}"'] * bool(method.variant)
+        own = ", ".join(f"{name} = {json.dumps(value)}" for name, value in method.settings.items())
+        words += [f"settings = {{ {own} }}"] * bool(own)
+        if method.steps and method.steps != suite.steps:
+            words.append(f"steps = {method.steps:_}")
+        lines.append(f"    {{ {', '.join(words)} }}," if len(words) > 1 else f'    "{method.agent}",')
+    return "\n".join([*lines, "]"]) + "\n"
+
+
+def replace_lines(rows: Sequence[Row], before: Sequence[Row], tasks: Sequence[Task]) -> None:
+    """Where a page has a method's former cells side by side, it gets the new ones; other words are left to people."""
+    places = [ROOT / place for place in PAGES]
+    pages = [path for place in places for path in (sorted(place.glob("*.md")) if place.is_dir() else [place])]
+    now, then = (cells_of(own) for own in (rows, before))
+    for method in dict.fromkeys(row.method for row in before):
+        if all((task.name, method) in now for task in tasks):
+            for line in (bold_line, plain_line):
+                old, new = (line([found[task.name, method] for task in tasks]) for found in (then, now))
+                for page in pages:
+                    text = page.read_text(encoding="utf-8")
+                    if old != new and old in text:
+                        write_text(page, text.replace(old, new))
+                        print(f"{page.relative_to(ROOT)}: the cells of {method}; look at the words around them")
+
+
+def bold_line(scores: Sequence[Any]) -> str:
+    return " | ".join(map(short, scores))
+
+
+def plain_line(scores: Sequence[Any]) -> str:
+    """Without bold, and how many limits are kept."""
+    limits = [score for own in scores for score in own.by_limit]
+    kept = f"{sum(score.safe for score in limits)} of {len(limits)}"
+    return " | ".join([*(short(score).strip("*") for score in scores), kept])
+
+
+def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], Any]:
+    return {(cell.task, cell.method): cell.score for cell in make_cells(rows)}
+
+
+def headline(rows: Sequence[Row], before: Sequence[Row], tasks: Sequence[Task], methods: Sequence[Method]) -> str:
+    """Reward / cost over limit, bold where safe, and in brackets what the former table had; seeds and steps beside."""
+    now, then = (cells_of(own) for own in (rows, before))
+    text = ["| | seeds | steps |" + "".join(f" {task.name} |" for task in tasks), "|---" * (3 + len(tasks)) + "|"]
+    for method in methods:
+        own = [row for row in rows if row.method == method.name]
+        seeds, steps = len({row.seed for row in own}), max((row.step for row in own), default=0)
+        line = f"| `{method.name}` | {seeds} | {steps:,} |"
+        for task in tasks:
+            score, former = now.get((task.name, method.name)), then.get((task.name, method.name))
+            words = "–" if score is None else short(score)
+            line += f" {words}{'' if former is None else f' ({short(former)})'} |"
+        text.append(line)
+    return "\n".join(text)
+
+
+def short(score: Any) -> str:
+    """.35 / .29, in bold where the cost is within the limit."""
+    words = [f"{abs(value):.2f}".removeprefix("0") for value in (score.reward, score.cost)]
+    pair = f"{'−' if round(score.reward, 2) < 0 else ''}{' / '.join(words)}"
+    return f"**{pair}**" if score.safe else pair
+
+
+if __name__ == "__main__":
+    main()
