@@ -1,6 +1,6 @@
 """Played episodes, wherever they were trained and played, as the five-task table and its page.
 
-    python benchmarks/table.py table.jsonl --data FOLDER --out runs/five [--keep bcq_lag …]
+    python benchmarks/table.py table.jsonl --data FOLDER --out runs/five
 
 For machines that `pdocrl bench benchmarks/five.toml` cannot use as it is: one with an accelerator and neither HDF5 nor
 a simulator, another with the simulator. A line of the file is one policy, played:
@@ -10,7 +10,7 @@ a simulator, another with the simulator. A line of the file is one policy, playe
 
 Lines of the same policy that come later replace earlier ones. Settings have the names of `VARIANTS`, others are told in
 words. Writes what `pdocrl bench` writes into OUT, and from it benchmarks/five.toml, benchmarks/results/five.parquet and
-five.md, and docs/five.html. `--keep` takes methods that were not trained again from the former five.parquet, with the
+five.md, and docs/five.html. Cells of the former table that were not trained again stay as they were, with the seeds and
 versions that made them. Where a page quotes the former numbers of a method, the new ones take their place. Prints the
 table, each cell with what stood there before.
 """
@@ -63,14 +63,15 @@ def main() -> None:
     parser.add_argument("lines", type=Path, nargs="+", help="files of played policies, one JSON object a line")
     parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
     parser.add_argument("--out", type=Path, default=Path("runs/five"))
-    parser.add_argument("--keep", nargs="*", default=[], help="methods to take from the former table")
+    parser.add_argument("--without", nargs="*", default=[], help="agents to leave out")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "five.html")
     arguments = parser.parse_args()
     before = former_rows(arguments.out)
     planned = find_suite(ROOT / "benchmarks" / "five.toml")
-    lines = read_lines(arguments.lines)
-    methods = methods_of(lines, planned)
-    tasks = [entry.task for entry in planned.entries if any(line["task"] == entry.task.name for line in lines)]
+    limits = {limit for (limit,) in planned.limits}
+    lines = [line for line in read_lines(arguments.lines) if line["limit"] in limits]
+    lines = [line for line in lines if line["agent"] not in arguments.without]
+    methods, tasks = methods_of(lines, planned), [entry.task for entry in planned.entries]
     files = {task.name: search(task, [arguments.data]) for task in tasks}
     rows = [
         row
@@ -81,9 +82,12 @@ def main() -> None:
             task, method, files[task.name],
         )
     ]  # fmt: skip
-    kept = [row for row in before if row.method in arguments.keep and row.task in files]
-    rows = sorted([*rows, *kept], key=lambda row: tasks.index(find_task(row.task)))
-    methods = in_order([*methods, *(m for m in planned.methods if m.name in {row.method for row in kept})], planned)
+    again = {(row.task, row.method) for row in rows}
+    rows = [*rows, *(row for row in before if (row.task, row.method) not in again)]
+    names = [method.name for method in methods]
+    methods = in_order([*methods, *(method for method in planned.methods if method.name not in names)], planned)
+    order = {method.name: i for i, method in enumerate(methods)}
+    rows = sorted(rows, key=lambda row: (tasks.index(find_task(row.task)), order[row.method]))
     suite = suite_of(rows, tasks, methods, planned)
     write_folder(arguments.out, suite, rows)
     write_text(ROOT / "benchmarks" / "five.toml", suite_text(suite))
@@ -91,7 +95,7 @@ def main() -> None:
     write_text(RESULTS / "five.md", "\n\n".join(table.markdown() for table in make_tables(rows)) + "\n")
     report(arguments.out, arguments.page)
     replace_lines(rows, before, tasks)
-    print(headline(rows, before, tasks, methods))
+    print(headline(rows, before, tasks, methods, again))
 
 
 def former_rows(out: Path) -> list[Row]:
@@ -130,9 +134,9 @@ def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
             known = [name for agent, name, own in VARIANTS if (agent, own) == (line["agent"], line["settings"])]
             words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
             variant = known[0] if known else words
-            taken = any((m.agent, m.variant) == (line["agent"], variant) for m in found)
-            if taken:  # the same settings for another number of steps
-                variant = f"{variant} {line['steps']:,} steps".strip()
+            there = [m for m in (*found, *planned.methods) if (m.agent, m.variant) == (line["agent"], variant)]
+            if any((m.steps or planned.steps) != line["steps"] for m in there):  # the same settings, another length
+                variant = f"{variant} {line['steps'] // 1000}k steps".strip()
             found.append(Method(line["agent"], variant, line["settings"], line["steps"]))
     return in_order(found, planned)
 
@@ -207,9 +211,9 @@ def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
 
 
 def suite_text(suite: Suite) -> str:
-    """The suite as its file has it; seeds are those every cell has, and some have more."""
+    """The suite as its file has it."""
     lines = [
-        "# Five tasks with re-collected data. Some cells have more seeds than the protocol's three; tables count them.",
+        "# Five tasks with re-collected data. Cells trained again have five seeds, 0 to 4; the others the protocol's.",
         "#     pdocrl bench benchmarks/five.toml --data FOLDER --out runs/five",
         "# or, from episodes played elsewhere, benchmarks/table.py, which wrote this file, too. Of what either writes,",
         "# results.parquet is committed as benchmarks/results/five.parquet, the tables as five.md and the page",
@@ -261,16 +265,23 @@ def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], Any]:
     return {(cell.task, cell.method): cell.score for cell in make_cells(rows)}
 
 
-def headline(rows: Sequence[Row], before: Sequence[Row], tasks: Sequence[Task], methods: Sequence[Method]) -> str:
-    """Reward / cost over limit, bold where safe, and in brackets what the former table had; seeds and steps beside."""
+def headline(
+    rows: Sequence[Row],
+    before: Sequence[Row],
+    tasks: Sequence[Task],
+    methods: Sequence[Method],
+    again: set[tuple[str, str]],
+) -> str:
+    """Reward / cost over limit, bold where safe; of a cell trained again, in brackets what the former table had."""
     now, then = (cells_of(own) for own in (rows, before))
     text = ["| | seeds | steps |" + "".join(f" {task.name} |" for task in tasks), "|---" * (3 + len(tasks)) + "|"]
     for method in methods:
         own = [row for row in rows if row.method == method.name]
-        seeds, steps = len({row.seed for row in own}), max((row.step for row in own), default=0)
-        line = f"| `{method.name}` | {seeds} | {steps:,} |"
+        counts = {len({row.seed for row in own if row.task == task.name}) for task in tasks} - {0}
+        line = f"| `{method.name}` | {' or '.join(map(str, sorted(counts)))} | {max(row.step for row in own):,} |"
         for task in tasks:
-            score, former = now.get((task.name, method.name)), then.get((task.name, method.name))
+            place = (task.name, method.name)
+            score, former = now.get(place), then.get(place) if place in again else None
             words = "–" if score is None else short(score)
             line += f" {words}{'' if former is None else f' ({short(former)})'} |"
         text.append(line)
