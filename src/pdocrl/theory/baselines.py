@@ -77,7 +77,7 @@ def mbcl(
     λ lives in BΔ, with one more coordinate for the unused part. Both fits are at their fixed points, which for tables
     are the plan and the value in the empirical model. The game ends when its own gap, what the best answer to λ̄ earns
     above what the worst λ leaves the mixture, is at most `tolerance`; it costs one more plan, so it is looked at every
-    tenth time.
+    tenth time. Different from the paper: its gradient step is constant, here it falls as 1/√t.
     """
     model = _empirical_model(counts, gamma, limits)
     I = model.n_constraints

@@ -8,6 +8,10 @@ theory asks for: ⟨f(s, π) − f(s, a)⟩ is off by at most ⟨w^π, δ⟩ + �
 Substituting f = Q^π + (I − γP̂Π)⁻¹δ makes the objective linear in δ, with coefficients ρμ̂. So f = Q^π is a minimiser
 if and only if [max ρ]₊ + [−min ρ]₊ ≤ βC: as long as the policy is covered, nothing is adversarial, and no program need
 be solved. (When the log is a policy's own, ρ = w^π − 1.)
+
+Differences from the papers: W is all ratios up to C, and F all tables within the values' range, so that the inner
+maximum is exact; pairs never tried keep their value in the log's model; WSAC takes several costs as a sum, and its
+multiplier, a constant there, is a parameter here.
 """
 
 from __future__ import annotations

@@ -8,6 +8,10 @@
     π(a|s) ∝ w(s, a) π_D(a|s)
 
 All three need the policy that made the data, π_D; here it is estimated from the log, as it must be.
+
+Differences from the papers: POCC bounds the flow by sign functions x_w from a class of their own, over all of which the
+bound is ‖·‖₁; CORAL solves its augmented Lagrangian by a minimax over restricted classes, where the term is needed (its
+bandit is in `field.py`); PRO-RL has no limits, which are further rows here, and its f is any strongly convex function.
 """
 
 from __future__ import annotations

@@ -4,8 +4,11 @@
     b(s, a) = bonus · V_max √(log(2SA/δ) / (2n(s, a)))
 
 The paper controls how far estimates deviate inside a primal-dual method, and tightens the limits so that none is
-broken. Here is the program such a method solves, with Hoeffding's deviation as the control: its stochastic iterations
-and its constants are not reproduced.
+broken. Here is the program such a method solves.
+
+Differences from the paper: its control of deviations is taken to be Hoeffding's, pair by pair; its stochastic
+iterations, its estimate of an unknown C* and its constants are not reproduced. What it promises, single-policy coverage
+and no violation, is what this keeps, and is tested.
 """
 
 from __future__ import annotations

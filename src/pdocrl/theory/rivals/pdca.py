@@ -6,6 +6,10 @@
 
 For tables the inner maximum is C·max(Σμ̂δ₊, Σμ̂δ₋) of the Bellman residual δ, which is 0 at f = Q^π of the empirical
 model and only there: the critic is exact evaluation, whatever C. Its theory needs every policy covered.
+
+Differences from the paper: its policy oracle is any without regret, here Hedge; what the log never tried, which its
+coverage excludes, counts as the worst. The greedy λ is that of the published version; its first preprint had a λ
+without regret.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 For tables the inner minimum is ⟨μ^π, r̂⟩ − √ε·√Σ (μ^π)²/μ̂, so that the whole is one second-order cone program over
 occupancies. A limit is kept for every cost function the log does not rule out: ⟨μ, g⟩ − √ε‖w‖ ≥ τ. At its solution the
 occupancy is also PRO-RL's for the penalty α = √ε/‖w‖: the two are one family, with parameters of different meaning.
+
+Differences from the paper: it has no limits, and its error of f is a minimax, in complete tables this norm.
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ With δ = f − r̂ − γP̂f(·, π), and any linear objective ⟨x, f⟩ to b
 PSPI (Xie et al., 2021) takes ⟨x, f⟩ = f(s₀, π), so that y = μ^π/(1−γ): its critic is pessimistic about the policy.
 ATAC (Cheng et al., 2022) takes f(s, π) − f(s, a) averaged over the log: it is pessimistic about the improvement.
 Both are for problems without limits.
+
+Differences from the papers: their Bellman error is a minimax, ‖f − r − γf(s′, π)‖² less the least over g of the same
+with g for f. In complete tables that least is the noise alone, and what remains is Σ μ̂δ². PSPI's constrained form is in
+`pessimistic.py`, solved exactly. Their f lie within the range of values; the closed form may leave it.
 """
 
 from __future__ import annotations

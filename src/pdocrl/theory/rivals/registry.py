@@ -140,8 +140,8 @@ def _atac_price(f: Knowledge) -> float:
 
 
 def _bootstrap_count(f: Knowledge) -> float:
-    """SPIBB's N∧ for a loss of at most a tenth of V_max."""
-    return math.ceil(8 / (0.1**2 * (1 - f.gamma) ** 2) * math.log(2 * f.S * f.A * 2 ** min(f.S, 1000) / DELTA))
+    """SPIBB's N∧ for a loss of at most a tenth of V_max, by 4V_max/(1−γ) √(2/N∧ log(2SA·2^S/δ))."""
+    return math.ceil(32 / (0.1**2 * (1 - f.gamma) ** 2) * math.log(2 * f.S * f.A * 2 ** min(f.S, 1000) / DELTA))
 
 
 STEPS = (10.0, 100.0, 1000.0)

@@ -6,8 +6,11 @@
     MO-SPIBB     either, with limits                              (Satija, Thomas, Pineau and Laroche, NeurIPS 2021)
 
 The best such policy of the empirical model is a linear program over occupancies, because both sets are given state by
-state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a). MO-SPIBB's own limits are the
-baseline's returns; here they are the given ones.
+state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a).
+
+Differences from the papers: π_b is estimated from the log; the best policy of the set is found at once, not by policy
+iteration. MO-SPIBB, as its authors' code has it, asks in every state that no signal be worse than under π_b,
+Σ_a π(a|s) A_i^{π_b}(s, a) ≥ 0, and weighs the signals; here the limits are the given ones, on the whole policy.
 """
 
 from __future__ import annotations
