@@ -9,33 +9,43 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import norm
 
-from pdocrl.tabular.bounds import PolicyEstimate
+from pdocrl.tabular.bounds import PolicyEstimate, score, spread_of_episodes
 from pdocrl.tabular.cmdp import occupancy, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Floats
 
 ROUNDS = 25
 SETTLED = 1e-6  # of the change that the first round made
+LARGEST_RADIUS = 100.0  # of the ball, where χ² would have 2
 
 
 def chi2_ball(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
-    """[1+K, 2] min and max of J over logs reweighted by q: Σ_rows (q − 1)² ≤ χ²₁(level), Σ_{rows of (s,a)} q = n(s,a).
+    """[1+K, 2] min and max of J over logs reweighted by q: Σ_rows (q − 1)² ≤ ρ², Σ_{rows of (s,a)} q = n(s,a).
 
     The paper's Lagrangian once more, with nature choosing the log (CoinDICE, Dai et al., 2020). J's slope in q is
-    (μ^π/n)(x + γV(s′) − Q), so that the worst q for a straight J is 1 ± z·slope/|slope|; going there, taking the slope
+    (μ^π/n)(x + γV(s′) − Q), so that the worst q for a straight J is 1 ± ρ·slope/|slope|; going there, taking the slope
     anew and going again ends at a stationary point of the true, curved J. q is at least 0.
+
+    ρ² = χ²₁(level) holds for long logs alone: few rows of a pair hide its variance, rows of an episode are not
+    independent, and what never happened has no row to weigh. So ρ is such that a straight J would move as far as the
+    interval of `bounds.clustered` goes, for the χ² quantile and more.
     """
     z = float(norm.ppf((1 + level) / 2))
-    ends = [[_tilted(estimate, k, z, high) for high in (False, True)] for k in range(len(estimate.counts.mean))]
-    return estimate.possible(np.array(ends))
+    ends = np.empty((len(estimate.counts.mean), 2))
+    for high in (False, True):
+        variance, jump = spread_of_episodes(estimate, high, level)
+        reach = np.abs(score(np.zeros_like(jump), variance, jump, z, high))
+        ends[:, int(high)] = [_tilted(estimate, k, float(far), high) for k, far in enumerate(reach)]
+    return estimate.possible(ends)
 
 
-def _tilted(estimate: PolicyEstimate, k: int, z: float, high: bool) -> float:
-    """J of signal k in the worst (or best) model of the ball."""
+def _tilted(estimate: PolicyEstimate, k: int, reach: float, high: bool) -> float:
+    """J of signal k in the worst (or best) model of the ball that would move a straight J by `reach`."""
     c, gamma = estimate.counts, estimate.gamma
     n = np.maximum(c.n.ravel(), 1)
     sign = 1.0 if high else -1.0
     beyond = estimate.beyond[k, int(high)] * (estimate.pi * (c.n == 0)).sum(axis=1)
     q, x, values = np.ones(len(c.count)), c.mean[k], [float(estimate.estimate[k, int(high)])]
+    radius = 0.0
     for _ in range(ROUNDS):
         model = estimate.model.replace(P=c._matrix(c.count * q / n[c.pair]))
         step = np.bincount(c.pair, weights=c.count * q * x / n[c.pair], minlength=len(n)).reshape(c.shape)
@@ -48,11 +58,12 @@ def _tilted(estimate: PolicyEstimate, k: int, z: float, high: bool) -> float:
         slope = row * (after - (np.bincount(c.pair, weights=c.count * after, minlength=len(n)) / n)[c.pair])
         within = row * np.sqrt(c.variance[k])  # rows of one transition differ too, by what it paid
         size = np.sqrt((c.count * (slope**2 + within**2)).sum())
-        if size == 0:
-            break
-        q = np.maximum(1 + sign * z * slope / size, 0)
+        if size * LARGEST_RADIUS <= reach:  # rows hardly differ: no weights move J so far
+            return values[0] + sign * reach
+        radius = radius or reach / size
+        q = np.maximum(1 + sign * radius * slope / size, 0)
         q *= (n / np.maximum(np.bincount(c.pair, weights=c.count * q, minlength=len(n)), 1e-300))[c.pair]
-        x = c.mean[k] + sign * z * row * c.variance[k] / size
+        x = c.mean[k] + sign * radius * row * c.variance[k] / size
     return values[-1]
 
 
