@@ -86,8 +86,7 @@ def test_two_processes_measure_what_one_does_and_the_trials_kept_give_the_same_s
 
 def test_every_method_runs_on_a_family_with_and_without_limits():
     for limited in (True, False):
-        (task,) = tasks_of([Job("lucky_bandit", "partial", limited, 300, 0)])
-        trials = measure(task)
+        trials = [t for task in tasks_of([Job("lucky_bandit", "partial", limited, 300, 0)]) for t in measure(task)]
         expected = {name for name, rival in RIVALS.items() if (rival.limits if limited else rival.free)}
         assert {trial.method for trial in trials} == expected
         assert all(np.isfinite(trial.loss) and trial.violation >= 0 for trial in trials)
@@ -161,10 +160,19 @@ def test_the_summary_has_a_line_per_method_best_first():
     assert table.rows[0][names.index("partial best")].text.startswith("0.250 ± ")
 
 
+def test_slow_methods_wait_until_the_others_have_had_all_logs():
+    tasks = tasks_of(jobs_of(["random"], logs=8, sizes=[100], limited=True, skip=1))
+    slow = ["pdca" in task.methods for task in tasks if task.job.seed >= 3]
+    assert slow == sorted(slow)
+    assert [task.job.seed for task in tasks[:2]] == [1, 1]
+    names = [name for task in tasks if task.job == tasks[0].job for name in task.methods]
+    assert sorted(names) == sorted(name for name, rival in RIVALS.items() if rival.limits)
+
+
 def test_measuring_stops_when_the_time_is_up(capsys):
     rows = measure_all(["costly_reference"], logs=50, sizes=[100], minutes=0.0)
     assert {row["logs"] for row in rows} == {1}
-    assert "1 of 50 parts" in capsys.readouterr().err
+    assert "1 of 100 parts" in capsys.readouterr().err
 
 
 def test_measuring_needs_numpy_scipy_and_highs_alone():

@@ -13,7 +13,7 @@ policy that lives on pairs tried once or twice has wide intervals, although each
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from pdocrl.tabular.groups import Groups
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Setup, Solution, outcome, solve_saddle
+
+DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,12 +64,20 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
 
 def resample_outcomes(counts: Counts, rng: np.random.Generator) -> Counts:
     """What might have followed the same n(s, a) tries of each pair: a multinomial of its own outcomes."""
-    drawn = np.empty_like(counts.count)
+    return next(_resample_outcomes(counts, rng, 1))
+
+
+def _resample_outcomes(counts: Counts, rng: np.random.Generator, times: int) -> Iterator[Counts]:
+    """The same so many times; a pair is drawn for many of them at once, since there may be thousands of pairs."""
     ends = np.flatnonzero(np.diff(counts.pair, append=-1)) + 1
-    for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
-        own = counts.count[first:last]
-        drawn[first:last] = rng.multinomial(own.sum(), own / own.sum())
-    return _with_counts(counts, drawn, rng)
+    while times > 0:
+        together = min(times, max(DRAWN_AT_ONCE // len(counts.count), 1))
+        drawn = np.empty((together, len(counts.count)), np.int64)
+        for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
+            own = counts.count[first:last]
+            drawn[:, first:last] = rng.multinomial(own.sum(), own / own.sum(), size=together)
+        yield from (_with_counts(counts, one, rng) for one in drawn)
+        times -= together
 
 
 def _with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
@@ -108,25 +118,17 @@ def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -
 
 def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
     """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
-    return _quantiles(estimate, resample_outcomes, level, resamples, seed)
+    return _quantiles(estimate, _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples), level)
 
 
 def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
     """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
-    return _quantiles(estimate, resample, level, resamples, seed)
+    logs = (resample(estimate.counts, np.random.default_rng([seed, k])) for k in range(resamples))
+    return _quantiles(estimate, logs, level)
 
 
-def _quantiles(
-    estimate: PolicyEstimate,
-    redrawn: Callable[[Counts, np.random.Generator], Counts],
-    level: float,
-    resamples: int,
-    seed: int,
-) -> Floats:
-    ends = np.empty((resamples, len(estimate.counts.mean), 2))
-    for k in range(resamples):
-        log = redrawn(estimate.counts, np.random.default_rng([seed, k]))
-        ends[k] = dataclasses.replace(estimate, counts=log).estimate
+def _quantiles(estimate: PolicyEstimate, logs: Iterator[Counts], level: float) -> Floats:
+    ends = np.array([dataclasses.replace(estimate, counts=log).estimate for log in logs])
     low = np.quantile(ends[:, :, 0], (1 - level) / 2, axis=0)
     high = np.quantile(ends[:, :, 1], (1 + level) / 2, axis=0)
     return estimate.possible(np.stack([low, high], axis=1))

@@ -50,8 +50,13 @@ ICU_SETTINGS = {
     "plug_in": (0, 1, 2, 3), "pspi": (0, 2, 6), "atac": (0, 2, 6), "a_crab": (0, 4), "spibb": (0, 3),
     "soft_spibb": (0, 4), "fqi": (0,), "behaviour_cloning": (0,),
 }  # fmt: skip
+ICU_SLOW = ("pdocrl", "pdca", "wsac", "pro_rl", "pessimistic", "pspi", "atac", "a_crab", "mo_spibb", "spibb",
+            "soft_spibb")  # fmt: skip
 ICU_FREE = ("pdocrl_often", "plug_in", "behaviour_cloning")
 ICU_FEW = {"wsac": 6, "a_crab": 6}  # logs: a program each iteration; and none of a million rows
+
+
+ALL_METHODS_FIRST = 3  # logs
 
 
 class Job(NamedTuple):
@@ -81,15 +86,15 @@ class Trial(NamedTuple):
 
 
 def jobs_of(
-    families: Iterable[str], logs: int, sizes: Iterable[int] | None = None, limited: bool | None = None
+    families: Iterable[str], logs: int, sizes: Iterable[int] | None = None, limited: bool | None = None, skip: int = 0
 ) -> list[Job]:
-    """All logs, of problems with limits, without, or both."""
+    """All logs but the first few, of problems with limits, without, or both."""
     found = []
     for family in families:
         coverages: tuple[Coverage, ...] = ("partial",) if family in ONE_LOG else ("full", "partial")
         kinds = (False,) if family == "lucky_bandit" else (True,) if family in EXAMPLES else (True, False)
         every = sizes or (ICU_SIZES if family == "icu_sepsis" else SIZES)
-        for coverage, kind, n, seed in itertools.product(coverages, kinds, every, range(logs)):
+        for coverage, kind, n, seed in itertools.product(coverages, kinds, every, range(skip, logs)):
             if limited in {None, kind}:
                 found.append(Job(family, coverage, kind, n, seed))
     # Log by log, so that stopping early leaves as many of each; in each round the slow ones first.
@@ -104,15 +109,24 @@ class Task(NamedTuple):
 
 
 def tasks_of(jobs: Iterable[Job]) -> list[Task]:
-    """One per log; one per log and method where a log keeps a core busy for minutes."""
+    """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
+
+    Logs come in order. After the first few, the slow methods wait until the others have had all logs.
+    """
     found = []
     for job in jobs:
-        methods = tuple(name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free))
+        methods = [name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free)]
         if job.family == "icu_sepsis":
             found += [Task(job, (name,)) for name in methods if _on_icu(name, job)]
         else:
-            found.append(Task(job, methods))
-    return found
+            slow = tuple(name for name in methods if name in ITERATIONS)
+            found += [Task(job, slow), Task(job, tuple(name for name in methods if name not in ITERATIONS))]
+
+    def turn(task: Task) -> int:
+        slow = ICU_SLOW if task.job.family == "icu_sepsis" else tuple(ITERATIONS)
+        return 0 if task.job.seed < ALL_METHODS_FIRST else 1 + (task.methods[0] in slow)
+
+    return sorted((task for task in found if task.methods), key=turn)
 
 
 def _on_icu(name: str, job: Job) -> bool:
@@ -223,12 +237,13 @@ def measure_all(
     limited: bool | None = None,
     minutes: float = math.inf,
     keep: Path | None = None,
+    skip: int = 0,
 ) -> Rows:
     """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
 
     `keep` is a file to which every trial is added as soon as it is there.
     """
-    tasks = tasks_of(jobs_of(families, logs, sizes, limited))
+    tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip))
     if keep is None:
         return summarise(_in_order(_finished(tasks, jobs, minutes)))
     done = []
@@ -290,6 +305,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the CSV file to write")
     parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
     parser.add_argument("--logs", type=int, default=20)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")
@@ -303,7 +319,7 @@ def main() -> None:
         rows = summarise(read_trials(given.files))
     else:
         rows = measure_all(
-            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, keep=given.trials
+            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, given.trials, given.skip
         )
     write_csv(given.out, rows)
     print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
