@@ -1,14 +1,19 @@
-"""Somebody else's environment from collecting to acting elsewhere: the same numbers at every hand-over.
+"""Somebody else's environment from collecting to acting elsewhere, by every agent: the same numbers at every hand-over.
 
-Actions in [0, 5] × [−2, 1], two costs, true ends, nothing to render, a clock among the observations.
+Actions in [0, 5] × [−2, 1], two costs, true ends, nothing to render, a clock among the observations. A benchmark trains
+every agent once; what it played is what `evaluate` plays, what the exported NumPy and ONNX policies play in a loop that
+knows nothing of pdocrl, and what a Ray cluster plays.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import inspect
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +22,16 @@ import onnxruntime
 import pytest
 
 import pdocrl
-from pdocrl.bench.results import read_rows
+from pdocrl import cli
+from pdocrl.agents.agent import BUILT_IN, find_agent
+from pdocrl.bench.player import EVALUATION_SEED
+from pdocrl.bench.results import Row, read_rows
 from pdocrl.data import load
 from pdocrl.data.bounds import to_real
 from pdocrl.envs import make
 from pdocrl.envs.rollout import episode_seeds
+from pdocrl.ope.ensemble import EnsembleConfig
+from pdocrl.ope.prepare import Prepared
 
 PACKAGES = Path(__file__).parent / "packages"
 TASKS = """
@@ -33,59 +43,110 @@ reward_max = 30.0
 cost_max = 30.0
 files = ["valve.hdf5"]
 """
-LIMIT, SEED, EPISODES = "12,9", 4, 2
+LIMIT, EPISODES = (12.0, 9.0), 2
+AGENTS = [name for name in BUILT_IN if (find_agent(name).most_costs or 2) >= 2]  # every agent that may
 Step = Callable[[Any, float, Any], Any]
 Cli = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def own_packages(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
-    monkeypatch.syspath_prepend(PACKAGES)
-    monkeypatch.setenv("PDOCRL_TASKS", str(world / "tasks.toml"))
+Benched = dict[str, tuple[Path, list[Row]]]  # by agent: its training folder, the episodes `bench` played
+SMALL = {"batch_size": 16, "embedding": 8, "heads": 2, "layers": 1, "context": 3, "times": 40}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a task file and a small collection."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "tasks.toml").write_text(TASKS)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(PACKAGES)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("PDOCRL_TASKS", str(folder / "tasks.toml"))
         pdocrl.collect("Valve", folder / "valve.hdf5", budget=4000, target=60, cost_max=30, workers=1, seed=1)
-    return folder
+        yield folder
 
 
-@pytest.fixture(scope="module", params=["bc", "cdt"])
-def run(request: pytest.FixtureRequest, world: Path) -> Path:
-    """A short training of one agent without memory, and of one with."""
-    out = world / request.param
-    settings = {"bc": {"hidden": (8,)}, "cdt": {"embedding": 8, "heads": 2, "layers": 1, "context": 3, "times": 40}}
-    pdocrl.train(
-        world / "valve.hdf5", request.param, task=pdocrl.Task("Valve", 30, "valve_world:Valve-v0"),
-        cost_limit=[(12, 9)],
-        steps=40, settings={"batch_size": 32, **settings[request.param]}, out=out,
-    )  # fmt: skip
-    return out
+@pytest.fixture(autouse=True)
+def own_packages(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
+    monkeypatch.setenv("PDOCRL_TASKS", str(world / "tasks.toml"))
 
 
-def play(begin: Callable[[int], Step]) -> tuple[list[float], list[list[float]]]:
-    """Returns and costs of the episodes `evaluate` plays, by a loop that knows nothing of pdocrl's."""
+def tiny(name: str) -> dict[str, Any]:
+    """The agent's settings that have a size, small."""
+    fields = [field.name for field in dataclasses.fields(find_agent(name).Config)]
+    return {field: [8] if field.endswith("hidden") else SMALL[field]
+            for field in fields if field in SMALL or field.endswith("hidden")}  # fmt: skip
+
+
+def suite_file(folder: Path, world: Path, agents: list[str]) -> Path:
+    """A benchmark of the stranger's task, as a user writes one."""
+    head = f"steps = 6\nepisodes = {EPISODES}\nseeds = [0]\ncost_limits = [{list(LIMIT)}]\n"
+    task = f'tasks = [{{ name = "Valve", data = "{world / "valve.hdf5"}" }}]\n'
+    methods = [
+        f'[[agents]]\nname = "{name}"\nsettings = {{ {", ".join(f"{key} = {value}" for key, value in tiny(name).items())} }}\n'
+        for name in agents
+    ]
+    (folder / "suite.toml").write_text(head + task + "".join(methods))
+    return folder / "suite.toml"
+
+
+@pytest.fixture(scope="module")
+def benched(world: Path) -> Benched:
+    """Every agent trained and played by one `bench`: its folder and its episodes."""
+    assert cli.main(["bench", str(suite_file(world, world, AGENTS)), "--out", str(world / "out"), "--json"]) == 0
+    rows = read_rows(world / "out")
+    folders = {json.loads(path.read_text())["agent"]: path.parent for path in (world / "out").rglob("run.json")}
+    return {name: (folders[name], [row for row in rows if row.agent == name]) for name in AGENTS}
+
+
+def play(begin: Callable[[int], Step]) -> tuple[list[float], list[tuple[float, ...]]]:
+    """Returns and costs of the episodes `bench` plays, by a loop that knows nothing of pdocrl's."""
     rewards, costs = [], []
     env = make("valve_world:Valve-v0")
-    for seed in episode_seeds(SEED, EPISODES):
+    for seed in episode_seeds(EVALUATION_SEED, EPISODES):
         (obs, _), step = env.reset(seed=seed), begin(seed)
         total, spent, reward, cost, over = 0.0, np.zeros(2), 0.0, np.zeros(2), False
         while not over:
-            action = step(np.asarray(obs, np.float32), reward, cost)
-            obs, reward, ended, cut, info = env.step(
-                np.asarray(action, np.float32)
-            )  # which refuses what leaves its box
+            action = np.asarray(step(np.asarray(obs, np.float32), reward, cost), np.float32)
+            obs, reward, ended, cut, info = env.step(action)  # which refuses what leaves its box
             cost = np.array([info["cost_level"], info["cost_haste"]])
             total, spent, over = total + reward, spent + cost, ended or cut
         rewards.append(total)
-        costs.append(spent.tolist())
+        costs.append(tuple(spent.tolist()))
     return rewards, costs
+
+
+def by_onnx(policy: Any, session: Any) -> Callable[[int], Step]:
+    """Episodes whose every action is the ONNX model's, raw observations in and real actions out.
+
+    What a model with memory must be told besides (past steps, costs paid, noise) is kept by the exported NumPy policy.
+    """
+    inputs, scales, said = {entry.name: entry.type for entry in session.get_inputs()}, policy.scales, []
+    if inputs.keys() == {"obs"}:
+        return lambda _: lambda obs, *_: session.run(None, {"obs": obs[None]})[0][0]
+    function = type(policy.network).act
+
+    def act(*given: Any, **named: Any) -> Any:
+        feeds = dict(inspect.signature(function).bind(policy.network, *given, **named).arguments)
+        del feeds["self"]
+        varies = scales.obs_scale > 0
+        feeds["obs"] = np.where(varies, feeds["obs"] / np.where(varies, scales.obs_scale, 1), 0) + scales.obs_mean
+        if "actions" in feeds:
+            feeds["actions"] = scales.real(feeds["actions"])
+        kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+        said.append(session.run(None, {name: np.asarray(feeds[name], kinds[kind]) for name, kind in inputs.items()})[0])
+        return scales.unit(said[-1])
+
+    object.__setattr__(policy.network, "act", act)
+
+    def begin(seed: int) -> Step:
+        step = policy.begin(seed)
+
+        def real(*seen: Any) -> Any:
+            step(*seen)
+            return said[-1][0]
+
+        return real
+
+    return begin
 
 
 def test_the_collection_knows_its_box_and_holds_what_the_environment_was_given(world: Path) -> None:
@@ -104,15 +165,18 @@ def test_check_names_the_clock_the_constant_and_the_scales(world: Path, run_cli:
     assert "never change, and are ignored: 2." in said
 
 
-def test_evaluate_and_the_exported_policy_play_the_same_episodes(
-    run: Path, run_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_bench_played_is_what_evaluate_and_the_exported_policies_play(
+    name: str, benched: Benched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = ["evaluate", run, "--episodes", EPISODES, "--seed", SEED, "--workers", "1", "--json"]
-    status, out, err = run_cli(*line)
-    assert status == 0, err
-    (scored,) = json.loads(out)["runs"]
-    rewards, costs = ([episode[key] for episode in scored["episodes"]] for key in ("reward", "cost"))
-    assert pdocrl.export(run, tmp_path)
+    folder, rows = benched[name]
+    rewards, costs = [row.reward for row in rows], [row.cost for row in rows]
+    assert [row.episode for row in rows] == list(range(EPISODES))
+    (scored,) = pdocrl.evaluate(folder, EPISODES, seed=EVALUATION_SEED, workers=0).runs
+    assert [episode.reward for episode in scored.episodes] == rewards
+    assert [tuple(episode.cost) for episode in scored.episodes] == costs
+
+    assert pdocrl.export(folder, tmp_path)
     spec = importlib.util.spec_from_file_location("exported_policy", tmp_path / "policy.py")
     assert spec is not None
     assert spec.loader is not None
@@ -121,42 +185,57 @@ def test_evaluate_and_the_exported_policy_play_the_same_episodes(
     spec.loader.exec_module(exported)
     numpy_rewards, numpy_costs = play(exported.load(tmp_path / "policy.npz").begin)
     np.testing.assert_allclose(numpy_rewards, rewards, rtol=1e-6)
-    np.testing.assert_array_equal(numpy_costs, costs)
-    if run.name == "bc":
-        session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
-        onnx_rewards, onnx_costs = play(lambda _: lambda obs, *_: session.run(None, {"obs": obs[None]})[0][0])
-        np.testing.assert_allclose(onnx_rewards, rewards, rtol=1e-4)
-        np.testing.assert_array_equal(onnx_costs, costs)
+    assert numpy_costs == costs
+
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    onnx_rewards, onnx_costs = play(by_onnx(exported.load(tmp_path / "policy.npz"), session))
+    np.testing.assert_allclose(onnx_rewards, rewards, rtol=1e-4)
+    assert onnx_costs == costs
+    bounds = session.get_modelmeta().custom_metadata_map
+    assert (json.loads(bounds["action_low"]), json.loads(bounds["action_high"])) == ([0, -2], [5, 1])
 
 
-def test_a_function_may_stand_for_the_environment(run: Path) -> None:
-    known = pdocrl.evaluate(run, EPISODES, seed=SEED, workers=0, task="Valve")
-    own = pdocrl.evaluate(run, EPISODES, seed=SEED, workers=0, env=lambda: make("valve_world:Valve-v0"))
-    assert [e.reward for e in own.runs[0].episodes] == [e.reward for e in known.runs[0].episodes]
-    assert [e.cost for e in own.runs[0].episodes] == [e.cost for e in known.runs[0].episodes]
+@pytest.fixture(scope="module")
+def models(world: Path) -> Prepared:
+    """What `ope` learns of the data, in a hurry."""
+    return Prepared.of(load(world / "valve.hdf5", "Valve"), config=EnsembleConfig(steps=20), cache=False)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_ope_says_of_every_run_what_its_page_shows(name: str, benched: Benched, models: Prepared) -> None:
+    folder, _ = benched[name]
+    (told,) = pdocrl.ope(folder, models).runs
+    assert told.cost_limit == list(LIMIT)
+    assert len(told.cost) == len(told.cost_interval) == 2
+    assert np.isfinite([told.reward, *told.cost]).all()
+    page = Path(pdocrl.report(folder)).read_text()
+    assert "Would it be safe? What the data alone says" in page
+    assert told.verdict in page
+    assert f"{name} on Valve" in page
+
+
+def test_the_benchmark_s_page_has_every_agent(world: Path, benched: Benched) -> None:
+    page = Path(pdocrl.report(world / "out")).read_text()
+    assert {name for name in AGENTS if f'data-method="{name}"' in page} == set(AGENTS)
+
+
+def test_a_ray_cluster_plays_what_this_machine_plays(world: Path, benched: Benched, tmp_path: Path) -> None:
+    """One agent without memory and one with, trained and played by workers that know the package from their path."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdocrl[ray]'")
+    agents = ["bc", "dial"]
+    line = ["bench", suite_file(tmp_path, world, agents), "--out", tmp_path / "out", "--engine", "ray", "--json"]
+    assert cli.main([str(word) for word in line]) == 0
+    rows = read_rows(tmp_path / "out")
+    assert len(rows) == EPISODES * len(agents)
+    for name in agents:
+        here = [(row.reward, row.cost, row.length) for row in benched[name][1]]
+        assert [(row.reward, row.cost, row.length) for row in rows if row.agent == name] == here
+
+
+def test_a_function_may_stand_for_the_environment(benched: Benched) -> None:
+    folder, rows = benched["bc"]
+    own = pdocrl.evaluate(folder, EPISODES, seed=EVALUATION_SEED, workers=0, env=lambda: make("valve_world:Valve-v0"))
+    assert [episode.reward for episode in own.runs[0].episodes] == [row.reward for row in rows]
+    assert [tuple(episode.cost) for episode in own.runs[0].episodes] == [row.cost for row in rows]
     assert repr(own).startswith("Scores(")
     assert len(repr(own)) < 150
-
-
-def test_bench_plays_what_evaluate_plays(world: Path, run_cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "suite.toml").write_text(
-        f"steps = 10\nepisodes = 2\nseeds = [0]\ncost_limits = [[12, 9]]\n"
-        f'tasks = [{{ name = "Valve", data = "{world / "valve.hdf5"}" }}]\n'
-        'agents = [{ name = "bc", settings = { hidden = [8], batch_size = 16 } }]\n'
-    )
-    status, _, err = run_cli("bench", tmp_path / "suite.toml", "--out", tmp_path / "out", "--json")
-    assert status == 0, err
-    (folder,) = (path.parent for path in (tmp_path / "out").rglob("run.json"))
-    rows = read_rows(tmp_path / "out")
-    played = json.loads(run_cli("evaluate", folder, "--episodes", 2, "--workers", "1", "--json")[1])["runs"][0]
-    assert [row.reward for row in rows] == [episode["reward"] for episode in played["episodes"]]
-    assert [list(row.cost) for row in rows] == [episode["cost"] for episode in played["episodes"]]
-
-
-def test_ope_and_report_take_the_run_as_it_is(run: Path) -> None:
-    if run.name == "bc":
-        found = pdocrl.ope(run, resamples=2)
-        assert len(found.runs) == 1
-    pdocrl.evaluate(run, 1, workers=0)
-    page = pdocrl.report(run)
-    assert Path(page).exists()
