@@ -80,11 +80,11 @@ def suite_file(folder: Path, world: Path, agents: list[str]) -> Path:
     """A benchmark of the stranger's task, as a user writes one."""
     head = f"steps = 6\nepisodes = {EPISODES}\nseeds = [0]\ncost_limits = [{list(LIMIT)}]\n"
     task = f'tasks = [{{ name = "Valve", data = "{world / "valve.hdf5"}" }}]\n'
-    methods = [
-        f'[[agents]]\nname = "{name}"\nsettings = {{ {", ".join(f"{key} = {value}" for key, value in tiny(name).items())} }}\n'
-        for name in agents
-    ]
-    (folder / "suite.toml").write_text(head + task + "".join(methods))
+    methods = ""
+    for name in agents:
+        settings = ", ".join(f"{key} = {value}" for key, value in tiny(name).items())
+        methods += f'[[agents]]\nname = "{name}"\nsettings = {{ {settings} }}\n'
+    (folder / "suite.toml").write_text(head + task + methods)
     return folder / "suite.toml"
 
 
@@ -195,10 +195,13 @@ def test_what_bench_played_is_what_evaluate_and_the_exported_policies_play(
     assert (json.loads(bounds["action_low"]), json.loads(bounds["action_high"])) == ([0, -2], [5, 1])
 
 
+SMALL_ENSEMBLE = EnsembleConfig(members=3, held_out=1, hidden=(8,), outcome_hidden=(8,), steps=20)
+
+
 @pytest.fixture(scope="module")
 def models(world: Path) -> Prepared:
     """What `ope` learns of the data, in a hurry."""
-    return Prepared.of(load(world / "valve.hdf5", "Valve"), config=EnsembleConfig(steps=20), cache=False)
+    return Prepared.of(load(world / "valve.hdf5", "Valve"), config=SMALL_ENSEMBLE, cache=False)
 
 
 @pytest.mark.parametrize("name", AGENTS)
