@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import pdocrl.demo
 from pdocrl.demo import embedded
-from pdocrl.report import read_results
+from pdocrl.report import beside, read_results
 
 pytest.importorskip("pybullet", reason="the simulator is an extra")
 
@@ -47,13 +48,43 @@ def test_the_demo_goes_on_after_an_interrupt_and_ends_with_a_page(tmp_path, run_
     assert "data:image/gif;base64," in page
     assert (folder / "plane.png").read_bytes().startswith(b"\x89PNG")
     record = read_results(folder)
-    film = json.loads((folder / "episode.json").read_text())
-    scored = [episode for run in record.scores.runs for episode in run.episodes]
-    assert film["reward"] in [episode.reward for episode in scored]  # the film shows an episode that was scored
+    films = [json.loads((folder / f"limit-{limit}.json").read_text()) for limit in (10, 50, 80)]
+    for film, run in zip(films, record.scores.runs, strict=True):  # each shows the first episode that was scored
+        assert (film["reward"], film["seed"]) == (run.episodes[0].reward, run.episodes[0].seed)
 
     status, out, err = run_cli(*arguments[:-4], "--steps", "40")
     assert (status, out) == (2, "")
     assert "holds another training (bc, 20 steps); choose another --out." in err.splitlines()[-1]
+
+
+def test_the_recommended_agent_plays_beside_cloning_what_was_foretold_of_both(
+    tmp_path, run_cli: Run, monkeypatch
+) -> None:
+    """Before anything is played both are rehearsed in the dial's model; then both play the same episodes."""
+    small = {"hidden": (8,), "batch_size": 16}
+    monkeypatch.setattr(pdocrl.demo, "SIZE", small)
+    monkeypatch.setattr(pdocrl.demo, "MORE", {"dial": {"model_hidden": (8,)}})
+    monkeypatch.setattr(pdocrl.demo, "EVALUATIONS", 1)
+    monkeypatch.setattr(beside, "make_film", lambda *_: None)
+    folder = tmp_path / "demo"
+    status, out, err = run_cli("demo", "--out", folder, "--steps", "10", "--episodes", "2", "--json")
+    assert status == 0, err
+    answer = json.loads(out)
+    assert err.index("would they be safe?") < err.index("bc at limit 80:")
+    (cloned,) = answer["beside"]
+    for own, other in zip(answer["runs"], cloned["runs"], strict=True):
+        assert [e["seed"] for e in own["episodes"]] == [e["seed"] for e in other["episodes"]]
+    forecast = json.loads((folder / "forecast.json").read_text())["policies"]
+    assert [(one["agent"], one["cost_limit"]) for one in forecast] == [
+        (agent, [limit]) for agent in ("dial", "bc") for limit in (10.0, 50.0, 80.0)
+    ]
+    for one in forecast:
+        assert one["safe"] == (one["cost"][0] <= one["cost_limit"][0])
+        assert np.isfinite(one["reward"])
+    assert len({one["cost"][0] for one in forecast[3:]}) == 1  # cloning knows no limit
+    page = (folder / "index.html").read_text()
+    assert "Would it be safe? First the data answers, then the simulator" in page
+    assert "bc, limit 10" in page
 
 
 def test_the_demo_uses_the_embedded_data_whatever_the_environment_says(tmp_path, monkeypatch) -> None:

@@ -1,6 +1,7 @@
-"""The whole way in a minute or two: embedded data → policies at three limits → the real simulator → a page.
+"""The whole way in two minutes: embedded data → policies → would they be safe? → the real simulator → a page.
 
-Everything but the size is as in a real training: networks and batches are smaller, and steps fewer.
+The recommended agent stands beside behaviour cloning, which knows no limit, in the same episodes. Everything but the
+size is as in a real training: networks and batches are smaller, and steps fewer.
 """
 
 from __future__ import annotations
@@ -8,16 +9,26 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import jax
+import numpy as np
+
+from pdocrl.agents.rehearsal import rehearse_other
+from pdocrl.console import log
 from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.policies.policy import WorldPolicy
+from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
+from pdocrl.report.beside import Forecast, Foretold, beside
+from pdocrl.report.record import limit_name
 from pdocrl.scores.evaluate import Scores, evaluate
-from pdocrl.training.folder import Trained
+from pdocrl.training.folder import Trained, load_trained, restore
 from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 
@@ -27,6 +38,8 @@ SIZE: dict[str, Any] = {"hidden": (64, 64), "batch_size": 256}  # far below a re
 MORE: dict[str, dict[str, Any]] = {"dial": {"hidden": (128, 128), "model_hidden": (64, 64)}}
 STEPS = 6_000
 EVALUATIONS = 5  # while training
+BESIDE, BESIDE_STEPS = "bc", 2_000  # what the agent is compared with
+FORECAST = "forecast.json"  # what the data said before anything was played
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +47,7 @@ class Demo:
     """What came out: the scores, and where to look."""
 
     scores: Scores
+    beside: list[Scores]  # of what it is compared with, in the same episodes
     page: Path
     picture: Path
 
@@ -44,16 +58,56 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "dial", steps: int =
     sizes = ["--steps", str(steps), "--episodes", str(episodes)]
     command = shlex.join(["pdocrl", "demo", "--out", str(folder), "--agent", agent, *sizes])
     dataset = embedded()
+    folders = [folder, *([folder / BESIDE] if agent != BESIDE else [])]
     try:
         _train(folder, dataset, agent, steps)
-        scores = evaluate(folder, episodes)
-        record = read_results(folder, dataset)
-        page = report(record, command=command)
+        if len(folders) > 1:
+            log(f"training {BESIDE} beside it …")
+            _train(folders[1], dataset, BESIDE, min(steps, BESIDE_STEPS))
+        forecast = foretell(folders, dataset)
+        scores = [evaluate(place, episodes) for place in folders]
+        records = [read_results(place, dataset) for place in folders]
+        page = report(records[0], film=False, command=command, opening=beside(records, forecast))
         picture = folder / "plane.png"
-        save(_plane(dataset, record), picture)
+        save(_plane(dataset, records), picture)
     except (KeyboardInterrupt, PdocrlInterrupted):
         raise PdocrlInterrupted(f"interrupted. Go on with the same command: {command}") from None
-    return Demo(scores, page, picture)
+    return Demo(scores[0], scores[1:], page, picture)
+
+
+def foretell(folders: Sequence[Path], dataset: Dataset) -> Forecast | None:
+    """Would the policies keep their limits? Rehearsed in the dial's model of the data; None without a dial.
+
+    The dial chose its settings by such rehearsals; the other policies play in the same model, under the same margin.
+    """
+    first, *others = (load_trained(folder) for folder in folders)
+    network: Any
+    config: Any
+    if first.plan.agent != "dial":
+        return None
+    log("would they be safe? Rehearsing in the model the dial learned from the data …")
+    trainer = restore(folders[0], first.plan, dataset)
+    state, config = jax.tree.map(lambda leaf: leaf[0], trainer.state), trainer.runs[0].config
+    said = []
+    for found in (first, *others):
+        for run, policy in zip(found.plan.runs, found.policies, strict=True):
+            limit, network = tuple(run["cost_limit"]), cast(WorldPolicy, policy).network
+            if found is first:
+                reward, cost = network.expects(limit)
+            else:
+                reward, cost = rehearse_other(
+                    state.model_average, state.standards, network, state.starts, found.plan.horizon
+                )
+                cost = cost / np.float32(config.margin)
+            safe = bool((cost <= np.asarray(limit)).all())
+            told = Foretold(
+                agent=found.plan.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe
+            )
+            log(f"  {told.agent} at limit {limit_name(limit)}: {'yes' if safe else 'NO'}, cost at most {cost[0]:.0f}")
+            said.append(told)
+    forecast = Forecast(step=first.step, policies=said)
+    write_record(folders[0] / FORECAST, forecast)
+    return forecast
 
 
 def embedded() -> Dataset:
@@ -61,16 +115,21 @@ def embedded() -> Dataset:
     return dataclasses.replace(load(EMBEDDED / f"{TASK.lower()}.hdf5", TASK), name=TASK)
 
 
-def _plane(dataset: Dataset, record: Results) -> Any:
+def _plane(dataset: Dataset, records: Sequence[Results]) -> Any:
     """The data in the plane of cost and return, and on it discs that shrink from limit to limit: none hides another."""
     title = f"{TASK}: {dataset.n_episodes} logged episodes, and policies learned from them"
     figure = scatter(dataset, LIMITS, title=title)
     figure.set_size_inches(7.6, 5.3)
     (panel,) = figure.axes
-    for i, run in enumerate(record.runs):
+    for i, run in enumerate(records[0].runs):
         panel.scatter(
             run.costs.mean(), run.returns.mean(), s=260 - 105 * i, color=POINT_COLOURS[i], edgecolors="white",
             linewidths=1.2, zorder=7 + i, clip_on=False, label=f"{run.method}, limit {run.limit}",
+        )  # fmt: skip
+    for run in [record.runs[0] for record in records[1:]]:
+        panel.scatter(
+            run.costs.mean(), run.returns.mean(), s=150, color=INK, marker="X", edgecolors="white", linewidths=1.2,
+            zorder=12, clip_on=False, label=f"{run.method}, which knows no limit",
         )  # fmt: skip
     panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     return figure

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.agents.dial import NEVER, qualities, settings
-from pdocrl.agents.imagination import Standards
-from pdocrl.agents.rehearsal import rehearse
+from pdocrl.agents.imagination import Model, Standards
+from pdocrl.agents.rehearsal import rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.policies.policy import DialPolicy
@@ -211,3 +211,38 @@ def test_a_policy_with_two_costs_is_told_two_limits() -> None:
     assert first.shape == later.shape == (1,)
     with pytest.raises(ValueError, match="limit"):
         policy.begin(0, limit=5.0)
+
+
+def test_a_policy_that_heeds_no_dial_rehearses_alike_with_and_without_one() -> None:
+    """`rehearse_other` plays what `rehearse` plays at every setting, where the network does not look at the setting."""
+    data, s = road(), 2
+    standards = Standards.of(Standards.measure(data))
+    model = Model.create(jax.random.key(1), s, 1, 1, (8,), 2)
+    actor = ClippedGaussian.create(jax.random.key(2), s + 2 + 8, 1, (8,))
+    deaf = actor.mlp.weights[0].at[s:].set(0.0)
+    actor = eqx.tree_at(lambda a: a.mlp.weights[0], actor, deaf)
+    largest = np.asarray([20.0], np.float32)
+    ask, stop = settings(largest, False)
+    blank = np.zeros(len(ask), np.float32)
+    dial = DialPolicy((), (), float(HORIZON), 1.0, largest, (10.0,), ask, stop, blank, np.zeros_like(ask))
+    starts = jnp.asarray(data.initial_obs[:4], jnp.float32)
+    reward, cost = rehearse(model, standards, actor, starts, dial)
+    assert np.ptp(reward) == 0.0
+
+    def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(actor.mode(jnp.pad(jnp.asarray(obs), ((0, 0), (0, 10)))))
+
+    other_reward, other_cost = rehearse_other(model, standards, act, starts, HORIZON)
+    np.testing.assert_allclose(other_reward, reward[0], rtol=1e-5)
+    np.testing.assert_allclose(other_cost, cost[0], rtol=1e-5)
+    assert 0 < cost[0, 0] < HORIZON
+
+
+def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() -> None:
+    ask = np.asarray([[0.0], [5.0], [9.0]], np.float32)
+    never, largest = np.full_like(ask, NEVER), np.asarray([10.0], np.float32)
+    reward, cost = np.asarray([1.0, 2.0, 3.0], np.float32), np.asarray([[0.5], [4.0], [8.0]], np.float32)
+    dial = DialPolicy((), (), 20.0, 1.0, largest, (4.5,), ask, never, reward, cost)
+    assert dial.expects()[0] == 2.0
+    assert dial.expects(9.0) == (3.0, cost[2])
+    assert dial.expects(0.1)[1] == cost[0]  # nothing keeps it: the one that exceeds it least

@@ -45,11 +45,20 @@ class DialPolicy(LimitedPolicy):
 
     def setting(self, limit: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """What to ask for and when to stop, [N, K] each, for each row of limits [N, K]."""
+        chosen = self._chosen(limit)
+        return self.ask[chosen], self.stop[chosen]
+
+    def expects(self, limit: Any = None) -> tuple[float, NDArray[np.float32]]:
+        """What an episode at a limit was rehearsed to earn, and its costs [K] with their margin."""
+        (chosen,) = self._chosen(self._limits(limit)[None])
+        return float(self.reward[chosen]), self.cost[chosen]
+
+    def _chosen(self, limit: NDArray[Any]) -> NDArray[np.int64]:
         limit = np.asarray(limit, np.float32)
         excess = ((self.cost - limit[:, None]) / self.largest).max(-1)  # [N, M]
         worth = np.where(excess <= 0, self.reward, self.reward.min() - np.float32(self.MISSED) * (1 + excess))
-        chosen = worth.argmax(-1)
-        return self.ask[chosen], self.stop[chosen]
+        chosen: NDArray[np.int64] = worth.argmax(-1)
+        return chosen
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]

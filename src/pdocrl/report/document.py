@@ -86,6 +86,15 @@ class Moving:
 
 
 @dataclasses.dataclass(frozen=True)
+class Films:
+    """Animations side by side, each with its title and words; stills for whoever asked for less motion."""
+
+    kind: ClassVar[str] = "films"
+    films: list[tuple[str, str, str, str]]  # title, words, animation, stills
+    caption: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Commands:
     """Command lines to copy."""
 
@@ -94,7 +103,7 @@ class Commands:
     folded: str = ""  # what to click on to see them
 
 
-Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Commands
+Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Films | Commands
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""One evaluated episode to look at: an animation and six stills, kept beside the run and made once."""
+"""Evaluated episodes to look at: an animation and six stills each, kept beside the run and made once."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
@@ -10,7 +11,7 @@ from pdocrl.records import Record, read_record, write_record
 from pdocrl.report.record import Results, limit_name
 from pdocrl.scores.evaluate import RunScore, with_limit
 
-ANIMATION, STILLS, STORY = "episode.gif", "episode.png", "episode.json"
+NAME = "episode"  # .gif, .png and .json
 
 
 class FilmStory(Record, frozen=True, kw_only=True):
@@ -33,20 +34,23 @@ class Film:
     stills: bytes
 
 
-def find_film(record: Results) -> Film | None:
+def find_film(record: Results, name: str = NAME) -> Film | None:
     """The film in the run's folder, if it shows the policies as they are now."""
-    if record.trained is None or not (record.folder / STORY).exists():
+    animation, stills, place = _files(record, name)
+    if record.trained is None or not place.exists():
         return None
     try:
-        story = read_record(record.folder / STORY, FilmStory)
-        film = Film(story, (record.folder / ANIMATION).read_bytes(), (record.folder / STILLS).read_bytes())
+        story = read_record(place, FilmStory)
+        film = Film(story, animation.read_bytes(), stills.read_bytes())
     except (OSError, PdocrlError):
         return None
     return film if story.step == record.trained.step else None
 
 
-def make_film(record: Results) -> Film | None:
-    """Play one of the scored episodes again and film it: of the policy that earns most among the safe ones.
+def make_film(
+    record: Results, run: RunScore | None = None, name: str = NAME, every: int = 3, width: int = 400
+) -> Film | None:
+    """Play the first scored episode of a run again and film it; by default of what earns most among the safe runs.
 
     None where there is nothing scored, no simulator, or one that cannot show itself.
     """
@@ -54,29 +58,35 @@ def make_film(record: Results) -> Film | None:
 
     if record.scores is None or record.trained is None:
         return None
-    best = max(record.scores.runs, key=lambda run: (run.safe, run.normalized_reward))
-    seed = best.episodes[0].seed
-    own = record.trained.policies[best.run]
-    policy = with_limit(own, tuple(best.cost_limit)) or own
+    shown = run or max(record.scores.runs, key=lambda run: (run.safe, run.normalized_reward))
+    seed = shown.episodes[0].seed
+    own = record.trained.policies[shown.run]
+    policy = with_limit(own, tuple(shown.cost_limit)) or own
+    animation, stills, place = _files(record, name)
     try:
-        frames, outcome = film(record.scores.task, policy, seed, every=3)
-        write_film(record.folder / ANIMATION, frames, fps=12, width=400)
-        write_film(record.folder / STILLS, frames, width=240)
+        frames, outcome = film(record.scores.task, policy, seed, every=every)
+        write_film(animation, frames, fps=36 / every, width=width)
+        write_film(stills, frames, width=240)
     except PdocrlError:
         return None
     except Exception as error:  # whatever a simulator does that was never asked to draw, the page can do without
         log(f"no film: {' '.join(str(error).split()) or type(error).__name__}")
         return None
     story = FilmStory(
-        policy=_name(best),
+        policy=_name(shown),
         seed=seed,
         reward=float(outcome.reward),
         cost=[float(x) for x in outcome.cost],
         length=int(outcome.length),
         step=record.trained.step,
     )
-    write_record(record.folder / STORY, story)
-    return find_film(record)
+    write_record(place, story)
+    return find_film(record, name)
+
+
+def _files(record: Results, name: str) -> tuple[Path, Path, Path]:
+    """Animation, stills and story."""
+    return record.folder / f"{name}.gif", record.folder / f"{name}.png", record.folder / f"{name}.json"
 
 
 def _name(run: RunScore) -> str:

@@ -6,7 +6,7 @@ A benchmark and a training have the same page; a training is a benchmark of one,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pdocrl.bench.results import read_suite
@@ -42,6 +42,7 @@ def report(
     dataset: Dataset | None = None,
     film: bool = True,
     command: str | None = None,
+    opening: Sequence[Section] = (),
 ) -> Path:
     """Write the page of a folder that `train`, `bench` or `solve` wrote, finished or not; returns its path.
 
@@ -51,6 +52,7 @@ def report(
         dataset: the data of a training, when it is no longer where the plan says.
         film: film an episode of a training if that has not been done and the simulator is there.
         command: the command that repeats all this; default: train, evaluate, report.
+        opening: sections that stand before those of a training or benchmark.
     """
     folder = run.folder if isinstance(run, Results) else Path(run)
     suite = read_suite(folder) if is_suite(folder) else None
@@ -63,17 +65,20 @@ def report(
         text = render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)
-        text = render(record, find_film(record) or (make_film(record) if film else None), command)
+        text = render(record, find_film(record) or (make_film(record) if film else None), command, opening)
     write_text(target, text)
     return target
 
 
-def render(record: Results, film: Film | None = None, command: str | None = None) -> str:
+def render(
+    record: Results, film: Film | None = None, command: str | None = None, opening: Sequence[Section] = ()
+) -> str:
     """The whole page as text."""
     several = len({cell.method for cell in record.cells}) > 1
     whole, single = provenance.commands(record)
     trainings = [] if record.alone else [Tables([provenance.trainings(record).html(tall=True)])]
     sections = [
+        *opening,
         *(_of_training(record) if record.alone else _of_benchmark(record)),
         Section("What to notice", [Listed(findings(record))]),
         *([_at_each_limit(record)] if record.cells and not record.alone else []),
