@@ -25,7 +25,7 @@ from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
-from pdocrl.report.beside import Forecast, Foretold, beside
+from pdocrl.report.beside import SafetyForecast, Foretold, beside
 from pdocrl.report.record import limit_name
 from pdocrl.scores.evaluate import Scores, evaluate
 from pdocrl.training.folder import Trained, load_trained, restore
@@ -75,7 +75,7 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "dial", steps: int =
     return Demo(scores[0], scores[1:], page, picture)
 
 
-def foretell(folders: Sequence[Path], dataset: Dataset) -> Forecast | None:
+def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None:
     """Would the policies keep their limits? Rehearsed in the dial's model of the data; None without a dial.
 
     The dial chose its settings by such rehearsals; the other policies play in the same model, under the same margin.
@@ -105,7 +105,7 @@ def foretell(folders: Sequence[Path], dataset: Dataset) -> Forecast | None:
             )
             log(f"  {told.agent} at limit {limit_name(limit)}: {'yes' if safe else 'NO'}, cost at most {cost[0]:.0f}")
             said.append(told)
-    forecast = Forecast(step=first.step, policies=said)
+    forecast = SafetyForecast(step=first.step, policies=said)
     write_record(folders[0] / FORECAST, forecast)
     return forecast
 

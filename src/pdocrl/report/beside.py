@@ -23,21 +23,21 @@ class Foretold(Part, frozen=True, kw_only=True):
     safe: bool
 
 
-class Forecast(Record, frozen=True, kw_only=True):
+class SafetyForecast(Record, frozen=True, kw_only=True):
     """What the data alone said of every policy, in the order of methods and limits."""
 
     step: int  # of the training whose model rehearsed them
     policies: list[Foretold]
 
 
-def beside(records: Sequence[Results], forecast: Forecast | None) -> list[Section]:
+def beside(records: Sequence[Results], forecast: SafetyForecast | None) -> list[Section]:
     """The opening of a page on several trainings that were played at the same limits, the recommended one first."""
     table = answers(records, forecast).html()
     title = "Would it be safe? First the data answers, then the simulator"
     return [Section(title if forecast else "In the same episodes", [Tables([table])]), _films(records)]
 
 
-def answers(records: Sequence[Results], forecast: Forecast | None) -> Table:
+def answers(records: Sequence[Results], forecast: SafetyForecast | None) -> Table:
     """A line per limit and method: rehearsed from the data alone, and played."""
     said = {} if forecast is None else {(one.agent, tuple(one.cost_limit)): one for one in forecast.policies}
     lines = []
