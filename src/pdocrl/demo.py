@@ -25,7 +25,7 @@ from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
-from pdocrl.report.beside import SafetyForecast, Foretold, beside
+from pdocrl.report.beside import Foretold, SafetyForecast, beside
 from pdocrl.report.record import limit_name
 from pdocrl.scores.evaluate import Scores, evaluate
 from pdocrl.training.folder import Trained, load_trained, restore
