@@ -267,7 +267,7 @@ def cdt(modules: Any, full: bool) -> Arrays:
         for parameter in model.parameters():  # far enough from where all is zero that every part has a say
             parameter += 0.1 * torch.randn_like(parameter)
     logger = Recorder()
-    numbers = {"lr_warmup_steps": 4, "reward_scale": 0.1, "loss_cost_weight": 0.02}
+    numbers = {"learning_rate": 1e-3, "weight_decay": 1.0, "lr_warmup_steps": 4, "loss_cost_weight": 0.02}
     trainer = modules["cdt"].CDTTrainer(model, None, logger, **numbers)
     rng = np.random.default_rng(3)
     batch = windows(rng, size, length, states, actions, times)

@@ -154,30 +154,6 @@ def test_a_batch_in_parts_is_the_batch_as_a_whole(size: int, monkeypatch: pytest
         np.testing.assert_allclose(found["cpu"][name], whole, rtol=1e-4, atol=1e-7, err_msg=name)
 
 
-def test_gradients_are_clipped_weights_decay_and_the_rate_warms_up() -> None:
-    """Two steps written out: g ← g·min(1, clip/‖g‖), p ← p − η·min(1, t/warmup)·(Adam(g) + decay·p)."""
-    cdt, rng = find_agent("cdt"), np.random.default_rng(0)
-    numbers = {"clip": 0.01, "weight_decay": 3.0, "learning_rate": 0.1, "warmup": 4.0, "dropout": 0.0}
-    config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL, **numbers)
-    problem = Problem(2, 1, 1, frontier=((5.0, 2.0),))
-    state = jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0))
-    batch = random_windows(rng, jnp.ones((5, 4))), jnp.zeros((5, 4, 1))
-    update = jax.jit(lambda state: cdt.update(config, state, batch, jax.random.key(1)))
-    for t in (1, 2):
-        before = state
-        state, metrics = update(before)
-        assert metrics["gradient_norm"] > config.clip, "or nothing is clipped"
-        first, second = state.model_opt.mu.arrays, state.model_opt.nu.arrays
-        old = before.model_opt.mu.arrays
-        clipped = {name: (np.asarray(first[name], float) - 0.9 * np.asarray(old[name], float)) / 0.1 for name in first}
-        assert np.sqrt(sum((g**2).sum() for g in clipped.values())) == pytest.approx(config.clip, rel=1e-3)
-        for name, parameter in before.model.arrays.items():
-            mean, square = first[name] / (1 - 0.9**t), second[name] / (1 - 0.999**t)
-            adam = mean / (np.sqrt(square) + 1e-8)
-            expected = parameter - 0.1 * t / 4 * (adam + 3.0 * parameter)
-            np.testing.assert_allclose(state.model.arrays[name], expected, rtol=1e-4, atol=1e-6, err_msg=name)
-
-
 def test_on_the_bandit_it_reaches_the_best_logged_return_and_keeps_the_limit() -> None:
     """It cannot ask the data for more than it holds: the target is below the optimum √κ · T, and is what it earns."""
     cdt, probe = find_agent("cdt"), bandit()

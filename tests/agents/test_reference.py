@@ -237,7 +237,8 @@ def test_cdt_as_published_is_the_reference_code_but_for_the_form_of_gelu(monkeyp
         model = CausalTransformer(arrays, layers=2, heads=2, published=True)
         monkeypatch.setattr(jax.nn, "gelu", exact_gelu)
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # the whole batch at once, which compiles sooner
-        config = make_config(agent, published=True, warmup=4.0, dropout=0.0, cost_limit=(9.0,))
+        numbers = {"learning_rate": 1e-3, "weight_decay": 1.0, "warmup": 4.0, "dropout": 0.0}
+        config = make_config(agent, published=True, cost_limit=(9.0,), **numbers)
         zeta, adam, steps = jnp.log(jnp.asarray(0.1)), optax.scale_by_adam(), jnp.zeros((), jnp.int32)
         state = SequenceState(model, zeta, jnp.zeros((1, 2)), steps, adam.init(model), adam.init(zeta))
         update = jax.jit(lambda state: agent.update(config, state, (windows, costs), jax.random.key(0)))
