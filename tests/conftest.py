@@ -20,6 +20,13 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="pdoc
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+# Most of the tests' time is compilation of small programs, so the compiler is asked to hurry. The last flag has kernels
+# written the older way, which takes half as long. (tests/test_cli.py and others start processes: they inherit this.)
+HURRY = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+)
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {HURRY}".strip()
+
 SHARED = Path(os.environ.get("PDOCRL_SHARED") or Path(__file__).parents[2] / "shared")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -20,8 +21,11 @@ from probes import HORIZON, bandit
 SMALL: dict[str, Any] = {"hidden": (16, 16), "batch_size": 64, "horizon": float(HORIZON)}
 
 
+agent_of = lru_cache(find_agent)  # one instance of each: what it compiles is compiled once
+
+
 def make(name: str, dataset: Dataset, **settings: Any) -> Trainer:
-    agent = find_agent(name)
+    agent = agent_of(name)
     return Trainer(agent, dataset, [Run(make_config(agent, **{**SMALL, **settings}), 0)])
 
 
@@ -85,7 +89,7 @@ def test_the_linear_critic_descends_the_lagrangian() -> None:
 @pytest.mark.parametrize(("cost", "rises"), [(1.0, True), (0.0, False)])
 def test_the_price_rises_when_the_cost_is_above_the_limit_and_falls_below(name: str, cost: float, rises: bool) -> None:
     """The sign printed in the paper's appendix would let λ only grow."""
-    agent = find_agent(name)
+    agent = agent_of(name)
     config = make_config(agent, cost_limit=(1.0,), **SMALL)  # rate .1 per step, against cost 1 or 0
     state = jax.jit(lambda key: agent.init(config, Problem(3, 2, 1), key))(jax.random.key(0))
     after, _metrics = jax.jit(agent.update)(
@@ -108,7 +112,7 @@ def test_prices_of_several_limits_stay_within_the_dual_bound() -> None:
 @pytest.mark.parametrize("costs", [1, 2])
 def test_a_price_at_its_bound_falls_as_soon_as_the_limits_are_kept(name: str, costs: int) -> None:
     """Cost 1 a step against .1 drives ‖λ‖₁ to B = 2; then nothing costs, and all of λ has to come down."""
-    agent = find_agent(name)
+    agent = agent_of(name)
     config = make_config(agent, cost_limit=(1.0,) * costs, multiplier_rate=0.05, **SMALL)
     state = jax.jit(lambda key: agent.init(config, Problem(3, 2, costs), key))(jax.random.key(0))
     update = jax.jit(lambda state, data: agent.update(config, state, data, jax.random.key(1))[0])

@@ -75,7 +75,7 @@ class Trainer:
         self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
-        self.state = jax.jit(_initial(agent, self.problem))(self.configs, self.seeds)
+        self.state = _initial(agent, self.problem)(self.configs, self.seeds)
 
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
         """Train every living run for `steps` steps; the mean of each metric over them, [R], NaN where a run failed."""
@@ -182,11 +182,14 @@ def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], N
     return own, np.asarray(training)
 
 
+@lru_cache(maxsize=64)
 def _initial(agent: Agent[Any, Any], problem: Problem) -> Callable[[Any, Any], Any]:
+    """The compiled program of first states: (configs, seeds) → states."""
+
     def init(config: AgentConfig, seed: Array) -> Any:
         return agent.init(config, problem, jax.random.fold_in(jax.random.key(seed), 0))
 
-    return jax.vmap(init)
+    return jax.jit(jax.vmap(init))
 
 
 def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
