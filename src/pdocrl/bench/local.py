@@ -41,7 +41,10 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
                 if loaded is None or loaded[0] != path:
                     loaded = path, read_data(group, work.data)
                 log(f"{where}: training {group.runs} runs, {group.steps:,} steps")
-                rates.learn_training(group, train_group(group, folder, loaded[1]))
+                fresh = not (folder / "run.json").exists()
+                with timed() as clock:
+                    trained = train_group(group, folder, loaded[1])
+                rates.learn_training(group, trained, clock.seconds if fresh else None)
                 status = look(group, work.out, work.data)
             if status.status == "trained" and work.evaluate and group.task.env_id is not None:
                 status = _evaluate(group, folder, where, work, rates)

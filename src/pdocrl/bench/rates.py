@@ -21,10 +21,12 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_json
+from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.folder import Trained
 from pdocrl.training.loop import Run, Trainer, trainings
 
-FEW_SECONDS = 1.0  # of steps behind a measured rate
+FEW_SECONDS = 2.0  # of steps behind a measured rate
+ACTING = 50  # decisions behind a measured time of one
 
 
 @dataclasses.dataclass
@@ -43,7 +45,12 @@ def timed() -> Iterator[Clock]:
 
 
 class Rates:
-    """Seconds per step of a training, and per episode of a roll-out, with all cores at work."""
+    """What the parts of a group's work take: its start, a step, an episode.
+
+    The time of a training is start + steps × (one step). The start is all that is done once: data to the device,
+    compiling, policies, files. The time of a group's episodes is episodes × (steps of the simulator + decisions of the
+    policy), shared by the cores. What earlier groups took counts before what was measured, this task before others.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_folder() / "bench_rates.json"
@@ -55,36 +62,63 @@ class Rates:
             self._known = {str(key): float(value) for key, value in found.items()}
 
     def training(self, group: Group) -> float | None:
-        """Seconds to train a group from its first step, without compilation."""
-        per_step = self._known.get(_training_key(group))
-        return None if per_step is None else per_step * group.steps * _share(group)
+        """Seconds to train a group from its first step."""
+        per_step, start = self._find("step", group), self._find("start", group)
+        return None if per_step is None else per_step * group.steps * _share(group) + (start or 0.0)
 
     def playing(self, group: Group) -> float | None:
         """Seconds to play a group's episodes."""
-        per_episode = self._known.get(_playing_key(group))
-        return None if per_episode is None else per_episode * group.suite.episodes * group.runs
+        episodes = group.suite.episodes * group.runs
+        whole = self._known.get(_key("episode", group))
+        if whole is not None:
+            return whole * episodes
+        still, acting = self._known.get(_still_key(group)), self._find("decision", group)
+        if still is not None and acting is not None:
+            return (still + acting * float(group.task.horizon)) * episodes / _cores()
+        others = self._others(_playing_prefix(), f"/{group.task.name}")
+        return None if others is None else others * episodes
 
-    def learn_training(self, group: Group, trained: Trained) -> None:
-        """From the last rate a training logged."""
-        if trained.metrics:
-            self._keep(_training_key(group), 1 / (trained.metrics[-1]["steps_per_second"] * _share(group)))
+    def knows_playing(self, group: Group) -> bool:
+        """Whether the time of its episodes is known, and not only that of other policies on this task."""
+        parts = self._known.get(_still_key(group)), self._find("decision", group)
+        return _key("episode", group) in self._known or None not in parts
+
+    def learn_training(self, group: Group, trained: Trained, seconds: float | None = None) -> None:
+        """From the rates a training logged; its first stage holds the compilation. `seconds`: of all of it."""
+        stages, before = [], 0
+        for line in trained.metrics:  # one per run and stage
+            if line["step"] > before:
+                stages.append((line["step"] - before, line["steps_per_second"]))
+                before = line["step"]
+        if not stages:
+            return
+        later = stages[1:] or stages
+        per_step = sum(steps / rate for steps, rate in later) / sum(steps for steps, _ in later)
+        self._keep(_key("step", group), per_step / _share(group))
+        if seconds is not None:
+            self._keep(_key("start", group), max(0.0, seconds - per_step * group.steps))
 
     def learn_playing(self, group: Group, seconds: float) -> None:
-        self._keep(_playing_key(group), seconds / (group.suite.episodes * group.runs))
+        self._keep(_key("episode", group), seconds / (group.suite.episodes * group.runs))
 
     def measure_training(self, group: Group, dataset: Dataset) -> None:
-        """A few steps: of one run on a CPU, where runs take turns, else of all of them."""
+        """A few steps: of one run on a CPU, where runs take turns, else of all of them. And a few decisions."""
         agent = find_agent(group.method.agent)
         runs = _runs(group, agent, group.limits if dataset.n_costs else ((),))
-        trainer = Trainer(agent, dataset, runs[:1] if _on_cpu() else runs)
-        trainer.advance(1)  # compiles
-        steps, seconds = 1, 0.0
+        with timed() as start:
+            trainer = Trainer(agent, dataset, runs[:1] if _on_cpu() else runs)
+            trainer.advance(trainer.block)  # compiles
+        steps, seconds = trainer.block, 0.0
         while seconds < FEW_SECONDS / 2:
             steps *= 4
             with timed() as clock:
                 trainer.advance(steps)
             seconds = clock.seconds
-        self._keep(_training_key(group), seconds / steps)
+        self._keep(_key("step", group), seconds / steps)
+        with timed() as end:
+            policies = trainer.policies()
+        self._keep(_key("start", group), start.seconds + end.seconds * (_share(group) if _on_cpu() else 1))
+        self._keep(_key("decision", group), _decision_seconds(policies[0], dataset))
 
     def measure_playing(self, group: Group) -> None:
         """One episode of doing nothing."""
@@ -100,12 +134,33 @@ class Rates:
                 pool.run(still, 1)
                 with timed() as clock:
                     pool.run(still, 2)
-                self._keep(_playing_key(group), clock.seconds / 2 / _cores())
+                self._keep(_still_key(group), clock.seconds / 2)
+
+    def _find(self, what: str, group: Group) -> float | None:
+        """Of this task, or the mean over the others."""
+        known = self._known.get(_key(what, group))
+        return self._others(_prefix(what, group)) if known is None else known
+
+    def _others(self, start: str, end: str = "") -> float | None:
+        found = [value for key, value in self._known.items() if key.startswith(start) and key.endswith(end)]
+        return sum(found) / len(found) if found else None
 
     def _keep(self, key: str, seconds: float) -> None:
         self._known[key] = seconds
         with contextlib.suppress(PdocrlError):  # a cache that cannot be written is no reason to stop
             write_json(self._path, self._known)
+
+
+def _decision_seconds(policy: WorldPolicy, dataset: Dataset) -> float:
+    """Of one decision in an episode; the first few are not counted."""
+    step = policy.begin(0)
+    obs, nothing = dataset.obs[: 2 * ACTING], (0.0, dataset.cost[0] * 0)
+    for row in obs[:5]:
+        step(row, *nothing)
+    with timed() as clock:
+        for row in obs[5:]:
+            step(row, *nothing)
+    return clock.seconds / max(1, len(obs) - 5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,15 +173,24 @@ class _Still:
         return self.action[None].repeat(len(obs), axis=0)
 
 
-def _training_key(group: Group) -> str:
+def _prefix(what: str, group: Group) -> str:
+    """Of all tasks: machine, device, agent, settings and how many runs go together."""
     settings = json.dumps(group.method.settings, sort_keys=True, default=list)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
-    runs = "" if _on_cpu() else f"/{group.runs} runs"
-    return f"train/{platform.node()}/{_backend()}/{group.method.agent}/{digest}{runs}"
+    runs = "" if _on_cpu() else f"{group.runs} runs/"
+    return f"{what}/{platform.node()}/{_backend()}/{group.method.agent}/{digest}/{runs}"
 
 
-def _playing_key(group: Group) -> str:
-    return f"play/{platform.node()}/{group.task.name}"
+def _key(what: str, group: Group) -> str:
+    return f"{_prefix(what, group)}{group.task.name}"
+
+
+def _still_key(group: Group) -> str:
+    return f"still/{platform.node()}/{group.task.name}"
+
+
+def _playing_prefix() -> str:
+    return f"episode/{platform.node()}/"
 
 
 def _share(group: Group) -> int:

@@ -123,7 +123,7 @@ def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True
             log(f"measuring how fast {group.method.name} trains here …")
             with _not_known_if_it_fails():
                 rates.measure_training(group, read_data(group, choices.data))
-        if measure and long and playing and rates.playing(group) is None and group.task.name not in tried:
+        if measure and long and playing and not rates.knows_playing(group) and group.task.name not in tried:
             tried.add(group.task.name)
             with _not_known_if_it_fails():
                 rates.measure_playing(group)

@@ -77,6 +77,11 @@ class Trainer:
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
         self.state = _initial(agent, self.problem)(self.configs, self.seeds)
 
+    @property
+    def block(self) -> int:
+        """Steps the device takes without asking the host."""
+        return self._blocks[0]
+
     def advance(self, steps: int) -> dict[str, NDArray[np.float64]]:
         """Train every living run for `steps` steps; the mean of each metric over them, [R], NaN where a run failed."""
         sums: dict[str, NDArray[np.float64]] = {}
