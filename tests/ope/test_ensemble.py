@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from test_ope_command import Cli, Sequential, constant, drifting, trained, write
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
 from pdocrl.ope.actors import begin_many, remembers
-from pdocrl.ope.calibrate import Calibration, hardness_of
+from pdocrl.ope.calibrate import Calibration
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.imagine import play
 from pdocrl.ope.verdict import Calibrated
-from pdocrl.policies.policy import MLPPolicy, TransformerPolicy
+from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
-SMALL = EnsembleConfig(members=4, held_out=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
+SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
 LONGER = dataclasses.replace(SMALL, steps=2500)
 
 
@@ -39,7 +40,7 @@ def ready() -> Prepared:
 
 def test_the_ensemble_finds_the_closed_form_noise_and_border_included(ready: Prepared) -> None:
     """The noise feeds s² and carries s′ beyond the border: without it, reward and first cost would be 61 % of this."""
-    starts = np.full((60, 1), START) * np.where(np.arange(60) % 2, 1, -1)[:, None]
+    starts = np.full((2, 120, 1), START) * np.where(np.arange(120) % 2, 1, -1)[:, None]
     found = play(ready.ensemble, [lambda count: lambda obs, *_: act(obs)], starts, HORIZON, 0)[0]
     told = Calibrated.of(found, ready.calibration, np.array([25.0, 25.0]))
     truth = exact()
@@ -57,11 +58,16 @@ def test_intervals_made_from_other_groups_hold_the_truth_of_groups_left_out(read
     assert (coverage >= 0.95 - 3 * (0.95 * 0.05 / groups) ** 0.5).all()
 
 
-def test_every_group_is_unseen_by_some_members_and_seen_by_others() -> None:
-    bag = deal(31, 9, 3, np.random.default_rng(0))
-    assert bag.shape == (9, 31)
-    assert ((~bag).sum(axis=0) == 3).all()
-    assert np.ptp((~bag).sum(axis=1)) <= 3
+def test_folds_are_about_equally_large() -> None:
+    fold = deal(31, 3, np.random.default_rng(0))
+    assert sorted(np.bincount(fold)) == [10, 10, 11]
+
+
+def test_noise_is_drawn_where_the_world_has_some_and_not_where_it_has_none(ready: Prepared) -> None:
+    """κ is chosen by held-out groups; beyond a border only noise carries episodes that would stay within it."""
+    assert float(ready.ensemble.noise) == 1
+    still = Prepared.of(drifting(episodes=160), config=SMALL, cache=False)
+    assert float(still.ensemble.noise) < 1
 
 
 def test_groups_are_episodes_alike() -> None:
@@ -78,7 +84,7 @@ def test_groups_are_episodes_alike() -> None:
 
 def exact_model(groups: int = 40) -> Calibration:
     """A model that was never wrong."""
-    return Calibration(np.ones((groups, 2)), np.ones((groups, 2)), np.zeros((groups, 3, 2)))
+    return Calibration(np.ones((groups, 2)), np.ones((groups, 2)), np.zeros(groups))
 
 
 def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_model() -> None:
@@ -89,7 +95,7 @@ def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_mod
         for _ in range(200):
             sums = np.zeros((episodes, 2))
             sums[:, 1] = 120.0 * (rng.random(episodes) < 0.1)
-            told = Calibrated.judge(sums, np.zeros((3, 2)), exact_model(), np.array([200.0]))
+            told = Calibrated.judge(sums, 0.0, exact_model(), np.array([200.0]))
             cleared += told.within([10.0]) is True
         assert cleared / 200 <= 0.05
 
@@ -97,7 +103,7 @@ def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_mod
 def test_a_policy_well_within_its_limit_is_cleared_by_a_perfect_model() -> None:
     rng = np.random.default_rng(1)
     sums = np.column_stack([np.zeros(576), rng.poisson(5, 576)]).astype(float)
-    told = Calibrated.judge(sums, np.zeros((3, 2)), exact_model(), np.array([200.0]))
+    told = Calibrated.judge(sums, 0.0, exact_model(), np.array([200.0]))
     assert told.within([10.0]) is True
     assert told.within([2.0]) is False
     assert told.within([5.0]) is None
@@ -107,23 +113,14 @@ def test_what_was_harder_to_imagine_has_the_wider_interval() -> None:
     rng = np.random.default_rng(2)
     spread = rng.uniform(0, 4, 60)
     error = spread * rng.standard_normal(60)
-    hardness = np.zeros((60, 3, 2))
-    hardness[:, 0] = spread[:, None]
-    found = Calibration(np.tile(error[:, None], 2), np.zeros((60, 2)), hardness)
-    easy, hard = (found.scale(np.array([[x, x], [0, 0], [0, 0]])) for x in (0.5, 3.0))
+    found = Calibration(np.tile(error[:, None], 2), np.zeros((60, 2)), spread)
+    easy, hard = (found.scale(x) for x in (0.5, 3.0))
     assert (hard > 3 * easy).all()
     assert (found.coverage(0.95) >= 0.88).all()
 
 
-def test_hardness_is_spread_of_members_of_episodes_and_doubt() -> None:
-    sums = np.array([[[1.0, 0.0], [3.0, 0.0]], [[5.0, 0.0], [7.0, 0.0]]])
-    found = hardness_of(sums, np.array([[0.1, 0.3], [0.2, 0.2]]))
-    np.testing.assert_allclose(found[:, 0], [8**0.5, 2**0.5, 0.2])
-    np.testing.assert_allclose(found[:, 1], [0, 0, 0.2])
-
-
 def test_company_changes_nothing(ready: Prepared) -> None:
-    starts = np.full((5, 1), START)
+    starts = np.full((2, 5, 1), START)
     policies: list[Any] = [lambda count: lambda obs, *_: act(obs), lambda count: lambda obs, *_: 0 * obs]
     alone = play(ready.ensemble, policies[:1], starts, HORIZON, 0)[0]
     beside = play(ready.ensemble, policies[::-1], starts, HORIZON, 0)[1]
@@ -196,6 +193,25 @@ def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each(rotary: 
         single = np.stack([step(obs[i], reward[i], cost[i]) for i, step in enumerate(alone)])
         np.testing.assert_allclose(together(obs, reward, cost), single, atol=1e-5)
         reward, cost = rng.normal(size=4), rng.random((4, 1))
+
+
+def test_budgets_of_many_episodes_are_spent_as_the_dial_spends_them_in_each() -> None:
+    rng = np.random.default_rng(0)
+    sizes = (2 + 2 + 8, 16, 1)
+    layers = [rng.normal(size=pair).astype(np.float32) for pair in itertools.pairwise(sizes)]
+    policy = DialPolicy(
+        tuple(layers), tuple(np.zeros(n, np.float32) for n in sizes[1:]), horizon=6.0, quality=1.0,
+        largest=np.array([4.0], np.float32), limit=(2.0,), ask=np.array([[1.0], [2.0]], np.float32),
+        stop=np.array([[1.0], [9.0]], np.float32), reward=np.array([1.0, 2.0], np.float32),
+        cost=np.array([[1.0], [2.0]], np.float32),
+    )  # fmt: skip
+    together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
+    reward, cost = np.zeros(4), np.zeros((4, 1))
+    for _ in range(7):
+        obs = rng.normal(size=(4, 2)).astype(np.float32)
+        single = np.stack([step(obs[i], reward[i], cost[i]) for i, step in enumerate(alone)])
+        np.testing.assert_allclose(together(obs, reward, cost), single, atol=1e-6)
+        cost = rng.integers(0, 2, (4, 1)).astype(float)
 
 
 def test_a_policy_that_standardises_is_given_raw_observations() -> None:

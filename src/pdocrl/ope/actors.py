@@ -3,7 +3,8 @@
     step = begin_many(policy, B, seed);   action [B, A] = step(obs [B, S], last_reward [B], last_cost [B, K])
 
 Policies that need the observation alone are called with all rows at once; random proposals are drawn anew at every
-step; decision transformers keep one window of B episodes. Any other policy with `begin` is stepped episode by episode.
+step; decision transformers keep one window of B episodes, policies with a dial what B episodes have spent. Any other
+policy with `begin` is stepped episode by episode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
+from pdocrl.policies.limits import LimitedPolicy
 from pdocrl.policies.policy import Policy, ProposingPolicy, TransformerPolicy
 
 Floats = NDArray[np.floating[Any]]
@@ -49,6 +51,8 @@ def _begin(policy: Policy, count: int, seed: int) -> StepMany:
         return _proposals(policy, seed)
     if isinstance(policy, TransformerPolicy):
         return _window(policy, count)
+    if isinstance(policy, LimitedPolicy):
+        return _budgets(policy, count)
     if hasattr(policy, "begin"):
         steps = [policy.begin(seed + i) for i in range(count)]
         return lambda obs, reward, cost: np.stack(
@@ -92,5 +96,20 @@ def _window(policy: TransformerPolicy, count: int) -> StepMany:
         window["actions"][:, -1] = action
         time += 1
         return action
+
+    return step
+
+
+def _budgets(policy: LimitedPolicy, count: int) -> StepMany:
+    """What `LimitedPolicy.begin` does, for B episodes at the policy's own limit."""
+    limit = np.tile(np.asarray(policy.limit, np.float32), (count, 1))
+    spent, time = np.zeros_like(limit), 0
+
+    def step(obs: Floats, reward: Floats, cost: Floats) -> Floats:
+        nonlocal spent, time
+        spent = spent + np.asarray(cost, np.float32) if time else spent
+        steps = np.full((count, 1), min(time, policy.horizon), np.float32)
+        time += 1
+        return policy.act(obs, limit, spent, steps)
 
     return step

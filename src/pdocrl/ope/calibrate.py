@@ -1,22 +1,23 @@
-"""How far the models are off, measured on truth the log has: groups of episodes that some members never saw.
+"""How far the committees are off, measured on truth the log has: groups of episodes that one of them never saw.
 
-A held-out group stands for a policy. Its episodes are played again in the members that never saw them, from their own
-starts, with the actions that were recorded, and with that policy's own reaction to where the model went astray:
+A held-out group stands for a policy. Its episodes are played again in the committee that never saw them, from their own
+starts, with the actions that were recorded, and with the group's own reaction to where the model went astray:
 
-    a_t = a_t(recorded) + K_g (s_t − s_t(recorded)),    K_g the regression of the group's actions on its states
+    a_t = a_t(recorded) + π_g(s_t) − π_g(s_t(recorded)),    π_g a clone of the group, see `reactions`
 
 Were the model right, it would repeat every episode exactly, so what differs is the model's error and nothing else:
-neither a clone's error nor the luck of few episodes. Not all groups are equally hard. Errors are measured in
+neither a clone's error nor the luck of few episodes. How much of the noise the members speak of is drawn, κ, is chosen
+here: the least amount at which held-out costs are not missed on one side. Noise that a world has makes squares and
+borders dearer, and noise that it has not does so too.
 
-    scale = √(A · B),   A = a₀ + a₁ x₁ + a₂ x₂,   B = b₀ + b₁ x₁ + b₂ x₂ + b₃ x₃,    a, b ≥ 0 fitted to the |errors|
+Not all groups are equally hard. Where members disagree on the way, they are wrong more often, so errors are measured in
 
-x₁ the spread of the members, x₂ the spread of episodes within a member (chaos), x₃ how unsure the members say they are.
-B alone trusts what the networks say of themselves too much, A alone tells calm flight from tumbling too little. Then
+    scale = least + a + b · doubt,   a, b ≥ 0 fitted to the |errors|, doubt the members' mean disagreement per step
 
     interval = prediction ± q · scale,   q the 95 % quantile of the groups' |error| / scale
 
-(conformal prediction, out of bag: Kim, Xu, Barber 2020, "Predictive inference is free with the jackknife+-after-
-bootstrap"). It holds for a policy that is to the groups what they are to each other.
+(conformal prediction: Papadopoulos et al. 2002 scale errors so; Vovk 2015 pools folds, "Cross-conformal predictors").
+It holds for a policy that is to the groups what they are to each other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import functools
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,21 +36,22 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from pdocrl.data.dataset import Dataset
-from pdocrl.ope.ensemble import Ensemble, Scales
+from pdocrl.nn.mlp import MLP
+from pdocrl.ope.ensemble import Ensemble
 from pdocrl.ope.groups import Groups
 
 Floats = NDArray[np.float64]
 EPISODES = 12  # of a group that are played again
-REACTION_RIDGE = 1e-4
+NOISES = (0.0, 0.3, 1.0)  # κ that are tried, in this order
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calibration:
-    """Of G held-out groups: the truth, what the members that never saw a group predicted, and how hard it was."""
+    """Of G held-out groups: the truth, what the committee that never saw a group predicted, and its doubt."""
 
     truth: Floats  # [G, 1 + K] mean over the group's episodes
     predicted: Floats  # [G, 1 + K]
-    hardness: Floats  # [G, 3, 1 + K] x₁, x₂, x₃
+    doubt: Floats  # [G]
 
     @property
     def error(self) -> Floats:
@@ -57,17 +60,22 @@ class Calibration:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        """[2, 1 + K, 5] of A and B: the least scale, intercept, and the weights of x₁, x₂, x₃."""
-        return _weights(self.error, self.hardness)
+        """[2, 1 + K]: the scale without doubt, and what a unit of doubt adds."""
+        found = np.zeros((2, self.truth.shape[1]))
+        for k, size in enumerate(np.abs(self.error).T):
+            least = 0.1 * max(float(np.median(size)), 1e-6)
+            found[:, k] = nnls(np.column_stack([np.ones(len(size)), self.doubt]), size)[0]
+            found[0, k] += least
+        return found
 
-    def scale(self, hardness: Floats) -> Floats:
-        """[..., 1 + K] what errors are measured in, at hardness [..., 3, 1 + K]."""
-        return _scale(self.weights, hardness)
+    def scale(self, doubt: Floats | float) -> Floats:
+        """[..., 1 + K] what errors are measured in, at doubts [...]."""
+        return np.asarray(self.weights[0] + self.weights[1] * np.asarray(doubt)[..., None])
 
     @functools.cached_property
     def scores(self) -> Floats:
         """[G, 1 + K] errors in scales."""
-        return np.asarray(self.error / self.scale(self.hardness))
+        return np.asarray(self.error / self.scale(self.doubt))
 
     def factor(self, level: float) -> Floats:
         """[1 + K] how many scales hold the truth on both sides, at this level."""
@@ -77,38 +85,25 @@ class Calibration:
         """[1 + K] how many scales above the prediction the truth is not, at this level; at least 0."""
         return np.maximum(_quantile(self.scores, level), 0)
 
+    def factor_below(self, level: float) -> Floats:
+        """[1 + K] how many scales below the prediction the truth is not, at this level; at least 0."""
+        return np.maximum(_quantile(-self.scores, level), 0)
+
     def coverage(self, level: float) -> Floats:
         """[1 + K] share of the groups whose truth lies in the interval made from all other groups."""
         held = []
         for g in range(len(self.truth)):
-            rest = Calibration(*(np.delete(x, g, axis=0) for x in (self.truth, self.predicted, self.hardness)))
-            held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.hardness[g]))
+            rest = Calibration(*(np.delete(x, g, axis=0) for x in (self.truth, self.predicted, self.doubt)))
+            held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.doubt[g]))
         return np.asarray(np.mean(held, axis=0))
 
-
-def hardness_of(sums: Floats, doubt: Floats) -> Floats:
-    """x₁, x₂, x₃ [3, 1 + K] of imagined episodes, sums [M, n, 1 + K], doubt [M, n]."""
-    members, episodes, signals = sums.shape
-    spread = sums.mean(axis=1).std(axis=0, ddof=1) if members > 1 else np.zeros(signals)
-    chaos = sums.std(axis=1, ddof=1).mean(axis=0) if episodes > 1 else np.zeros(signals)
-    return np.stack([spread, chaos, np.full(signals, doubt.mean())])
-
-
-def _weights(error: Floats, hardness: Floats) -> Floats:
-    found = np.zeros((2, error.shape[1], 5))
-    for k in range(error.shape[1]):
-        size = np.abs(error[:, k])
-        least = 0.1 * max(float(np.median(size)), 1e-6)
-        for i, columns in enumerate(([0, 1], [0, 1, 2])):
-            x = np.column_stack([np.full(len(size), least), hardness[:, columns, k]])
-            found[i, k, [1, *(2 + c for c in columns)]] = nnls(x, size)[0]
-            found[i, k, :2] = least, least * found[i, k, 1]
-    return found
-
-
-def _scale(weights: Floats, hardness: Floats) -> Floats:
-    both = weights[..., 0] + weights[..., 1] + np.einsum("iks,...sk->...ik", weights[..., 2:], hardness)
-    return np.asarray(np.sqrt(both[..., 0, :] * both[..., 1, :]))
+    @property
+    def one_sided(self) -> float:
+        """|mean error| of the costs in its standard errors, the largest; of the reward, where no cost varies."""
+        varies = self.truth.std(axis=0)[1:] > 0
+        told = self.error[:, 1:][:, varies] if varies.any() else self.error[:, :1]
+        root = np.sqrt(np.mean(told**2, axis=0) / len(told))
+        return float((np.abs(told.mean(axis=0)) / np.maximum(root, 1e-12)).max())
 
 
 def _quantile(scores: Floats, level: float) -> Floats:
@@ -117,71 +112,71 @@ def _quantile(scores: Floats, level: float) -> Floats:
     return np.asarray(np.sort(scores, axis=0)[rank - 1])
 
 
-def calibrate(data: Dataset, ensemble: Ensemble, groups: Groups, bag: NDArray[np.bool_], seed: int) -> Calibration:
-    """Play every group's episodes again in the members that never saw them, bag [M, G]."""
+def calibrate(
+    data: Dataset, ensemble: Ensemble, groups: Groups, fold: Groups, clones: MLP, seed: int
+) -> tuple[Ensemble, Calibration]:
+    """Play every group's episodes again in the committee of its fold [G]; the ensemble with the best κ, and its errors.
+
+    `clones` are the groups' reactions, batched over groups.
+    """
     rng = np.random.default_rng([seed, 6])
-    gain = reactions(data, groups, ensemble.scales)
-    chosen = [rng.permutation(np.flatnonzero(groups == g))[:EPISODES] for g in range(int(groups.max()) + 1)]
-    episode = np.concatenate(chosen)
-    sums, doubt = _replay(data, ensemble, gain[groups[episode]], episode, seed)
-    actual = np.column_stack([data.reward_return, data.cost_return])
-    truth, predicted, hardness = [], [], []
-    at = 0
-    for g, own in enumerate(chosen):
-        unseen, part = ~bag[:, g], slice(at, at + len(own))
-        truth.append(actual[own].mean(axis=0))
-        predicted.append(sums[unseen, part].mean(axis=(0, 1)))
-        hardness.append(hardness_of(sums[unseen, part], doubt[unseen, part]))
-        at += len(own)
-    return Calibration(np.stack(truth), np.stack(predicted), np.stack(hardness))
-
-
-def reactions(data: Dataset, groups: Groups, scales: Scales) -> NDArray[np.float32]:
-    """K [G, S, A] by ridge regression of a group's actions on its standardised states."""
-    z = (data.obs - np.asarray(scales.obs_mean)) / np.asarray(scales.obs_scale)
-    z = np.concatenate([np.ones((len(z), 1)), z], axis=1, dtype=np.float64)
-    group = np.repeat(groups, data.episode_length)
+    chosen = np.stack([np.resize(rng.permutation(np.flatnonzero(groups == g)), EPISODES) for g in range(len(fold))])
+    truth = np.column_stack([data.reward_return, data.cost_return])[chosen].mean(axis=1)
     found = []
-    for g in range(int(groups.max()) + 1):
-        x, a = z[group == g], data.action[group == g].astype(np.float64)
-        found.append(np.linalg.solve(x.T @ x + REACTION_RIDGE * len(x) * np.eye(x.shape[1]), x.T @ a)[1:])
-    return np.stack(found).astype(np.float32)
+    for kappa in NOISES:
+        drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
+        sums, doubt = _replay(data, drawn, chosen, fold, clones, seed)
+        found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1))))
+        if found[-1][1].one_sided <= 1:
+            break
+    return min(found, key=lambda one: one[1].one_sided)
 
 
 def _replay(
-    data: Dataset, ensemble: Ensemble, gain: NDArray[np.float32], episode: NDArray[np.int64], seed: int
+    data: Dataset, ensemble: Ensemble, episode: NDArray[np.int64], fold: Groups, clones: MLP, seed: int
 ) -> tuple[Floats, Floats]:
-    """Sums [M, n, 1 + K] and doubts [M, n] of the episodes, played again in every member; gain [n, S, A]."""
-    horizon, n = int(data.episode_length[episode].max()), len(episode)
-    obs, action = np.zeros((horizon, n, data.obs_dim), np.float32), np.zeros((horizon, n, data.action_dim), np.float32)
-    going = np.zeros((horizon, n), bool)
-    for i, e in enumerate(episode):
-        rows = slice(data.episode_start[e], data.episode_start[e] + data.episode_length[e])
-        length = int(data.episode_length[e])
-        obs[:length, i], action[:length, i], going[:length, i] = data.obs[rows], data.action[rows], True
-    bounds = data.action.min(axis=0), data.action.max(axis=0)
-    found = _replay_all(ensemble, *map(jnp.asarray, (gain, obs, action, going, *bounds)), seed)
-    return np.asarray(found[0], np.float64), np.asarray(found[1], np.float64)
+    """Sums [G, n, 1 + K] and doubts [G, n] of episodes [G, n], each group's in the committee of its fold."""
+    # Folds side by side; one with fewer groups plays some of them twice.
+    most = int(np.bincount(fold).max())
+    order = np.stack([np.resize(np.flatnonzero(fold == f), most) for f in range(ensemble.folds)])  # [F, g]
+    played = episode[order]  # [F, g, n]
+    horizon = int(data.episode_length[played].max())
+    time = np.arange(horizon).reshape(-1, 1, 1, 1)
+    going = time < data.episode_length[played]
+    rows = data.episode_start[played] + np.minimum(time, data.episode_length[played] - 1)  # [H, F, g, n]
+    low, high = data.action.min(axis=0), data.action.max(axis=0)
+    own = jax.tree.map(lambda x: x[order], clones)
+    given = (jnp.asarray(x) for x in (data.obs[rows], data.action[rows], going, low, high))
+    sums, doubt = (np.asarray(x, np.float64) for x in _replay_all(ensemble, own, *given, seed))
+    at = np.array([np.argwhere(order == g)[0] for g in range(len(fold))]).T
+    return sums[at[0], at[1]], doubt[at[0], at[1]]
 
 
 @jax.jit
 def _replay_all(
-    ensemble: Ensemble, gain: Array, obs: Array, action: Array, going: Array, low: Array, high: Array, seed: int
+    ensemble: Ensemble, clones: MLP, obs: Array, action: Array, going: Array, low: Array, high: Array, seed: int
 ) -> tuple[Array, Array]:
-    members, n, c = ensemble.members, obs.shape[1], ensemble.scales
+    """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], doubts [F, g, n]."""
+    c, shape = ensemble.scales, obs.shape[1:4]
+
+    def react(state: Array) -> Array:
+        return jnp.tanh(clones((state - c.obs_mean) / c.obs_scale))
+
+    def flat(x: Array) -> Array:
+        return x.reshape(shape[0], -1, x.shape[-1])
 
     def step(carry: Any, now: Any) -> tuple[Any, None]:
         (memory, state, alive, total, doubt), (key, o, a, on) = carry, now
-        chosen = jnp.clip(a + jnp.einsum("mns,nsa->mna", (state - o) / c.obs_scale, gain), low, high)
-        memory, state, signal, end, unsure = ensemble.step(key, memory, state, chosen)
+        chosen = jnp.clip(a + react(state) - react(o), low, high)
+        memory, *drawn = ensemble.step(key, memory, flat(state), flat(chosen))
+        after, signal, end, unsure = (x.reshape(*shape, *x.shape[2:]) for x in drawn)
         alive = alive & on
         counted = jnp.stack([alive * unsure, alive], -1)
-        return (memory, state, alive & ~end, total + alive[..., None] * signal, doubt + counted), None
+        return (memory, after, alive & ~end, total + alive[..., None] * signal, doubt + counted), None
 
-    state = jnp.broadcast_to(obs[0], (members, *obs.shape[1:]))
-    signals = 1 + c.cost_mean.shape[0]
-    alive = jnp.ones((members, n), bool)
-    carry = ensemble.blank((members, n)), state, alive, jnp.zeros((members, n, signals)), jnp.zeros((members, n, 2))
+    blank = ensemble.blank((shape[0], shape[1] * shape[2]))
+    sums, doubts = jnp.zeros((*shape, 1 + c.cost_mean.shape[0])), jnp.zeros((*shape, 2))
+    carry = blank, obs[0], jnp.ones(shape, bool), sums, doubts
     keys = jax.random.split(jax.random.key(seed), len(obs))
     found: Any = jax.lax.scan(step, carry, (keys, obs, action, going))[0]
     return found[-2], found[-1][..., 0] / found[-1][..., 1]

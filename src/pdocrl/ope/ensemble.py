@@ -1,14 +1,19 @@
-"""A probabilistic ensemble: M networks that learned one step of the world, each from episodes of its own.
+"""Committees of networks that learned one step of the world: F of them, of m members each.
 
-    Δ ~ N(θ_m·φ + mean_m, diag var_m)      how the state changes: a quadratic regression, a network on what it leaves
-    (r, c, end) = outcome_m(a, Δ, s′)       what the step earns, costs, and whether it is the last
+    Δ ~ N(mean over the committee of θ·φ + network, κ² · σ²)    how the state changes
+    (r, c, end) = mean over the committee of outcome(a, Δ, s′)   what the step earns, costs, and whether it is the last
+
+A committee steps by its mean: what one member gets wrong the others seldom do, and small errors of one sign would add
+up over an episode. σ is what the members call noise. Some of it is the world's and some is what they did not learn, and
+a world that is shaken by the second falls over; κ, how much of it is drawn, is what repeats held-out episodes best, see
+`calibrate`. How far the members are apart is the committee's doubt.
 
 φ holds 1, s, a, their products, and the step before (its change and action), since worlds have motors that observations
 hide. The regression is exact for much of mechanics and comes in closed form; what it leaves is standardised, so that
 the network sees errors of every coordinate at the same size. A cost is zero or not, a border that least squares would
-smear, so it has a probability, and a size where it is not zero. Everything is drawn, nothing is averaged away: a
-disaster that happens once in a hundred steps happens once in a hundred imagined steps. Member m never sees the episodes
-outside its bag, so that what it predicts of them is a test; see `calibrate`.
+smear, so it has a probability, and a size where it is not zero; it is drawn: a disaster that happens once in a hundred
+steps happens once in a hundred imagined steps. Committee f never sees the episodes of fold f, so that what it predicts
+of them is a test.
 """
 
 from __future__ import annotations
@@ -45,14 +50,18 @@ BLOCK = 25  # steps per compiled call
 class EnsembleConfig:
     """The size of the ensemble and of its training; what a stored fit is named by."""
 
-    members: int = 9
-    held_out: int = 3  # members that never see a given group of episodes
+    folds: int = 3  # committees; each misses one fold of the groups of episodes
+    each: int = 3  # members of a committee
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
-    steps: int = 3000
+    steps: int = 8000
     batch_size: int = 256
     learning_rate: float = 2e-3  # falls to a hundredth, along a cosine
     seed: int = 0
+
+    @property
+    def members(self) -> int:
+        return self.folds * self.each
 
 
 class Scales(eqx.Module):
@@ -161,58 +170,71 @@ class Lessons(eqx.Module):
 class Base(eqx.Module):
     """Ridge regressions in closed form, one per member."""
 
-    change: Float[Array, "M d S"]
+    change: Float[Array, "*M d S"]
     change_left: Float[Array, " S"]  # standard deviation of what it leaves
-    reward: Float[Array, "M e 1"]
+    reward: Float[Array, "*M e 1"]
     reward_left: Float[Array, ""]
 
 
 class Ensemble(eqx.Module):
-    """M models of one step, batched over members."""
+    """F committees of m models of one step; states are [F, B, S], each committee its own."""
 
-    change: MLP  # → mean and log σ of what the regression leaves, [M, B, 2S]
-    outcome: MLP  # → reward left, logits of cost ≠ 0 [K], sizes [K], logit of the end, [M, B, 2K + 2]
-    base: Base
+    change: MLP  # → mean and log σ of what the regression leaves, [F, m, B, 2S]
+    outcome: MLP  # → reward left, logits of cost ≠ 0 [K], sizes [K], logit of the end, [F, m, B, 2K + 2]
+    base: Base  # regressions [F, m, …]
     scales: Scales
+    noise: Float[Array, ""]  # κ
 
     def changes(self, memory: Array, obs: Array, action: Array) -> tuple[Array, Array]:
-        """Mean and σ of the standardised change, [M, B, S] each, at obs [M, B, S], action [M, B, A]."""
-        phi, inputs = self.scales.features(memory, obs, action)
+        """Mean and σ of the standardised change, [F, m, B, S] each, at obs [F, B, S], action [F, B, A]."""
+        phi, inputs = (x[:, None] for x in self.scales.features(memory, obs, action))
         mean, log_std = gaussian(self.change(inputs))
         return phi @ self.base.change + self.base.change_left * mean, self.base.change_left * jnp.exp(log_std)
 
     def outcomes(self, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array, Array]:
-        """Standardised reward [M, B], logits and standardised sizes of costs [M, B, K], logit of the end [M, B]."""
-        x = self.scales.outcome_inputs(obs, action, next_obs)
+        """Standardised reward [F, B], chances and standardised sizes of costs [F, B, K], chance of the end [F, B]."""
+        x = self.scales.outcome_inputs(obs, action, next_obs)[:, None]
         left, logit, size, end = parts(self.outcome(x))
         reward = (with_one(x) @ self.base.reward)[..., 0] + self.base.reward_left * left
-        return reward, logit, size, end
+        return reward.mean(1), jax.nn.sigmoid(logit).mean(1), size.mean(1), jax.nn.sigmoid(end).mean(1)
 
     def step(
         self, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        """Draw what follows: memory, next state [M, B, S], reward and costs [M, B, 1 + K], whether it ends [M, B].
+        """Draw what follows: memory, next state [F, B, S], reward and costs [F, B, 1 + K], whether it ends [F, B].
 
-        Last, how unsure it is of the change [M, B]: σ in standard deviations of changes, mean over coordinates.
+        Last, the doubt [F, B]: how far the members are apart, in standard deviations of changes, mean over coordinates.
         """
         c, keys = self.scales, jax.random.split(key, 3)
-        mean, std = self.changes(memory, obs, action)
-        change = c.change_mean + c.change_scale * (mean + std * jax.random.normal(keys[0], mean.shape))
+        means, stds = self.changes(memory, obs, action)
+        mean, std = means.mean(1), jnp.sqrt(jnp.square(stds).mean(1))
+        doubt = jnp.sqrt(jnp.square(means - mean[:, None]).mean(1)).mean(-1)
+        change = c.change_mean + c.change_scale * (mean + self.noise * std * jax.random.normal(keys[0], mean.shape))
         after = jnp.clip(obs + change, c.low, c.high)
-        reward, logit, size, end = self.outcomes(obs, action, after)
-        happens = jax.random.uniform(keys[1], logit.shape) < jax.nn.sigmoid(logit)
+        reward, chance, size, end = self.outcomes(obs, action, after)
+        happens = jax.random.uniform(keys[1], chance.shape) < chance
         cost = jnp.where(happens, jnp.clip(c.cost_mean + c.cost_scale * size, c.cost_low, c.cost_high), 0.0)
         signal = jnp.concatenate([(c.reward_mean + c.reward_scale * reward)[..., None], cost], -1)
-        ends = jax.random.uniform(keys[2], end.shape) < jax.nn.sigmoid(end)
-        return c.memory(obs, action, after), after, signal, ends, std.mean(-1)
+        ends = jax.random.uniform(keys[2], end.shape) < end
+        return c.memory(obs, action, after), after, signal, ends, doubt
 
     @property
-    def members(self) -> int:
+    def folds(self) -> int:
         return int(self.base.change.shape[0])
 
     def blank(self, shape: tuple[int, ...]) -> Array:
         """The memory of an episode's first step."""
         return jnp.zeros((*shape, self.scales.obs_mean.shape[0] + self.scales.action_mean.shape[0] + 1))
+
+
+def in_committees(change: MLP, outcome: MLP, base: Base, scales: Scales, folds: int) -> Ensemble:
+    """Members [M, …], those of a committee one after another, as committees [F, M/F, …]; all noise is drawn."""
+
+    def split(tree: Any) -> Any:
+        return jax.tree.map(lambda x: x.reshape(folds, x.shape[0] // folds, *x.shape[1:]), tree)
+
+    regressions = Base(split(base.change), base.change_left, split(base.reward), base.reward_left)
+    return Ensemble(split(change), split(outcome), regressions, scales, jnp.ones(()))
 
 
 def networks(key: PRNGKeyArray, scales: Scales, config: EnsembleConfig) -> tuple[MLP, MLP]:
@@ -369,7 +391,7 @@ def fit(
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
         advance(size)
     (change, outcome), _ = state
-    return Ensemble(change, outcome, base, scales)
+    return in_committees(change, outcome, base, scales, config.folds)
 
 
 def _batches(told: Lessons, at: NDArray[np.int64]) -> Lessons:

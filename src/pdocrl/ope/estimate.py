@@ -47,8 +47,8 @@ from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
-STARTS = 64  # episodes imagined in each member …
-STARTS_REMEMBERING = 16  # … of policies with memory, whose steps take longer
+STARTS = 192  # episodes imagined in each committee …
+STARTS_REMEMBERING = 64  # … of policies with memory, whose steps take longer
 
 
 def estimate(
@@ -145,7 +145,8 @@ def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Im
             if not own:
                 continue
             bar.update(row, total=plan.horizon + (bar.tasks[row].total or 0))
-            starts = ready.dataset.initial_obs[rng.integers(ready.dataset.n_episodes, size=count)]
+            which = rng.integers(ready.dataset.n_episodes, size=(ready.ensemble.folds, count))
+            starts = ready.dataset.initial_obs[which]
             begin = [_beginning(found.policies[i], seed, f"{place}: run {i}") for i in own]
             told = imagine.play(ready.ensemble, begin, starts, plan.horizon, seed, lambda: bar.advance(row))
             played |= dict(zip(own, told, strict=True))

@@ -57,17 +57,9 @@ def group_episodes(data: Dataset, rng: np.random.Generator, most: int = MOST) ->
     return np.unique(_squared(x, centres).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
 
 
-def deal(count: int, members: int, held_out: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Bags [M, G] of G groups: every group is left out of `held_out` members, and members miss about equally many."""
-    # Slots 0 … M − 1 over and over, so that members are equally often left out.
-    slots = np.concatenate([rng.permutation(members) for _ in range(-(-count * held_out // members) + 1)])
-    left_out = np.zeros((members, count), bool)
-    at = 0
-    for g in range(count):
-        while left_out[:, g].sum() < min(held_out, members - 1):
-            left_out[slots[at % len(slots)], g] = True
-            at += 1
-    return ~left_out
+def deal(count: int, folds: int, rng: np.random.Generator) -> Groups:
+    """The fold [G] of each of G groups, folds about equally large."""
+    return rng.permutation(np.arange(count) % folds)
 
 
 def _squared(x: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:

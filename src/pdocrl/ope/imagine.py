@@ -1,8 +1,4 @@
-"""Episodes of a policy in the learned models: H steps from recorded starts, one model for the whole of an episode.
-
-A member that is wrong is wrong all episode long, as the world would be. So what the members disagree on after H steps
-is what the data left open, and not the average of it.
-"""
+"""Episodes of a policy in the learned models: H steps from recorded starts, one committee for the whole of each."""
 
 from __future__ import annotations
 
@@ -25,11 +21,11 @@ KEPT = 1000  # pairs (s, a) kept of each policy, to be compared with recorded on
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imagined:
-    """What n episodes in each of M models came to, and some of the pairs the policy went through."""
+    """What n episodes in each of F committees came to, and some of the pairs the policy went through."""
 
-    sums: Floats  # [M, n, 1 + K] undiscounted reward and costs
-    length: Floats  # [M, n]
-    doubt: Floats  # [M, n] mean over steps of how unsure the model was of the change of state
+    sums: Floats  # [F, n, 1 + K] undiscounted reward and costs
+    length: Floats  # [F, n]
+    doubt: Floats  # [F, n] mean over steps of how far the members were apart
     pairs: NDArray[np.float32]  # [≤ KEPT, S + A]
 
 
@@ -41,24 +37,24 @@ def play(
     seed: int,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Imagined]:
-    """Play P policies, each begun for M·n episodes from starts [n, S] in every member, side by side.
+    """Play P policies, each begun for F·n episodes from starts [F, n, S], side by side.
 
     All policies meet the same starts and the same luck: company changes nothing.
     """
-    members, policies, (episodes, size) = ensemble.members, len(begin), starts.shape
-    steps = [one(members * episodes) for one in begin]
-    obs = np.tile(np.asarray(starts, np.float32), (policies, members, 1, 1))
+    policies, (folds, episodes, size) = len(begin), starts.shape
+    steps = [one(folds * episodes) for one in begin]
+    obs = np.tile(np.asarray(starts, np.float32), (policies, 1, 1, 1))
     costs = ensemble.scales.cost_mean.shape[0]
-    signal = np.zeros((policies, members, episodes, 1 + costs), np.float32)
-    alive = np.ones((policies, members, episodes), bool)
+    signal = np.zeros((policies, folds, episodes, 1 + costs), np.float32)
+    alive = np.ones((policies, folds, episodes), bool)
     memory = ensemble.blank(alive.shape)
     sums, length, doubt = np.zeros(signal.shape), np.zeros(alive.shape), np.zeros(alive.shape)
-    keep = _kept(horizon, members * episodes, np.random.default_rng([seed, 5]))
+    keep = _kept(horizon, folds * episodes, np.random.default_rng([seed, 5]))
     pairs: list[list[NDArray[np.float32]]] = [[] for _ in begin]
     key = jax.random.key(seed)
     for t in range(horizon):
         flat = obs.reshape(policies, -1, size)
-        told = signal.reshape(policies, members * episodes, -1)
+        told = signal.reshape(policies, folds * episodes, -1)
         action = np.stack([step(o, y[:, 0], y[:, 1:]) for step, o, y in zip(steps, flat, told, strict=True)])
         for own, o, a in zip(pairs, flat, action, strict=True):
             own.append(np.concatenate([o[keep[t]], a[keep[t]]], axis=1))
@@ -85,6 +81,6 @@ def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.
 def _step(
     ensemble: Ensemble, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """The same luck for every policy, [P, M, n, …]."""
+    """The same luck for every policy, [P, F, n, …]."""
     step: Callable[..., tuple[Array, Array, Array, Array, Array]] = jax.vmap(lambda *now: ensemble.step(key, *now))
     return step(memory, obs, action)

@@ -1,6 +1,6 @@
 """What does not depend on any policy: fitted once per dataset, kept in the cache, shared by every policy judged on it.
 
-dataset ─▶ groups ─▶ bags ─▶ ensemble ─▶ calibration ─▶ <cache>/ope/<digest of the data>-<settings>.safetensors
+dataset ─▶ groups ─▶ folds ─▶ ensemble ─▶ calibration ─▶ <cache>/ope/<digest of the data>-<settings>.safetensors
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import model
 from pdocrl.ope.calibrate import Calibration, calibrate
-from pdocrl.ope.ensemble import Base, Ensemble, EnsembleConfig, Scales, fit, networks, with_one
+from pdocrl.ope.ensemble import Base, Ensemble, EnsembleConfig, Scales, fit, in_committees, networks, with_one
 from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.linear import System
 from pdocrl.ope.log import Log
+from pdocrl.ope.reactions import reactions
 from pdocrl.ope.support import Recorded
 from pdocrl.training import checkpoint
 
 RESAMPLES = 20  # redrawn datasets of the older model, each with a model of its own
 LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
 LINEAR_FEATURES = 200
+KIND = "committees"  # of ensemble: files of another kind are left alone
 FEWEST_GROUPS = 20  # 95 % of fewer cannot be told from all of them
+REACTION_SHARE = 8  # a clone of a group takes one step where a member of the ensemble takes eight
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,17 +111,19 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
     count = int(groups.max()) + 1
     if count < 2:
         raise PdocrlError(f"{dataset.name}: too few episodes to hold some out; an estimate needs at least 8.")
-    bag = deal(count, config.members, config.held_out, rng)
+    fold = deal(count, config.folds, rng)
+    bag = np.repeat(np.arange(config.folds), config.each)[:, None] != fold  # [M, G] which member sees which group
     with progress() as bar:
         row = bar.add_task("ensemble of the data, once per dataset", total=config.steps)
         ensemble = fit(dataset, groups, bag, config, lambda steps: bar.advance(row, steps))
     if count < FEWEST_GROUPS:
         log(f"note: {count} groups of episodes to calibrate on; 95 % of fewer than {FEWEST_GROUPS} is all of them.")
-    return ensemble, calibrate(dataset, ensemble, groups, bag, config.seed)
+    clones = reactions(dataset, groups, ensemble.scales, max(1, config.steps // REACTION_SHARE), config.seed)
+    return calibrate(dataset, ensemble, groups, fold, clones, config.seed)
 
 
 def _place(dataset: Dataset, config: EnsembleConfig) -> Path:
-    settings = json.dumps(dataclasses.asdict(config) | {"version": version("pdocrl")}, sort_keys=True)
+    settings = json.dumps(dataclasses.asdict(config) | {"version": version("pdocrl"), "kind": KIND}, sort_keys=True)
     name = f"{dataset.digest[:16]}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}.safetensors"
     return cache_folder() / "ope" / name
 
@@ -162,8 +167,8 @@ def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int) -> dict[str, 
         e = with_one(scales.outcome_inputs(obs, action, obs)).shape[-1]
         m = config.members
         base = Base(jnp.zeros((m, d, dataset.obs_dim)), jnp.zeros(dataset.obs_dim), jnp.zeros((m, e, 1)), jnp.zeros(()))
-        return Ensemble(change, outcome, base, scales)
+        return in_committees(change, outcome, base, scales, config.folds)
 
     signals = 1 + dataset.n_costs
-    blanks = Calibration(np.zeros((groups, signals)), np.zeros((groups, signals)), np.zeros((groups, 3, signals)))
+    blanks = Calibration(np.zeros((groups, signals)), np.zeros((groups, signals)), np.zeros(groups))
     return _tree(jax.eval_shape(blank), blanks)

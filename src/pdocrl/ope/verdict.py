@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.ope.calibrate import Calibration, hardness_of
+from pdocrl.ope.calibrate import Calibration
 from pdocrl.ope.imagine import Imagined
 from pdocrl.ope.result import LEVEL
 from pdocrl.scores.audit import mean_lower, mean_upper
@@ -31,20 +31,20 @@ class Calibrated:
     interval: Floats  # [1 + K, 2]
     above: Floats  # [K] upper bound of each mean cost, one-sided at the level
     below: Floats  # [K] lower bound likewise
-    imagined: Floats  # [M · n, 1 + K] the episodes
+    imagined: Floats  # [F · n, 1 + K] the episodes
 
     @staticmethod
     def of(played: Imagined, calibration: Calibration, largest: Floats, level: float = LEVEL) -> Calibrated:
         """largest [K]: what an episode can cost at most."""
         episodes = played.sums.reshape(-1, played.sums.shape[-1])
-        return Calibrated.judge(episodes, hardness_of(played.sums, played.doubt), calibration, largest, level)
+        return Calibrated.judge(episodes, float(played.doubt.mean()), calibration, largest, level)
 
     @staticmethod
     def judge(
-        episodes: Floats, hardness: Floats, calibration: Calibration, largest: Floats, level: float = LEVEL
+        episodes: Floats, doubt: float, calibration: Calibration, largest: Floats, level: float = LEVEL
     ) -> Calibrated:
-        """From the imagined episodes [n, 1 + K] and how hard they were to imagine, [3, 1 + K]."""
-        value, scale = episodes.mean(axis=0), calibration.scale(hardness)
+        """From the imagined episodes [n, 1 + K] and the committees' doubt on the way."""
+        value, scale = episodes.mean(axis=0), calibration.scale(doubt)
         luck = 1.96 * episodes.std(axis=0, ddof=1) / len(episodes) ** 0.5
         half = calibration.factor(level) * scale
         low, high = value - half - luck, value + half + luck
@@ -53,7 +53,7 @@ class Calibrated:
             costs = np.clip(episodes[:, 1 + k], 0, most)
             shown = mean_upper(costs, most, level) if most > 0 else 0.0
             above[k] = min(shown + calibration.factor_above(level)[1 + k] * scale[1 + k], most)
-            below[k] = max(mean_lower(costs, level) - half[1 + k], 0.0)
+            below[k] = max(mean_lower(costs, level) - calibration.factor_below(level)[1 + k] * scale[1 + k], 0.0)
             low[1 + k], high[1 + k] = max(low[1 + k], 0.0), min(max(high[1 + k], value[1 + k]), max(most, value[1 + k]))
         return Calibrated(value, np.stack([low, high], axis=1), above, below, episodes)
 
