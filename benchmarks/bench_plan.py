@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench import local
+from pdocrl.bench import local, run
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.run import Choices, make_plan
 from pdocrl.bench.suite import find_suite
@@ -38,6 +38,7 @@ def main() -> None:
 
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
+        run.WORTH_MEASURING = 0  # short work too
         suite, rates = find_suite(given.suite), Rates(Path(place) / "rates.json")
         choices = Choices(
             Path(place) / "first", given.data, tuple(given.agents), tuple(given.tasks), evaluate=not given.train_only
