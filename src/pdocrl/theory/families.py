@@ -48,6 +48,7 @@ class Case:
     C_star: float  # max μ*/μ_D
     B: float  # 1 + 2‖λ*‖₁
     unit: float  # errors are in units of (1−γ)J, or of J where episodes end: this many times as large
+    V_max: float | None  # the range of values where episodes end, elsewhere that of rewards over 1−γ
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -83,7 +84,8 @@ def _case(family: str, coverage: Coverage, limited: bool, seed: int) -> Case:
     mu_D = mu_D / mu_D.sum()
     C_star = float((mu[mu_D > 0] / mu_D[mu_D > 0]).max())
     unit = 1 / (1 - cmdp.gamma) if family in EPISODIC else 1.0
-    return Case(cmdp, mu_D, best, found.value, C_star, 1 + 2 * float(found.lam.sum()), unit)
+    V_max = float(np.ptp(np.append(plan(cmdp, cmdp.r).V, 0.0))) if family in EPISODIC else None
+    return Case(cmdp, mu_D, best, found.value, C_star, 1 + 2 * float(found.lam.sum()), unit, V_max)
 
 
 def spread(cmdp: CMDP, best: Floats, coverage: Coverage) -> Floats:

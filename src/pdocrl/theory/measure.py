@@ -139,7 +139,7 @@ def _on_icu(name: str, job: Job) -> bool:
 def _log(job: Job) -> tuple[Case, Counts, Knowledge]:
     case = make_case(job.family, job.coverage, job.limited, job.seed)
     log = case.log(job.n, job.seed)
-    return case, log, facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best)
+    return case, log, facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best, case.V_max)
 
 
 def measure(task: Task) -> list[Trial]:

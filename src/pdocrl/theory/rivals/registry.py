@@ -16,7 +16,7 @@ import numpy as np
 from pdocrl.errors import UnknownNameError
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats, Lagrangian
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, behaviour_mass
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.rare import trusted
 from pdocrl.tabular.solution import Setup, solve_saddle
@@ -44,7 +44,9 @@ class Knowledge:
     seen: int  # pairs tried
     V_max: float  # the range of values
     gamma: float
-    C: float  # C*, the concentrability of the optimum
+    C: float  # C*, the concentrability of the optimum, against μ̂_D of this mass
+    mass: float  # of μ̂_D as methods see it: 1, or less where episodes end (`behaviour_mass`)
+    stretch: float  # how much larger the range of values would be if the largest reward came at every step
     B: float  # on the multipliers
     best: Floats  # [S, A] an optimal policy, for the method that asks for a reference
 
@@ -52,12 +54,12 @@ class Knowledge:
     def ball(self) -> float:
         """ε with ‖Q^π − r̂ − γP̂Q^π‖²_μ̂ ≤ ε for a given policy with probability 1 − δ: a sum of `seen` squares."""
         log = math.log(1 / DELTA)
-        return self.V_max**2 / (4 * self.n) * (self.seen + 2 * math.sqrt(self.seen * log) + 2 * log)
+        return self.mass * self.V_max**2 / (4 * self.n) * (self.seen + 2 * math.sqrt(self.seen * log) + 2 * log)
 
     @property
     def flow(self) -> float:
         """ζ: the ℓ₁ deviation of the flow of a ratio up to C."""
-        return self.C * math.sqrt(2 * (self.S * math.log(2) + math.log(1 / DELTA)) / self.n)
+        return self.C * self.mass * math.sqrt(2 * (self.S * math.log(2) + math.log(1 / DELTA)) / self.n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +154,9 @@ RIVALS: dict[str, Rival] = {
                     claim=Claim("any π_c", "yes", "no", 2)),
     "pdocrl_often": Rival("PDOCRL, pairs tried ≥ 10", _pdocrl, lambda f: {"C": f.C, "min_count": 10},
                           lambda f: [{"C": C, "min_count": 10} for C in _covers(f)]),
-    "pdca": Rival("PDCA", pdca, lambda f: {"B": f.B, "step": 1.0},
+    "pdca": Rival("PDCA", pdca, lambda f: {"B": f.B, "step": f.stretch},
                   lambda f: [{"B": f.B, "step": step} for step in STEPS], claim=Claim("full", "no", "no"), free=False),
-    "wsac": Rival("WSAC", wsac, lambda f: {"C": f.C, "step": 1.0},
+    "wsac": Rival("WSAC", wsac, lambda f: {"C": f.C, "step": f.stretch},
                   lambda f: [{"C": f.C, "lam": lam, "step": step, "reference": reference}
                              for lam in (1.0, 5.0) for step in (10.0, 100.0) for reference in (None, f.best)],
                   claim=Claim("π_ref", "no", "π_ref"), free=False),
@@ -171,17 +173,17 @@ RIVALS: dict[str, Rival] = {
                     claim=Claim("π*", "no", "μ_D", 6)),
     "pessimistic": Rival("Xie, as a cone program", pessimistic, _at_once(epsilon=lambda f: f.ball),
                          _times(MULTIPLES, epsilon=lambda f: f.ball), claim=Claim("any π_c", "no", "no", 5)),
-    "pspi": Rival("PSPI", pspi, lambda f: {"beta": _price(f), "step": 1.0},
+    "pspi": Rival("PSPI", pspi, lambda f: {"beta": _price(f), "step": f.stretch},
                   lambda f: [{"beta": k * _price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
                   limits=False, claim=Claim("any π_c", "no", "no", 5)),
-    "atac": Rival("ATAC", atac, lambda f: {"beta": _atac_price(f), "step": 1.0},
+    "atac": Rival("ATAC", atac, lambda f: {"beta": _atac_price(f), "step": f.stretch},
                   lambda f: [{"beta": k * _atac_price(f), "step": step}
                              for k in (1, 10, 100) for step in (30.0, 300.0)],
                   limits=False, claim=Claim("any π_c", "no", "no", 3)),
-    "a_crab": Rival("A-Crab", a_crab, lambda f: {"C": f.C, "step": 1.0},
+    "a_crab": Rival("A-Crab", a_crab, lambda f: {"C": f.C, "step": f.stretch},
                     lambda f: [{"C": k * f.C, "step": step} for k in (0.5, 1, 3) for step in (30.0, 300.0)],
                     limits=False, claim=Claim("any π_c", "no", "no", 2)),
-    "dpdl": Rival("DPDL", dpdl, lambda f: {"bonus": 1.0, "C": f.C},
+    "dpdl": Rival("DPDL", dpdl, lambda f: {"bonus": 1 / f.stretch, "C": f.C},
                   _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4))),
     "mo_spibb": Rival("MO-SPIBB", mo_spibb, lambda f: {"epsilon": 1.0},
                       lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
@@ -207,8 +209,13 @@ def find_rival(name: str) -> Rival:
     return RIVALS[name]
 
 
-def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats) -> Knowledge:
-    """The facts of a log, and what is known beside it."""
+def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats, V_max: float | None = None) -> Knowledge:
+    """The facts of a log, and what is known beside it; C is against the pairs' shares of the log.
+
+    V_max is by default what the largest reward at every step would earn.
+    """
     low, high = min(0.0, float(counts.r.min())), max(0.0, float(counts.r.max()))
     span = max(high - low, np.finfo(float).tiny) / (1 - gamma)
-    return Knowledge(counts.size, *counts.shape, int((counts.n > 0).sum()), span, gamma, C, B, best)
+    mass, values = behaviour_mass(counts, gamma), span if V_max is None else V_max
+    seen = int((counts.n > 0).sum())
+    return Knowledge(counts.size, *counts.shape, seen, values, gamma, C / mass, mass, span / values, B, best)
