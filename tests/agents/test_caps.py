@@ -159,11 +159,11 @@ def learned(name: str, steps: int, **settings: float) -> Trainer:
 def test_on_a_coin_the_values_are_known_and_the_switch_follows_from_them() -> None:
     """V_c is the .3-expectile of {γV, 1 + γV}: .6 at γ = .5. So Q_c is .3 or 1.3: fast is taken where 1.3 is left."""
     trainer = learned("caps_iql", 800, critic_rate=3e-3, value_rate=3e-3, actor_rate=3e-3, target_rate=0.05)
-    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
-    obs = np.zeros((2, 1), np.float32)  # a constant is standardised to nothing
-    cost = state.cost.critic(np.concatenate([obs, [[0.7], [-0.7]]], -1)).max(0)[:, 0]
+    state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], trainer.state)
+    obs = np.zeros((2, 1))  # a constant is standardised to nothing
+    cost = mlp(state.cost.critic, pair(obs, np.asarray([[0.7], [-0.7]]))).max(0)[:, 0]
     np.testing.assert_allclose(cost, [1.3, 0.3], atol=0.1)
-    np.testing.assert_allclose(state.actor.modes(obs[:1])[:, 0, 0], [0.7, -0.7], atol=0.25)
+    np.testing.assert_allclose(np.tanh(mlp(state.actor.mlp, obs[:1]))[0], [0.7, -0.7], atol=0.25)
     policy = trainer.policies()[0]
     for limit in (0.0, 5.0, 12.0, 16.0, 40.0):
         spent, expected = 0.0, []

@@ -66,10 +66,11 @@ def test_the_best_action_without_cost_is_found_where_one_is_feasible_and_reward_
     runs = [Run(make_config(agent, cost_limit=(5.0,), cost_expectile=e, **small, **rates), 0) for e in (0.9, 0.999)]
     trainer = Trainer(agent, three_ways(), runs)
     trainer.advance(1000)
-    state, nothing = trainer.state, np.zeros((1, 1), np.float32)  # a constant is standardised to nothing
-    danger = [float(jax.tree.map(lambda x, i=i: x[i], state.risk).value(nothing)[0, 0]) for i in (0, 1)]
+    states = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], trainer.state) for i in (0, 1)]
+    nothing = np.zeros((1, 1))  # a constant is standardised to nothing
+    danger = [mlp(state.risk.value, nothing)[0, 0] for state in states]
     np.testing.assert_allclose(danger, [1.6, -0.97], atol=0.25)
-    modes = [float(jax.tree.map(lambda x, i=i: x[i], state.average).mode(nothing)[0, 0]) for i in (0, 1)]
+    modes = [np.tanh(mlp(state.average.mlp, nothing)[0, 0]) for state in states]
     np.testing.assert_allclose(modes, [-0.35, -0.7], atol=0.12)  # slow and standing weigh alike; slow alone earns
     assert (trainer.policies()[1](np.ones((3, 1))) < -0.4).all()
 
