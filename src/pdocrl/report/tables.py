@@ -230,5 +230,5 @@ def _style(cell: Cell, best: str | None) -> Style:
     return "best" if cell.method == best else "safe" if cell.score.safe else "unsafe"
 
 
-def _spread(mean: float, std: float) -> str:
-    return f"{number(mean)} ± {std:.2f}"
+def _spread(mean: float, std: float | None) -> str:
+    return number(mean) if std is None else f"{number(mean)} ± {std:.2f}"
