@@ -135,7 +135,7 @@ def tasks(cases: list[tuple[str, int]], logs: int, asked: tuple[str, ...]) -> It
     """What matters first: `solve` with and without a confidence, the plug-in, quick rivals, slow rivals; a log of every
     case in turn, so that a time limit leaves as many logs of one case as of another."""
     confident = tuple(method for method in asked if "confidence" in method)
-    ours = tuple(method for method in asked if method in {*OURS, *PLUG_IN} and method not in confident)
+    ours = tuple(method for method in asked if method in {"solve", *PLUG_IN})
     slow = tuple((method,) for method in asked if method in SLOW)
     quick = tuple(method for method in asked if method not in {*ours, *confident, *SLOW})
     for some in ((confident, ours), (quick,), slow):

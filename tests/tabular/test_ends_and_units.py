@@ -170,3 +170,18 @@ def test_a_policy_called_optimal_keeps_the_limits_in_the_logs_own_model() -> Non
             result = solve(counts, 0.95, ["cost<=0.1"], C=C, resamples=0)
             if result.status == "optimal":
                 assert result.costs[0] <= 0.1 + 1e-6
+
+
+def test_where_the_log_never_was_it_does_what_cost_least_elsewhere() -> None:
+    """Two of three actions never cost anything; state 2 is entered and never acted in, state 3 never seen at all."""
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(2, size=400), rng.choice(3, size=400, p=[0.5, 0.3, 0.2])
+    to = np.where(rng.random(400) < 0.05, 2, 1 - s)
+    counts = Counts.from_arrays(s, a, to, (a == 2) * 1.0, (a == 2) * 0.1, n_states=4, n_actions=3)
+    for C in (3.0, np.inf):
+        result = solve(counts, 0.9, ["cost<=0.01"], C=C, resamples=0)
+        often = counts.n.sum(axis=0)[:2]
+        np.testing.assert_allclose(result.policy[2:], [[*(often / often.sum()), 0.0]] * 2)
+        np.testing.assert_allclose(result.careful, result.policy[3])
+    free = solve(counts, 0.9, C=3.0, resamples=0)
+    np.testing.assert_allclose(free.careful, counts.n.sum(axis=0) / 400)

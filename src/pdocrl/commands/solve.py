@@ -48,7 +48,7 @@ def solve(
     explain: str | None = None,
     step: int = 0,
     out: Path | None = None,
-    unseen: str = "behaviour",
+    unseen: str = "careful",
     json: bool = False,
 ) -> None:
     """From a log of finite states and actions to the best policy it supports that keeps the limits.
@@ -90,7 +90,8 @@ def solve(
         explain: A state; shows what the log did there, what the policy does, and what the alternatives bring.
         step: The step to explain, with --horizon.
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
-        unseen: What the exported policy does in states the log never had: behaviour, uniform, refuse, or an action.
+        unseen: What the exported policy does in states the log never had: careful (of what the log does, what costs
+            least), behaviour, uniform, refuse, or an action.
         json: Print one JSON object instead of tables.
     """
     from pdocrl.records import as_plain

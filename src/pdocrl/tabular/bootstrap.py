@@ -6,8 +6,9 @@ Two kinds of luck, two uses of a redrawn log:
     optimism   a policy learned from the redrawn log, evaluated there and in the log it was drawn from: by how much a
                learner overrates what it learns, since it prefers what happened to go well
 
-A pair that a redrawn log does not have is followed by the worst of every signal for ever, as an unknown pair is. So a
-policy that lives on pairs tried once or twice has wide intervals, although each such pair, taken alone, looks certain.
+A pair that a redrawn log lacks is followed by the worst of every signal for ever, as an unknown pair is. That is hard
+on policies that live on pairs tried once or twice, and meant to be: each such pair, taken alone, looks certain. Judged
+by what the log itself says of the pair, lucky ones would be chosen again (`theory.lucky`).
 """
 
 from __future__ import annotations

@@ -209,12 +209,14 @@ def _judge(
         values.append(estimate.estimate[0, 0])
         found.append(estimate.estimate[rows, end])
         spreads.append([(both[e].variance[k], both[e].jump[k]) for k, e in zip(rows, end, strict=True)])
-    # The two judges of a cut share no row: their mean has half the variance, and one event moves it half as far.
+    # The two judges of a cut share no row: their mean has half the variance, and one event moves it half as far. One
+    # who has seen no disaster is told by the other how large they come.
     middle = np.reshape(found, (-1, judges, len(limits))).mean(axis=1)
-    variance, jump = np.moveaxis(np.reshape(spreads, (-1, judges, len(limits), 2)).mean(axis=1), -1, 0) / judges
+    parts = np.reshape(spreads, (-1, judges, len(limits), 2))
+    variance, jump = parts[..., 0].mean(axis=1) / judges, parts[..., 1].max(axis=1) / judges
     upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
-    possible = PolicyEstimate(benches[0].judge, gamma, behaviour).span[rows]
-    bound = np.clip(np.where(end, upper, lower), *possible.T)
+    spans = np.array([PolicyEstimate(bench.judge, gamma, behaviour).span[rows] for bench in benches])
+    bound = np.clip(np.where(end, upper, lower), spans[..., 0].min(axis=0), spans[..., 1].max(axis=0))
     short = (tau - signs * bound) / room
     likely = (tau - signs * middle + z * np.sqrt(variance)) / room
     worst = int(short.max(axis=1).argmax())  # every cut has to clear it: one alone may be lucky

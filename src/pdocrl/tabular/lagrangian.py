@@ -70,8 +70,8 @@ class Lagrangian:
 
     @cached_property
     def behaviour(self) -> Floats:
-        """[S, A] the policy that made the data; uniform in states it has nothing of."""
-        tried = np.where(self.mu_D.sum(axis=1, keepdims=True) > 0, self.mu_D, 1.0)
+        """[S, A] the policy that made the data; in states it has nothing of, its mix of the actions that cost least."""
+        tried = np.where(self.mu_D.sum(axis=1, keepdims=True) > 0, self.mu_D, careful(self.mu_D, self.g))
         return np.asarray(tried / tried.sum(axis=1, keepdims=True))
 
     @cached_property
@@ -160,6 +160,23 @@ class Units:
     def multipliers(self) -> Floats:
         """[I] λ in these units times this is λ in reward per unit of the limit."""
         return np.asarray(self.reward / self.constraints)
+
+
+def careful(mu_D: Floats, g: Floats) -> Floats:
+    """[A] the data's mix of those actions that, on average over all its states, do best by every limit, g [I, S, A].
+
+    For states the data has nothing of: that an action never cost anything elsewhere is all there is to go by. With
+    several limits the worst of them decides, in shares of its range; without any, all actions are in.
+    """
+    often = mu_D.sum(axis=0)
+    if not often.sum() > 0:
+        return np.full(len(often), 1 / len(often))
+    mean = (mu_D * g).sum(axis=1) / np.where(often > 0, often, 1.0)
+    tried = mean[:, often > 0]
+    size = np.ptp(tried, axis=1, keepdims=True)
+    short = ((tried.max(axis=1, keepdims=True) - mean) / np.where(size > 0, size, 1.0)).max(axis=0, initial=0.0)
+    best = (often > 0) & (short <= short[often > 0].min() + 1e-9)
+    return np.asarray(np.where(best, often, 0.0) / often[best].sum())
 
 
 def policy_of(L: Lagrangian, nu: Floats) -> Floats:

@@ -33,8 +33,12 @@ STATUS = {
 }
 
 
-def policy_content(result: Result, unseen: str = "behaviour", cells: Cells | None = None) -> dict[str, Any]:
-    """What `policy.load` reads. `unseen`: the log's most usual mix ("behaviour"), "uniform", "refuse", or an action."""
+def policy_content(result: Result, unseen: str = "careful", cells: Cells | None = None) -> dict[str, Any]:
+    """What `policy.load` reads.
+
+    `unseen`: the log's mix of the actions that cost least ("careful"), of all actions ("behaviour"), "uniform",
+    "refuse", or an action.
+    """
     labels = [str(action) for action in result.actions]
     if unseen in labels:
         rule = {"rule": "action", "chances": [float(label == unseen) for label in labels]}
@@ -42,11 +46,13 @@ def policy_content(result: Result, unseen: str = "behaviour", cells: Cells | Non
         rule = {"rule": "refuse"}
     elif unseen == "uniform":
         rule = {"rule": "uniform", "chances": [1 / len(labels)] * len(labels)}
+    elif unseen == "careful":
+        rule = {"rule": "careful", "chances": result.careful.tolist()}
     elif unseen == "behaviour":
         often = result.coverage.mu_D.sum(axis=0)
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
-        raise UnknownNameError("rule for unseen states", unseen, ["behaviour", "uniform", "refuse", *labels])
+        raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
     rows = [as_plain(line) for line in policy_lines(result)]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
     return content if cells is None else content | {"cells": cells.values}
@@ -183,7 +189,7 @@ def save(
     result: Result,
     folder: Path,
     window: float | None = None,
-    unseen: str = "behaviour",
+    unseen: str = "careful",
     cells: Cells | None = None,
     record: SolvedFile | None = None,
 ) -> list[Path]:

@@ -22,7 +22,7 @@ from pdocrl.tabular.confidence import CUTS, Assurance, Way, aim_inside, overrate
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, pessimistic_model
+from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose, trusted
@@ -60,6 +60,7 @@ class Result:
     n: Ints | None  # [S, A] rows of the log at each pair
     shown: Assurance | None  # with a confidence: what one half of the log said of the policies of the other
     min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
+    careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
 
     def __repr__(self) -> str:
         S, A = self.policy.shape
@@ -158,7 +159,7 @@ def solve(
             seed=seed,
             progress=progress,
         )
-    best = max(choices, key=lambda choice: choice.score, default=None)
+    best = max(choices, key=lambda choice: (choice.limits == "kept", choice.score), default=None)
     setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
     shown, ways = None, [Way(setup, min_count or 1)]
     if confidence is not None and log is not None and chosen:
@@ -252,5 +253,6 @@ def make_result(
         actions=actions,
         n=None if counts is None else counts.n,
         min_count=min_count,
+        careful=careful(everything.mu_D, everything.g),
         shown=shown,
     )

@@ -165,7 +165,9 @@ def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> S
     found = exact.solve(pessimistic_model(scaled))
     sets = Sets.tight(scaled, np.inf, 1 + 2 * float(found.lam.sum()) if B is None and len(L.tau) else B or 0.0)
     mu = np.where(L.seen, found.mu, 0.0)
-    policy = np.where(found.mu.sum(axis=1, keepdims=True) > 1e-12, found.pi, L.behaviour)
+    # What the plan does in states the log has nothing of is arbitrary, since everything is as bad there.
+    planned = (found.mu.sum(axis=1, keepdims=True) > 1e-12) & L.seen.any(axis=1, keepdims=True)
+    policy = np.where(planned, found.pi, L.behaviour)
     nu = policy * scaled.inflow(mu)[:, None]
     lam = found.lam * (sets.B if found.status == "infeasible" else 1.0)
     Q = np.clip(scaled.residual(found.V, np.zeros_like(mu), lam), sets.q_low, sets.q_high)
