@@ -18,8 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
-from pdocrl.tabular.bounds import PolicyEstimate, clustered
+from pdocrl.tabular.bounds import (
+    PolicyEstimate,
+    Uncertainty,
+    clustered,
+    score,
+    spread_of_episodes,
+    spread_of_rows,
+)
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.groups import Groups
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
@@ -119,20 +127,35 @@ def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -
 
 def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
     """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
-    return _quantiles(estimate, _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples), level)
+    logs = _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples)
+    return _quantiles(estimate, logs, [spread_of_rows(estimate, high) for high in (False, True)], level)
 
 
 def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
     """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
     logs = (resample(estimate.counts, np.random.default_rng([seed, k])) for k in range(resamples))
-    return _quantiles(estimate, logs, level)
+    return _quantiles(estimate, logs, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
 
 
-def _quantiles(estimate: PolicyEstimate, logs: Iterator[Counts], level: float) -> Floats:
+def _quantiles(
+    estimate: PolicyEstimate, logs: Iterator[Counts], spreads: Sequence[Uncertainty], level: float
+) -> Floats:
+    """Quantiles round Ĵ; stretched where redrawn logs vary less than the score interval says.
+
+    A pair with few rows is redrawn from those few, so that it varies by (n−1)/n of what it should, and one with a
+    single row not at all: the shape is the bootstrap's, the scale at least that of `bounds.score`.
+    """
+    z = float(norm.ppf((1 + level) / 2))
     ends = np.array([dataclasses.replace(estimate, counts=log).estimate for log in logs])
-    low = np.quantile(ends[:, :, 0], (1 - level) / 2, axis=0)
-    high = np.quantile(ends[:, :, 1], (1 + level) / 2, axis=0)
-    return estimate.possible(np.stack([low, high], axis=1))
+    off = ends - estimate.estimate
+    bound = np.empty_like(estimate.estimate)
+    for end, (share, spread) in enumerate(zip(((1 - level) / 2, (1 + level) / 2), spreads, strict=True)):
+        reach = score(np.zeros_like(spread.jump), *spread, z, high=bool(end))
+        deviation = off[:, :, end].std(axis=0)
+        varies = deviation > 1e-3 * np.abs(reach)
+        stretch = np.maximum(np.abs(reach) / np.where(varies, z * deviation, np.inf), 1)
+        bound[:, end] = np.where(varies, stretch * np.quantile(off[:, :, end], share, axis=0), reach)
+    return estimate.possible(estimate.estimate + bound)
 
 
 def redraw(
