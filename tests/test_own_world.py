@@ -210,7 +210,7 @@ def test_what_bench_played_is_what_evaluate_and_the_exported_policies_play(
     assert (json.loads(bounds["action_low"]), json.loads(bounds["action_high"])) == ([0, -2], [5, 1])
 
 
-SMALL_ENSEMBLE = EnsembleConfig(members=3, held_out=1, hidden=(8,), outcome_hidden=(8,), steps=20)
+SMALL_ENSEMBLE = EnsembleConfig(folds=2, each=2, hidden=(8,), outcome_hidden=(8,), steps=20)
 
 
 @pytest.fixture(scope="module")
