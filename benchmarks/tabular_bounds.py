@@ -1,6 +1,7 @@
 """Do the tabular bounds hold? Coverage, width and seconds of each, and limits kept with `--confidence`, against truth.
 
     OMP_NUM_THREADS=1 python benchmarks/tabular_bounds.py [--jobs 16] [--logs 200] [--minutes 8] [--only bounds]
+    python benchmarks/tabular_bounds.py --page           the committed results as tables of docs/certify.md
 
 Needs NumPy, SciPy and highspy alone (PYTHONPATH=src). Logs are taken in rounds, so that stopping after --minutes leaves
 as many of each kind. Five families, n rows each; four kinds of policy:
@@ -54,6 +55,7 @@ BOUNDS = {
     "chi2_ball": chi2_ball,
     "pessimistic": pessimistic,
 }
+BEGIN, END = "<!-- measured: python benchmarks/tabular_bounds.py --page -->", "<!-- end -->"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 Floats = np.ndarray
 T = TypeVar("T")
@@ -227,15 +229,71 @@ def write(path: Path, header: list[str], rows: list[list[object]]) -> None:
     print(f"{path}: {len(rows)} rows")
 
 
+def page() -> None:
+    """The measured part of docs/certify.md: coverage and width of each bound, seconds, and what learning does to it."""
+    with (HERE / "results" / "tabular_bounds.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    sizes = sorted({int(row["n"]) for row in rows})
+    fewest = min(int(row["logs"]) for row in rows)
+
+    def cells(policy: str, bound: str, family: str, n: int) -> list[dict[str, str]]:
+        wanted = (policy, bound, family, str(n))
+        own = [row for row in rows if (row["policy"], row["bound"], row["family"], row["n"]) == wanted]
+        return [row for row in own if float(row["width"]) > 1e-9]  # a signal without chance is always held
+
+    def held(policy: str, bound: str, family: str, n: int) -> str:
+        own = cells(policy, bound, family, n)
+        return f"{100 * np.mean([float(row['coverage']) for row in own]):.0f} %" if own else "–"
+
+    def wide(bound: str, family: str, n: int) -> str:
+        pairs = zip(cells("given", bound, family, n), cells("given", "delta", family, n), strict=True)
+        ratios = [float(a["width"]) / float(b["width"]) for a, b in pairs]
+        return f"{np.exp(np.mean(np.log(ratios))):.2g} ×"
+
+    lines = [
+        f"How often a 95 % interval held the truth: mean of value and costs, {fewest} logs of each kind, for a policy",
+        "that does not depend on the log. Then its width against that of `delta`.",
+        "",
+        "| family | n | " + " | ".join(f"`{bound}`" for bound in BOUNDS) + " |",
+        "|---|---:|" + "---:|" * len(BOUNDS),
+    ]
+    for family in FAMILIES:
+        for n in sizes:
+            each = [f"{held('given', bound, family, n)}, {wide(bound, family, n)}" for bound in BOUNDS]
+            lines.append(f"| {family} | {n:,} | " + " | ".join(each) + " |")
+    for n in (sizes[0], sizes[-1]):
+        own = [[float(row["seconds"]) for f in FAMILIES for row in cells("given", bound, f, n)] for bound in BOUNDS]
+        lines.append(f"| seconds of one core | {n:,} | " + " | ".join(f"{np.mean(each):.2g}" for each in own) + " |")
+    lines += [
+        "",
+        "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one learned on the",
+        "other half, and the intervals that `solve` prints for the policy it learned from all rows.",
+        "",
+        "| family | n | same rows | other half | `solve` prints |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for family in FAMILIES:
+        for n in sizes:
+            each = [held(kind, b, family, n) for kind, b in (("learned", "clustered"), ("half", "clustered"))]
+            lines.append(f"| {family} | {n:,} | " + " | ".join([*each, held("solve", "solve", family, n)]) + " |")
+    target = HERE.parent / "docs" / "certify.md"
+    text = target.read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    target.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop each study then, with what is finished")
+    parser.add_argument("--page", action="store_true", help="measure nothing: write the tables of docs/certify.md")
     parser.add_argument("--only", choices=("bounds", "confidence"))
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder of the CSV files")
     asked = parser.parse_args()
+    if asked.page:
+        return page()
     if asked.only != "confidence":
         sizes = [n for n in SIZES if n <= asked.largest]
         tasks = [(family, n, seed) for seed in range(asked.logs) for n in sizes[::-1] for family in FAMILIES]

@@ -1,8 +1,7 @@
 """Every tabular method on every family: the committed measurements as tables and pictures of docs/which-method.md.
 
-    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_rivals.csv --jobs 16 --minutes 8
-    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_icu.csv --families icu_sepsis \
-        --limits yes --jobs 16 --minutes 8
+    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_rivals.csv --jobs 16
+    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_icu.csv --families icu_sepsis --jobs 16
     python benchmarks/tabular_rivals.py
 
 The first two measure, anywhere NumPy, SciPy, highspy and clarabel are (the second also needs icu-sepsis); the third
@@ -17,13 +16,15 @@ from pathlib import Path
 
 from pdocrl.bench.theory import read_csv
 from pdocrl.files import write_text
+from pdocrl.table import Table
 from pdocrl.theory.experiments.experiment import Rows
-from pdocrl.theory.experiments.rivals import draw_families, relative, summary_table
+from pdocrl.theory.experiments.rivals import draw_families, error_table, relative, slope_table
 from pdocrl.theory.measure import EXAMPLES
 from pdocrl.theory.rivals.registry import RIVALS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "which-method.md"
+LIMITS, FREE = "With limits: the paper's first table, measured", "Without limits: its second table, measured"
 BEGIN, END = "<!-- measured: python benchmarks/tabular_rivals.py -->", "<!-- end -->"
 
 
@@ -32,21 +33,28 @@ def main(results: Path) -> None:
     rows = read_csv(results / "tabular_rivals.csv")
     main_rows = [row for row in rows if row["family"] not in EXAMPLES]
     parts = []
-    for limits, name, title in (("yes", "rivals", "With limits"), ("no", "rivals_free", "Without limits")):
+    for limits, name, title in (("yes", "rivals", LIMITS), ("no", "rivals_free", FREE)):
         own = [row for row in main_rows if row["limits"] == limits]
         if own:
-            parts += [f"### {title}", best_of(own), summary_table(name, title, own).markdown().split("\n", 2)[2]]
+            parts += [f"### {title}", best_of(own), body(error_table(name, title, own))]
+            parts.append(body(slope_table(name, title, own)))
             draw_families(own, ROOT / "docs" / "img" / f"{name}.png")
             parts.append(f"![{title}: error of every method against the size of the log](img/{name}.png)")
     examples = [row for row in rows if row["family"] in EXAMPLES]
     if examples:
         parts += ["### The field's counterexamples", example_table(examples)]
-    if (results / "tabular_icu.csv").exists():
-        parts += ["### ICU sepsis", icu_table(read_csv(results / "tabular_icu.csv"))]
+    icu = read_csv(results / "tabular_icu.csv")
+    parts += ["### ICU sepsis", icu_table([row for row in icu if row["limits"] == "yes"], "with the limit")]
+    parts.append(icu_table([row for row in icu if row["limits"] == "no"], "without a limit"))
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    body = "\n".join(_wrap(line) for part in parts for line in [*part.strip().split("\n"), ""]).strip()
-    write_text(PAGE, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
+    lines = "\n".join(_wrap(line) for part in parts for line in [*part.strip().split("\n"), ""]).strip()
+    write_text(PAGE, f"{before}{BEGIN}\n\n{lines}\n\n{END}{after}")
+
+
+def body(table: Table) -> str:
+    """Without its title."""
+    return table.markdown().split("\n", 2)[2]
 
 
 def _wrap(line: str) -> str:
@@ -59,13 +67,13 @@ def _wrap(line: str) -> str:
 def best_of(rows: Rows) -> str:
     """The three best methods at each coverage, by the best of their grids and by their theories."""
     lines = []
-    last = max(row["n"] for row in rows)
+    n = sorted({row["n"] for row in rows})[1]
     for coverage in ("full", "partial"):
         for setting in ("best of grid", "theory"):
-            here = [r for r in relative(rows) if (r["coverage"], r["setting"], r["n"]) == (coverage, setting, last)]
+            here = [r for r in relative(rows) if (r["coverage"], r["setting"], r["n"]) == (coverage, setting, n)]
             three = sorted(here, key=lambda row: float(row["error"]))[:3]
-            named = ", ".join(f"{RIVALS[row['method']].label} ({row['error']:.3f})" for row in three)
-            lines.append(f"- Least error at n = {last:,}, {coverage} coverage, {setting}: {named}.")
+            named = ", ".join(f"{RIVALS[row['method']].label} ({row['error']:.2g})" for row in three)
+            lines.append(f"- Least error at n = {n:,}, {coverage} coverage, {setting}: {named}.")
     return "\n".join(lines)
 
 
@@ -88,25 +96,31 @@ def example_table(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def icu_table(rows: Rows) -> str:
-    """Method × n: survival lost and dose above the limit, per patient, for the best of the grid."""
+def icu_table(rows: Rows, kind: str) -> str:
+    """Method × n: survival lost and dose above the limit, per patient, by theory and by the best of the grid."""
     sizes = sorted({row["n"] for row in rows})
-    lines = ["Survival lost against the exact optimum / vasopressor dose above its limit, per patient; by theory, then "
-             f"by the best of the grid; mean of {rows[0]['logs']} logs. Seconds of one core at n = {sizes[-1]:,}.", "",
+    limited = kind == "with the limit"
+    what = "Survival lost / dose above the limit" if limited else "Survival lost"
+    lines = [f"{what}, {kind}, per patient; by theory, then by the best of the grid. In brackets half the 95 % "
+             "interval of the latter's error, and the logs. Seconds of one core for the largest log.", "",
              "| method | " + " | ".join(f"n = {n:,}" for n in sizes) + " | seconds |",
              "|---|" + "---:|" * (len(sizes) + 1)]  # fmt: skip
-    best = {(r["method"], r["n"]): r for r in rows if r["setting"] == "best of grid"}
-    theory = {(r["method"], r["n"]): r for r in rows if r["setting"] == "theory"}
-    order = sorted(
-        {row["method"] for row in rows},
-        key=lambda m: float(best[m, sizes[-1]]["error"]) if (m, sizes[-1]) in best else 9,
-    )
-    for method in order:
+    at = {(row["method"], row["n"], row["setting"]): row for row in rows}
+    methods = dict.fromkeys(row["method"] for row in rows)
+
+    def last(method: str) -> tuple[int, float]:
+        """The largest size measured, then the error there."""
+        n = max(n for n in sizes if (method, n, "best of grid") in at)
+        return -n, float(at[method, n, "best of grid"]["error"])
+
+    for method in sorted(methods, key=last):
         cells = []
         for n in sizes:
-            pair = [x[method, n] for x in (theory, best) if (method, n) in x]
-            cells.append(", ".join(f"{row['loss']:.3f} / {row['violation']:.3f}" for row in pair) or "–")
-        seconds = best[method, sizes[-1]]["seconds"] if (method, sizes[-1]) in best else float("nan")
+            pair = [at[method, n, s] for s in ("theory", "best of grid") if (method, n, s) in at]
+            shown = [f"{row['loss']:.3f}" + (f" / {row['violation']:.3f}" if limited else "") for row in pair]
+            end = f" [{pair[-1]['high'] - pair[-1]['error']:.3f}, {pair[-1]['logs']}]" if pair else "–"
+            cells.append(", ".join(shown) + end)
+        seconds = float(at[method, -last(method)[0], "best of grid"]["seconds"])
         lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, make_table, relative, slope, summary_table
+from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, error_table, make_table, relative, slope, slope_table
 from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
 from pdocrl.theory.measure import (
     EXAMPLES,
@@ -152,12 +152,14 @@ def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_the_summary_has_a_line_per_method_best_first():
-    table = summary_table("rivals_free", "title", fake_rows())
-    assert [row[0].text for row in table.rows] == ["PDORL", "behaviour cloning"]
-    assert all(len(row) == len(table.columns) for row in table.rows)
-    names = [f"{group} {name}".strip() for group, name in table.columns]
-    assert table.rows[0][names.index("partial best")].text.startswith("0.250 ± ")
+def test_the_summaries_have_a_line_per_method_best_first_with_claims_beside_slopes():
+    errors, slopes = (make("rivals_free", "title", fake_rows()) for make in (error_table, slope_table))
+    for table in (errors, slopes):
+        assert [row[0].text for row in table.rows] == ["PDORL", "behaviour cloning"]
+        assert all(len(row) == len(table.columns) for row in table.rows)
+    names = [" ".join(column) for column in errors.columns]
+    assert errors.rows[0][names.index("partial, n = 1,000: best")].text.startswith("0.25 ± ")
+    assert [cell.text for cell in slopes.rows[0][1:5]] == ["any π_c", "yes", "no", "−1/2"]
 
 
 def test_slow_methods_wait_until_the_others_have_had_all_logs():

@@ -80,8 +80,7 @@ def make_table(name: str, title: str, rows: Rows) -> Table:
         lines = {m: [row for row in here if row["method"] == m] for m in dict.fromkeys(row["method"] for row in here)}
         for method, own in sorted(lines.items(), key=lambda item: _last(item[1])):
             claim, best = RIVALS[method].claim, _of(own, "best of grid")
-            label = RIVALS[method].label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
-            cells = [Text(family), Text(coverage), Text(label), *_claims(claim)]
+            cells = [Text(family), Text(coverage), Text(_label(method, name)), *_claims(claim)]
             for setting in SETTINGS:
                 of = {row["n"]: row for row in _of(own, setting)}
                 cells += [Text(_error(of[n]) if n in of else "–") for n in sizes]
@@ -105,43 +104,61 @@ def make_table(name: str, title: str, rows: Rows) -> Table:
     return Table(name, title, columns, tuple(body), notes)
 
 
-def summary_table(name: str, title: str, rows: Rows, families: str = "all families") -> Table:
-    """One line per method: its error as a share of imitation's, at full and at partial coverage, beside the claims."""
+def error_table(name: str, title: str, rows: Rows) -> Table:
+    """One line per method: its error as a share of imitation's, at both coverages, from a short and a long log."""
     shares = relative(rows)
-    sizes = sorted({row["n"] for row in shares})
-    last = sizes[-1]
-    at = {(r["method"], r["coverage"], r["setting"]): r for r in shares if r["n"] == last}
+    every = sorted({row["n"] for row in shares})
+    sizes = dict.fromkeys((every[min(1, len(every) - 1)], every[-1]))
+    first, last = next(iter(sizes)), every[-1]
+    at = {(r["method"], r["coverage"], r["n"], r["setting"]): r for r in shares}
+    places = [(coverage, n) for coverage in ("full", "partial") for n in sizes]
     body = []
 
-    def share(method: str, coverage: str, setting: str) -> str:
-        row = at.get((method, coverage, setting))
-        return f"{row['error']:.3f} ± {_half(row):.3f}" if row else "–"
+    def share(*place: object) -> Text:
+        row = at.get(place)  # type: ignore[call-overload]
+        return Text(f"{row['error']:.2g} ± {_half(row):.1g}" if row else "–")
 
-    methods = dict.fromkeys(row["method"] for row in shares)
-    for method in sorted(methods, key=lambda m: at.get((m, "partial", "best of grid"), {"error": np.inf})["error"]):
-        label = RIVALS[method].label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
-        cells = [Text(label), *_claims(RIVALS[method].claim)]
-        for coverage in ("full", "partial"):
-            own = [row for row in shares if (row["method"], row["coverage"]) == (method, coverage)]
-            cells += [Text(share(method, coverage, setting)) for setting in SETTINGS]
-            cells += [Text(str(slope(_of(own, setting)))) for setting in SETTINGS]
+    def order(method: str) -> float:
+        row = at.get((method, "partial", first, "best of grid"))
+        return float(row["error"]) if row else np.inf
+
+    for method in sorted(dict.fromkeys(row["method"] for row in shares), key=order):
+        cells = [share(method, coverage, n, setting) for coverage, n in places for setting in SETTINGS]
         real = [r for r in rows if r["method"] == method and r["n"] == last]
         for setting in SETTINGS:
-            cells.append(Text(f"{100 * float(np.mean([r['broken'] for r in _of(real, setting)] or [np.nan])):.0f} %"))
-        cells.append(Text(f"{float(np.median([r['seconds'] for r in _of(real, 'best of grid')])):.2g}"))
-        body.append(tuple(cells))
-    heads = [("claimed", head) for head in ("coverage", "efficient", "needs", "slope")]
-    for coverage in ("full", "partial"):
-        heads += [(coverage, head) for head in ("theory", "best", "slope, theory", "slope, best")]
-    broken = [("limits broken", "theory"), ("limits broken", "best")]
-    columns = (("", "method"), *heads, *broken, ("", "seconds"))
+            broken = [r["broken"] for r in _of(real, setting)]
+            cells.append(Text(f"{100 * float(np.mean(broken)):.0f} %" if broken else "–"))
+        seconds = [r["seconds"] for r in _of(real, "best of grid")]
+        body.append((Text(_label(method, name)), *cells, Text(f"{float(np.median(seconds)):.2g}" if seconds else "–")))
+    heads = [(f"{coverage}, n = {n:,}:", head) for coverage, n in places for head in ("theory", "best")]
+    broken_heads = [("limits broken:", "theory"), ("limits broken:", "best")]
+    columns = (("", "method"), *heads, *broken_heads, ("", "seconds"))
     notes = (
-        f"Error at n = {last:,} as a share of what imitating the log loses there, mean of {families} ± half its 95 % "
-        f"interval; logs of each case: {_logs(rows)}. Slopes are over n = {sizes[0]:,} … {last:,}, and none with one "
-        "size; their intervals are those of the errors, carried over. Limits broken: share of logs, at the largest n, "
-        "over both coverages. Seconds of one core.",
+        "Error as a share of what imitating the log loses there, mean of all families ± half its 95 % interval; logs "
+        f"of each case: {_logs(rows)}. Limits broken: share of logs at n = {last:,}, over both coverages. Seconds of "
+        "one core.",
     )
     return Table(name, title, columns, tuple(body), notes)
+
+
+def slope_table(name: str, title: str, rows: Rows) -> Table:
+    """One line per method: what the paper's table claims of it, and the slopes of its error against n."""
+    shares = relative(rows)
+    sizes = sorted({row["n"] for row in shares})
+    body = []
+    for method in dict.fromkeys(row["method"] for row in shares):
+        cells = [Text(_label(method, name)), *_claims(RIVALS[method].claim)]
+        for coverage in ("full", "partial"):
+            own = [row for row in shares if (row["method"], row["coverage"]) == (method, coverage)]
+            cells += [Text(str(slope(_of(own, setting)))) for setting in SETTINGS]
+        body.append(tuple(cells))
+    heads = [("claimed", head) for head in ("coverage", "efficient", "needs", "slope")]
+    heads += [(f"{coverage}:", head) for coverage in ("full", "partial") for head in ("theory", "best")]
+    notes = (
+        f"Slopes of log error against log n over n = {sizes[0]:,} … {sizes[-1]:,}, and none with one size; ± half a "
+        "95 % interval, carried over from those of the errors.",
+    )
+    return Table(name, title, (("", "method"), *heads), tuple(body), notes)
 
 
 def draw_families(rows: Rows, target: Path) -> None:
@@ -207,6 +224,10 @@ def _last(rows: Rows) -> float:
 def _claims(claim: Claim) -> list[Text]:
     rate = f"−1/{claim.rate}" if claim.rate else "–"
     return [Text(claim.coverage or "–"), Text(claim.efficient or "–"), Text(claim.needs or "–"), Text(rate)]
+
+
+def _label(method: str, name: str) -> str:
+    return RIVALS[method].label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
 
 
 def _half(row: dict[str, float]) -> float:
