@@ -114,8 +114,8 @@ def error_table(name: str, title: str, rows: Rows) -> Table:
     places = [(coverage, n) for coverage in ("full", "partial") for n in sizes]
     body = []
 
-    def share(*place: object) -> Text:
-        row = at.get(place)  # type: ignore[call-overload]
+    def share(method: str, coverage: str, n: int, setting: str) -> Text:
+        row = at.get((method, coverage, n, setting))
         return Text(f"{row['error']:.2g} ± {_half(row):.1g}" if row else "–")
 
     def order(method: str) -> float:
