@@ -101,14 +101,14 @@ def jobs_of(
     return sorted(found, key=lambda job: (job.seed, -job.n, job.family not in {"icu_sepsis", "inventory", "lucky2"}))
 
 
-class Task(NamedTuple):
+class LogTask(NamedTuple):
     """What one process does at a time: some methods on one log."""
 
     job: Job
     methods: tuple[str, ...]
 
 
-def tasks_of(jobs: Iterable[Job]) -> list[Task]:
+def tasks_of(jobs: Iterable[Job]) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
     Logs come in order. After the first few, the slow methods wait until the others have had all logs.
@@ -117,12 +117,12 @@ def tasks_of(jobs: Iterable[Job]) -> list[Task]:
     for job in jobs:
         methods = [name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free)]
         if job.family == "icu_sepsis":
-            found += [Task(job, (name,)) for name in methods if _on_icu(name, job)]
+            found += [LogTask(job, (name,)) for name in methods if _on_icu(name, job)]
         else:
             slow = tuple(name for name in methods if name in ITERATIONS)
-            found += [Task(job, slow), Task(job, tuple(name for name in methods if name not in ITERATIONS))]
+            found += [LogTask(job, slow), LogTask(job, tuple(name for name in methods if name not in ITERATIONS))]
 
-    def turn(task: Task) -> int:
+    def turn(task: LogTask) -> int:
         slow = ICU_SLOW if task.job.family == "icu_sepsis" else tuple(ITERATIONS)
         return 0 if task.job.seed < ALL_METHODS_FIRST else 1 + (task.methods[0] in slow)
 
@@ -142,7 +142,7 @@ def _log(job: Job) -> tuple[Case, Counts, Knowledge]:
     return case, log, facts_of(log, case.cmdp.gamma, case.C_star, case.B, case.best, case.V_max)
 
 
-def measure(task: Task) -> list[Trial]:
+def measure(task: LogTask) -> list[Trial]:
     """The task's methods on its log. A method whose solver gives up is left out for that log."""
     job = task.job
     case, log, facts = _log(job)
@@ -256,7 +256,7 @@ def measure_all(
     return summarise(_in_order(done))
 
 
-def _finished(tasks: list[Task], jobs: int, minutes: float) -> Iterator[list[Trial]]:
+def _finished(tasks: list[LogTask], jobs: int, minutes: float) -> Iterator[list[Trial]]:
     """What is done before the time is up; says so if that is not all."""
     end = time.monotonic() + 60 * minutes
     if jobs <= 1:
