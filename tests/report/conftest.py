@@ -212,3 +212,35 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def solved_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pdocrl solve --out` writes for a small log, which lies beside it."""
+    from pdocrl import cli
+
+    folder = tmp_path_factory.mktemp("solved")
+    rows = ["state,action,reward,cost,next_state"]
+    for i in range(400):
+        state, action = i % 2, i // 2 % 2
+        rows.append(f"s{state},a{action},{action},{action * state},s{(state + i // 4) % 2}")
+    (folder / "log.csv").write_text("\n".join(rows) + "\n")
+    out = folder / "policy"
+    assert (
+        cli.main(["solve", str(folder / "log.csv"), "--limit", "cost<=0.2", "--gamma", "0.9", "--out", str(out)]) == 0
+    )
+    return out
+
+
+@pytest.fixture(scope="session")
+def answered_folder(solved_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with everything else one can ask: along a limit, in a state, against another policy."""
+    from pdocrl import cli
+
+    out = tmp_path_factory.mktemp("answered") / "policy"
+    asked = ["solve", str(solved_folder.parent / "log.csv"), "--gamma", "0.9", "--limit", "cost<=0.1"]
+    more = ["--C", "5", "--resamples", "5", "--frontier", "cost=0.05:0.3:3", "--explain", "s1", "--out", str(out)]
+    assert cli.main([*asked, *more]) == 0
+    compared = ["--compare", str(out), str(solved_folder), "--resamples", "5", "--out", str(out)]
+    assert cli.main([*asked, *compared]) == 0
+    return out

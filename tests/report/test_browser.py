@@ -193,3 +193,15 @@ def test_without_scripts_the_page_is_whole(visit):
     assert page.locator("th button").count() == 0
     assert page.locator('[aria-label="Results at each limit"] tbody tr:visible').count() == 5
     assert page.locator('svg[aria-labelledby^="reward-0"] path.line:visible').count() == 3
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_solved_log_shows_what_was_asked_of_it(visit, answered_folder: Path, viewport) -> None:
+    page = visit(folder=answered_folder, viewport=viewport)
+    assert page.locator("svg.chart use").count() >= 3  # one mark for each limit along the frontier
+    heads = page.locator("h2").all_inner_texts()
+    asked = ["What the limit on cost costs", "Against other policies, by the same log", "In state s1"]
+    assert [head for head in heads if head in asked] == asked
+    assert "Where more rows would help most" in heads
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert page.evaluate(LOW_CONTRAST) == []

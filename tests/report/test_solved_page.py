@@ -15,22 +15,9 @@ from pdocrl.tabular.solved_file import read_solved
 Cli = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `pdocrl solve` writes for a small log."""
-    from pdocrl import cli
-
-    folder = tmp_path_factory.mktemp("solved")
-    rows = ["state,action,reward,cost,next_state"]
-    for i in range(400):
-        state, action = i % 2, i // 2 % 2
-        rows.append(f"s{state},a{action},{action},{action * state},s{(state + i // 4) % 2}")
-    (folder / "log.csv").write_text("\n".join(rows) + "\n")
-    out = folder / "policy"
-    assert (
-        cli.main(["solve", str(folder / "log.csv"), "--limit", "cost<=0.2", "--gamma", "0.9", "--out", str(out)]) == 0
-    )
-    return out
+@pytest.fixture
+def solved(solved_folder: Path) -> Path:
+    return solved_folder
 
 
 def test_the_page_holds_the_result(solved: Path) -> None:
@@ -81,3 +68,29 @@ def test_a_broken_result_is_one_line_that_names_file_and_field(
     assert f"{tmp_path / 'result.json'}: " in err
     assert complaint in err
     assert "Make it again: pdocrl solve LOG" in err
+
+
+def test_answers_on_the_page_are_those_of_the_files(answered_folder: Path) -> None:
+    result = json.loads((answered_folder / "result.json").read_text())
+    compared = json.loads((answered_folder / "compare.json").read_text())
+    page = report(answered_folder).read_text()
+    for point in result["frontier"]["points"]:
+        assert f"limit {point['limit']:.4g}: reward {point['value']:.4g}" in page
+    assert result["explained"] == "s1"
+    for action in result["explain"]:
+        assert f">{action['value']:.4g}<" in page
+    second = compared["policies"][1]
+    low, high = second["lead"]["reward"]
+    assert f"{low:.4g} … {high:.4g}" in page
+    need = result["more_data"]["reward"][0]
+    assert f">{100 * need['share']:.2g} %<" in page
+
+
+def test_units_of_the_page_are_those_of_the_result(run_cli: Cli, tmp_path: Path) -> None:
+    rows = "".join(f"{i},0,s,a{i % 2},{i % 2},{i % 2},s\n" for i in range(60))
+    (tmp_path / "log.csv").write_text(f"episode,step,state,action,reward,cost,next_state\n{rows}")
+    asked = ("--horizon", "1", "--limit", "cost<=0.5", "--C", "inf", "--resamples", "0", "--out", tmp_path / "p")
+    assert run_cli("solve", tmp_path / "log.csv", *asked)[0] == 0
+    page = report(tmp_path / "p").read_text()
+    assert "earns 0.5 an episode where" in page
+    assert "Per episode" in page

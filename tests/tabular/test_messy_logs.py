@@ -185,3 +185,11 @@ def test_cells_that_cannot_be_made_are_one_line(run_cli: Run, tmp_path: Path, op
 def test_numbers_too_large_to_square_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column `reward` goes up to 1e\+308; give it in a larger unit"):
         Counts.from_log(write(table(reward=[1e308] * N), tmp_path / "log.parquet"))
+
+
+def test_a_cost_too_small_to_be_priced_counts_as_none(run_cli: Run, tmp_path: Path) -> None:
+    rows = "".join(f"0,{i % 2},0,1,{i % 2 and '1e-308'}\n" for i in range(40))
+    (tmp_path / "log.csv").write_text(f"state,action,next_state,reward,cost\n{rows}")
+    asked = ("--gamma", "0.5", "--C", "inf", "--limit", "cost<=0", "--resamples", "0", "--json")
+    status, out, _ = run_cli("solve", tmp_path / "log.csv", *asked)
+    assert (status, json.loads(out)["status"]) == (0, "optimal")

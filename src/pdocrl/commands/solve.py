@@ -86,7 +86,7 @@ def solve(
         memory: Limit for reading the log; beyond it, a temporary folder is used.
         threads: For reading the log; all cores by default.
         frontier: Solve again along a limit: stockout=0.01:0.1:10 (from, to, how many).
-        compare: Folders of solved policies to judge by this log, instead of solving.
+        compare: Folders of solved policies to judge by this log, instead of solving; --out adds it to a folder's page.
         explain: A state; shows what the log did there, what the policy does, and what the alternatives bring.
         step: The step to explain, with --horizon.
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
@@ -97,6 +97,7 @@ def solve(
     from pdocrl.records import as_plain
     from pdocrl.tabular import answers, questions, report
     from pdocrl.tabular.cells import CellSpec
+    from pdocrl.tabular.compared_file import compared_file, write_compared
     from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
@@ -137,6 +138,8 @@ def solve(
             policies = {str(folder): _policy(folder) for folder in compare}
             redrawn = 200 if resamples is None else resamples
             judged = questions.compare(counts, gamma, limits, policies, redrawn, level, seed, status.update)
+            if out is not None:
+                console.log(f"wrote {write_compared(out, compared_file(judged, limits, level))}")
             if json:
                 return console.print_json(answers.compared_json(judged, limits))
             return console.print_table(*answers.compared_table(judged, limits, level))
@@ -175,7 +178,8 @@ def solve(
     alternatives = () if explain is None else questions.explain(counts, result, explain, step)
     needs = questions.more_data(counts, result)
     column = along[0] if along else ""
-    record = answers.with_answers(solved_file(result, window), curve, column, alternatives, result, needs)
+    state = explain if explain is None or horizon is None else f"{explain}, step {step}"
+    record = answers.with_answers(solved_file(result, window), curve, column, alternatives, result, needs, state)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
     if out is not None and along is not None:
         files.append(answers.draw_frontier(curve, along[0], out / "frontier.png"))

@@ -6,11 +6,18 @@ import os
 from pathlib import Path
 
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
+from pdocrl.report.solved_answers import answered, span
 from pdocrl.table import DASH, Table, Text
-from pdocrl.tabular.solved_file import FILE, Interval, SolvedFile, read_solved
+from pdocrl.tabular.compared_file import read_compared
+from pdocrl.tabular.solved_file import FILE, SolvedFile, read_solved
 
 PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows
+UNITS = {  # as a heading, and in a sentence
+    "step": ("Per step", "a step"),
+    "discounted": ("(1−γ)J", "in (1−γ)J, what an episode pays times 1−γ,"),
+    "episode": ("Per episode", "an episode"),
+}
 
 
 def is_solved(folder: str | os.PathLike[str]) -> bool:
@@ -27,6 +34,7 @@ def render_solved(folder: Path) -> str:
         Section("What to notice", [Listed(_notes(result))]),
         *([Section("In one picture", [Figure(as_image(picture), _ALT)])] if picture.exists() else []),
         Section("How far to trust it", [Tables([_trust(result).html()])]),
+        *answered(result, read_compared(folder)),
         *([Section("Other bounds on w", [Tables([_choices(result).html()])])] if result.choices else []),
         Section("The policy", [Tables([_policy(result).html(tall=True)])]),
     ]
@@ -42,7 +50,7 @@ def _kept(result: SolvedFile, name: str) -> bool:
 
 
 def _lead(result: SolvedFile) -> str:
-    gain = f"{result.value:.4g} a step where the log earned {result.log.value:.4g}"
+    gain = f"{result.value:.4g} {UNITS[result.unit][1]} where the log earned {result.log.value:.4g}"
     if not result.limits:
         return f"A policy that earns {gain}."
     kept = sum(_kept(result, name) for name in result.limits)
@@ -52,14 +60,14 @@ def _lead(result: SolvedFile) -> str:
 def _outcome(result: SolvedFile) -> Table:
     spread = result.intervals
     level = f"{100 * spread.level:g} % interval" if spread else "Interval"
-    rows = [["reward", result.log.value, result.value, _span(spread.value) if spread else DASH, DASH, DASH, DASH]]
+    rows = [["reward", result.log.value, result.value, span(spread.value) if spread else DASH, DASH, DASH, DASH]]
     for name, cost in result.costs.items():
         limit = f"{result.senses.get(name, '<=')} {result.limits[name]:.4g}" if name in result.limits else DASH
-        between = _span(spread.costs[name]) if spread and name in spread.costs else DASH
+        between = span(spread.costs[name]) if spread and name in spread.costs else DASH
         price = f"{result.multipliers[name]:.4g}" if name in result.multipliers else DASH
         kept = DASH if name not in result.limits else "yes" if _kept(result, name) else "no"
         rows.append([name, result.log.costs.get(name, float("nan")), cost, between, limit, price, kept])
-    heads = ["Per step", "In the log", "Policy", level, "Limit", "Multiplier", "Kept"]
+    heads = [UNITS[result.unit][0], "In the log", "Policy", level, "Limit", "Multiplier", "Kept"]
     return Table.of(heads, rows, "Result table")
 
 
@@ -112,7 +120,3 @@ def _notes(result: SolvedFile) -> list[str]:
     if result.coverage.outside > 0.01:
         found.append(f"The policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     return found
-
-
-def _span(interval: Interval) -> str:
-    return f"{interval[0]:.4g} … {interval[1]:.4g}"

@@ -24,6 +24,7 @@ def with_answers(
     alternatives: Sequence[Alternative],
     result: Result,
     needs: Mapping[str, Sequence[Need]],
+    state: str | None = None,
 ) -> SolvedFile:
     """The record of a result with what else was asked; nothing for what was not."""
     columns = [str(limit) for limit in result.limits]
@@ -35,6 +36,7 @@ def with_answers(
             ExplainedAction(**vars(one) | {"costs": dict(zip(columns, one.costs, strict=True))}) for one in alternatives
         ]
         or None,
+        explained=state,
     )
 
 

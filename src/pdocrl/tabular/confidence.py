@@ -86,7 +86,7 @@ def aim_inside(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Solution, Assurance]:
-    """The solution of the whole log with the best aim the halves clear; failing that, the best that is likely within.
+    """The solution of the whole log with the best aim the halves clear; failing that, the one most likely within.
 
     Of the ways to learn that are cleared the one that earns most is taken. With several limits each gets its part of
     the risk.
@@ -106,8 +106,7 @@ def aim_inside(
         own = _judge(benches, gamma, limits, (0, way), nothing, np.ones(len(limits)), confidence)
         return way.solve(L, nothing), _shown(own, confidence, reached=False)
     cleared = [trial for trial in trials if trial.short <= 0]
-    within = cleared or [trial for trial in trials if trial.likely <= 0]
-    best = max(within, key=lambda t: t.value) if within else min(reversed(trials), key=lambda t: t.likely)
+    best = max(cleared, key=lambda t: t.value) if cleared else min(reversed(trials), key=lambda t: t.likely)
     way = options[best.option]
     return way.solve(way.problem(counts, gamma, limits), best.inward), _shown(best, confidence, reached=bool(cleared))
 

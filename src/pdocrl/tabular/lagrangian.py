@@ -27,6 +27,7 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.limits import Limit
 
 Floats = NDArray[np.float64]
+NOTHING = 1e-150  # a signal of this size at most counts as 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,8 +148,9 @@ class Units:
 
     @classmethod
     def of(cls, L: Lagrangian) -> Units:
-        """Of the pairs seen; 1 for a signal that is 0 throughout."""
-        sizes = [float(np.abs(x[L.seen]).max(initial=0.0)) or 1.0 for x in (L.r, *L.g)]
+        """Of the pairs seen; 1 for a signal that is 0 throughout, or so small that a price in it would overflow."""
+        sizes = [float(np.abs(x[L.seen]).max(initial=0.0)) for x in (L.r, *L.g)]
+        sizes = [size if size > NOTHING else 1.0 for size in sizes]
         return cls(sizes[0], np.array(sizes[1:]))
 
     def scale(self, L: Lagrangian) -> Lagrangian:

@@ -135,7 +135,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     intervals: Spread | None
     method: str
     gamma: float
-    unit: str
+    unit: Literal["step", "discounted", "episode"]
     units: dict[str, Numbers]
     C: float | None  # None: no bound
     B: float
@@ -149,6 +149,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     more_data: dict[str, list[Need]] | None = None
     frontier: Frontier | None = None
     explain: list[ExplainedAction] | None = None
+    explained: str | None = None  # the state asked about
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
