@@ -56,10 +56,13 @@ def runs(name: str, limits: list[float], seeds: list[int], **more: float) -> lis
     ]
 
 
+LIMITS, SEEDS = [1.0, 2.5, 4.0], [0, 1, 2]
+
+
 @lru_cache
 def nine(name: str) -> tuple[Trainer, dict[str, Any]]:
-    """Nine runs, 12 steps."""
-    trainer = Trainer(agent_of(name), problem().dataset, runs(name, [1.0, 2.5, 4.0], [0, 1, 2]))
+    """Nine runs, 12 steps. Other tests train as many, so that each agent is compiled once."""
+    trainer = Trainer(agent_of(name), problem().dataset, runs(name, LIMITS, SEEDS))
     return trainer, trainer.advance(12)
 
 
@@ -80,27 +83,30 @@ def test_nine_runs_have_finite_losses_and_go_their_own_ways(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_run_alone_has_the_bits_of_the_same_run_among_nine(name: str) -> None:
+def test_a_run_has_the_same_bits_whatever_runs_beside_it(name: str) -> None:
+    """And wherever it stands. (That it has them alone, too, is tried in tests/training/test_loop.py.)"""
     together, _ = nine(name)
-    alone = Trainer(agent_of(name), problem().dataset, [together.runs[4]])
-    alone.advance(12)
-    for one, many in zip(jax.tree.leaves(alone.state), jax.tree.leaves(together.state), strict=True):
-        assert np.asarray(one[0]).tobytes() == np.asarray(many[together.training[4]]).tobytes()
+    among_others = Trainer(agent_of(name), problem().dataset, runs(name, [4.0, 1.0, 2.5], [7, 3, 1]))
+    among_others.advance(12)
+    assert (together.runs[4].config, together.runs[4].seed) == (among_others.runs[8].config, among_others.runs[8].seed)
+    places = together.training[4], among_others.training[8]
+    for one, other in zip(jax.tree.leaves(together.state), jax.tree.leaves(among_others.state), strict=True):
+        assert np.asarray(one[places[0]]).tobytes() == np.asarray(other[places[1]]).tobytes()
 
 
 @pytest.mark.parametrize("name", ["bc", "cdt"])
 def test_a_limit_that_training_does_not_know_of_costs_no_training(name: str) -> None:
-    """Three limits × three seeds are three trainings; each run's policy is that of the same run alone."""
+    """Three limits × three seeds are three trainings; each run's policy is that of a training for its limit."""
     together, metrics = nine(name)
     assert together.training.tolist() == [0, 1, 2] * 3
     assert all(len(leaf) == 3 for leaf in jax.tree.leaves(together.state))
     for values in metrics.values():
         assert values.tolist() == values[:3].tolist() * 3
     shared = together.policies()
-    for i in (0, 4, 8):
-        alone = Trainer(agent_of(name), problem().dataset, [together.runs[i]])
+    for i, limit in ((0, 1.0), (4, 2.5), (8, 4.0)):
+        alone = Trainer(agent_of(name), problem().dataset, runs(name, [limit], SEEDS))
         alone.advance(12)
-        assert to_onnx(alone.policies()[0]).SerializeToString() == to_onnx(shared[i]).SerializeToString()
+        assert to_onnx(alone.policies()[i % 3]).SerializeToString() == to_onnx(shared[i]).SerializeToString()
     if name == "cdt":  # what is asked for is each run's own
         assert [policy.network.target_cost for policy in shared[::3]] == [(1.0,), (2.5,), (4.0,)]
         assert shared[0].network.target_return < shared[8].network.target_return
@@ -136,18 +142,15 @@ def test_the_bandit_is_solved_within_a_tenth(name: str) -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdocrl.training.train.find_agent", agent_of)
-    limits = [2.5, 4.0] if agent_of(name).ignores_limit(runs(name, [2.5], [3])[0].config) else [2.5]  # one training
-    whole = Trainer(agent_of(name), problem().dataset, runs(name, limits, [3]))
-    whole.advance(10)
     arguments: dict[str, Any] = {
-        "horizon": HORIZON, "cost_limit": limits, "seed": [3], "settings": SMALL | SETTINGS.get(name, {}),
+        "horizon": HORIZON, "cost_limit": LIMITS, "seed": SEEDS, "settings": SMALL | SETTINGS.get(name, {}),
     }  # fmt: skip
-    train(problem().dataset, name, steps=6, out=tmp_path, checkpoint_every=6, log_every=6, **arguments)
+    train(problem().dataset, name, steps=5, out=tmp_path, checkpoint_every=5, log_every=5, **arguments)
     plan = tmp_path / "run.json"
-    plan.write_text(plan.read_text().replace('"steps": 6', '"steps": 10'))
+    plan.write_text(plan.read_text().replace('"steps": 5', '"steps": 12'))
     trained = resume(tmp_path, problem().dataset)
-    assert trained.step == 10
-    for undisturbed, resumed in zip(whole.policies(), trained.policies, strict=True):
+    assert trained.step == 12
+    for undisturbed, resumed in zip(nine(name)[0].policies(), trained.policies, strict=True):
         expected, found = undisturbed.arrays(), resumed.arrays()
         assert expected.keys() == found.keys()
         for key, array in expected.items():
