@@ -12,6 +12,7 @@ import pytest
 
 from pdocrl.ope.audits import audit_statement, play_until_shown
 from pdocrl.ope.certificate import PolicyCertificate
+from pdocrl.ope.picture import _edges, _shares
 from pdocrl.records import read_record
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -137,3 +138,14 @@ def test_a_clear_case_needs_few_of_the_episodes_it_may_have() -> None:
     assert len(costs) < 60
     assert [first for first, _ in played] == np.cumsum([0, *(count for _, count in played[:-1])]).tolist()
     assert len(play_until_shown(play, 100, [10.0], 0.95, [50.0], fixed=True)) == 100
+
+
+def test_no_bar_of_the_picture_is_on_both_sides_of_the_limit() -> None:
+    """Costs of exactly the limit keep it; whole costs get bins of whole width, and none is lost."""
+    rng = np.random.default_rng(0)
+    for limit, costs in ((10.0, rng.integers(0, 60, 80).astype(float)), (7.3, rng.gamma(2, 8, 80)), (0.0, np.zeros(9))):
+        edges = _edges(limit, 1.08 * max(limit, costs.max(), 1e-9), [costs])
+        shares = _shares(costs, edges)
+        assert np.isclose(edges, limit).any()
+        assert shares.sum() == pytest.approx(1)
+        assert shares[edges[1:] <= limit + 1e-9].sum() == pytest.approx((costs <= limit).mean())

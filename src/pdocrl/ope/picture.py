@@ -50,16 +50,16 @@ def _panel(axes: Any, one: Shown) -> None:
     samples = [x for x in (one.played, one.imagined) if x is not None]
     bounds = [x for x in (told.mean_cost_lower, told.mean_cost_upper, told.mean_cost) if x is not None]
     right = 1.08 * max([limit, *bounds, *(float(x.max(initial=0.0)) for x in samples), 1e-9])
-    edges = np.linspace(0, right, BINS + 1)
-    top = 0.0
+    edges = _edges(limit, right, samples)
+    right, top = float(edges[-1]), 0.0
     if one.played is not None:
-        share = np.histogram(one.played, edges)[0] / len(one.played)
+        share = _shares(one.played, edges)
         axes.bar(
             edges[:-1], share, np.diff(edges), align="edge", color=colour, alpha=0.45, lw=0, label="episodes played"
         )
         top = max(top, float(share.max()))
     if one.imagined is not None:
-        share = np.histogram(one.imagined, edges)[0] / len(one.imagined)
+        share = _shares(one.imagined, edges)
         axes.stairs(share, edges, color=IMAGINED, lw=1.3, label="episodes imagined")
         top = max(top, float(share.max()))
     top = top or 1.0
@@ -73,7 +73,22 @@ def _panel(axes: Any, one: Shown) -> None:
         axes.plot(told.mean_cost, 1.1 * top, "o", color=colour, ms=6, label="mean, with its bounds")
     if told.estimate_beside is not None:
         axes.plot(told.estimate_beside, 1.1 * top, "D", color=IMAGINED, ms=5, label="the log's estimate")
-    axes.set(xlim=(0, right), ylim=(0, 1.25 * top), xlabel=f"{told.cost} of an episode", ylabel="share of episodes")
+    axes.set(xlim=(edges[0], right), ylim=(0, 1.25 * top), ylabel="share of episodes")
+    axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(1.0, 1.25 * top)])
+    axes.set_xlabel(f"{told.cost} of an episode")
     axes.set_title(f"{told.policy}: {told.verdict}", color=INK, fontsize=9, loc="left")
-    axes.legend(fontsize=7, frameon=False, loc="center right", labelcolor=MUTED)
+    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, labelcolor=MUTED)
     axes.grid(color=FAINT, lw=0.5)
+
+
+def _edges(limit: float, right: float, samples: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Of bins that hold their right end, one of which ends at the limit: no bar is on both sides of it."""
+    width = right / BINS
+    if all((x == np.round(x)).all() for x in samples) and limit == round(limit):
+        width = float(np.ceil(width))  # whole costs: every bin holds as many
+    return np.asarray(limit + width * np.arange(-np.ceil(limit / width) - 1, np.ceil((right - limit) / width) + 1))
+
+
+def _shares(costs: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of the costs in each bin (left, right]."""
+    return np.asarray(np.histogram(-costs, -edges[::-1])[0][::-1] / len(costs))
