@@ -38,6 +38,12 @@ def ready() -> Prepared:
     return prepared
 
 
+@pytest.fixture(scope="module")
+def still() -> Prepared:
+    """An ensemble of a point that moves by its action and by nothing else."""
+    return Prepared.of(drifting(episodes=160), config=SMALL, cache=False)
+
+
 def test_the_ensemble_finds_the_closed_form_noise_and_border_included(ready: Prepared) -> None:
     """The noise feeds s² and carries s′ beyond the border: without it, reward and first cost would be 61 % of this."""
     starts = np.full((2, 120, 1), START) * np.where(np.arange(120) % 2, 1, -1)[:, None]
@@ -58,15 +64,20 @@ def test_intervals_made_from_other_groups_hold_the_truth_of_groups_left_out(read
     assert (coverage >= 0.95 - 3 * (0.95 * 0.05 / groups) ** 0.5).all()
 
 
+def test_few_rows_are_learned_in_fewer_steps() -> None:
+    config = EnsembleConfig(steps=8000, batch_size=256)
+    assert [config.steps_for(rows) for rows in (100, 5_120, 100_000)] == [1000, 2000, 8000]
+    assert dataclasses.replace(config, steps=20).steps_for(100_000) == 20
+
+
 def test_folds_are_about_equally_large() -> None:
     fold = deal(31, 3, np.random.default_rng(0))
     assert sorted(np.bincount(fold)) == [10, 10, 11]
 
 
-def test_noise_is_drawn_where_the_world_has_some_and_not_where_it_has_none(ready: Prepared) -> None:
+def test_noise_is_drawn_where_the_world_has_some_and_not_where_it_has_none(ready: Prepared, still: Prepared) -> None:
     """κ is chosen by held-out groups; beyond a border only noise carries episodes that would stay within it."""
     assert float(ready.ensemble.noise) == 1
-    still = Prepared.of(drifting(episodes=160), config=SMALL, cache=False)
     assert float(still.ensemble.noise) < 1
 
 
@@ -152,14 +163,13 @@ def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cl
     assert json.loads(run_cli("ope", folder, "--json")[1]) == told
 
 
-def test_policies_with_memory_are_estimated_too() -> None:
-    dataset = drifting(episodes=160)
+def test_policies_with_memory_are_estimated_too(still: Prepared) -> None:
     plain = constant(-0.3)
     memory = Sequential(plain.weights, plain.biases)
     assert remembers(memory)
     assert not remembers(plain)
-    made = trained(dataset, [(3.0,), (3.0,)], [plain, memory])
-    first, second = estimate(made, Prepared.of(dataset, config=SMALL, cache=False)).runs
+    made = trained(still.dataset, [(3.0,), (3.0,)], [plain, memory])
+    first, second = estimate(made, still).runs
     assert second.reward == pytest.approx(first.reward, abs=0.2)
     assert second.within_limit is True
 

@@ -44,6 +44,7 @@ CHUNK = 10_000  # of them at a time
 LOOKED_AT = 3  # chunks that tell how much the regression leaves
 BASE_RIDGE = 1e-5
 BLOCK = 25  # steps per compiled call
+EPOCHS, FEWEST_STEPS = 100, 1000  # how often a row is seen at most, unless that were fewer steps than these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ class EnsembleConfig:
     each: int = 3  # members of a committee
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
-    steps: int = 8000
+    steps: int = 8000  # at most
     batch_size: int = 256
     learning_rate: float = 2e-3  # falls to a hundredth, along a cosine
     seed: int = 0
@@ -62,6 +63,10 @@ class EnsembleConfig:
     @property
     def members(self) -> int:
         return self.folds * self.each
+
+    def steps_for(self, rows: int) -> int:
+        """Few rows are learned in fewer steps; more would learn them by heart."""
+        return min(self.steps, max(FEWEST_STEPS, EPOCHS * rows // self.batch_size))
 
 
 class Scales(eqx.Module):
@@ -381,11 +386,12 @@ def fit(
     told = jax.tree.map(np.asarray, lessons(rows, scales, base))
     state = (change, outcome), optax.scale_by_adam().init((change, outcome))
     rng = np.random.default_rng([config.seed, 11])
-    for start in range(0, config.steps, BLOCK):
-        size = min(BLOCK, config.steps - start)
+    steps = config.steps_for(len(data))
+    for start in range(0, steps, BLOCK):
+        size = min(BLOCK, steps - start)
         # Rows are drawn here, because gathering them is what XLA is slow at on a CPU.
         at = np.stack([found[rng.integers(len(found), size=(size, config.batch_size))] for found in known], axis=1)
-        done = np.arange(start, start + size) / config.steps
+        done = np.arange(start, start + size) / steps
         rate = config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * done)))
         state = _block(state, _batches(told, at), jnp.asarray(rate, jnp.float32))
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]

@@ -113,12 +113,13 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
         raise PdocrlError(f"{dataset.name}: too few episodes to hold some out; an estimate needs at least 8.")
     fold = deal(count, config.folds, rng)
     bag = np.repeat(np.arange(config.folds), config.each)[:, None] != fold  # [M, G] which member sees which group
+    steps = config.steps_for(len(dataset))
     with progress() as bar:
-        row = bar.add_task("ensemble of the data, once per dataset", total=config.steps)
+        row = bar.add_task("ensemble of the data, once per dataset", total=steps)
         ensemble = fit(dataset, groups, bag, config, lambda steps: bar.advance(row, steps))
     if count < FEWEST_GROUPS:
         log(f"note: {count} groups of episodes to calibrate on; 95 % of fewer than {FEWEST_GROUPS} is all of them.")
-    clones = reactions(dataset, groups, ensemble.scales, max(1, config.steps // REACTION_SHARE), config.seed)
+    clones = reactions(dataset, groups, ensemble.scales, max(1, steps // REACTION_SHARE), config.seed)
     return calibrate(dataset, ensemble, groups, fold, clones, config.seed)
 
 
