@@ -112,11 +112,11 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == f"pdocrl {version('pdocrl')}\n"
 
 
-def test_tasks_prints_the_eight_bullet_tasks_as_one_json_object(run_cli: Run) -> None:
+def test_tasks_prints_the_tasks_of_both_simulators_as_one_json_object(run_cli: Run) -> None:
     status, out, err = run_cli("tasks", "--json")
     tasks = {task["name"]: task for task in json.loads(out)["tasks"]}
     assert (status, err) == (0, "")
-    assert len(tasks) == 8
+    assert len(tasks) == 8 + 21
     assert tasks["AntCircle"] == {
         "name": "AntCircle",
         "horizon": 500,

@@ -10,7 +10,7 @@ import pytest
 
 from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
 from pdocrl.bench.suite import find_suite, named_suites
-from pdocrl.data.tasks import BUILT_IN, find_task
+from pdocrl.data.tasks import BULLET, find_task
 from pdocrl.errors import DataError
 from pdocrl.records import as_plain
 
@@ -39,7 +39,7 @@ def toml(tmp_path: Path) -> Callable[[str], Path]:
 def test_the_paper_suite_is_the_papers_grid() -> None:
     suite = find_suite("paper")
     assert suite.protocol == "dsrl"
-    assert [entry.task for entry in suite.entries] == list(BUILT_IN)
+    assert [entry.task for entry in suite.entries] == list(BULLET)
     groups = suite.groups()
     assert len(groups) == 8 * len(suite.methods)
     assert {group.runs for group in groups} == {9}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.data import Task, all_tasks, dsrl, find_task, load, register
-from pdocrl.data.tasks import read_tasks, register_file
+from pdocrl.data import Task, dsrl, find_task, load, register
+from pdocrl.data.tasks import BULLET, SAFETY_GYMNASIUM, read_tasks, register_file
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 
@@ -18,10 +18,24 @@ def test_the_eight_tasks_have_their_published_numbers() -> None:
         "AntRun": (200, 33, 8, 150), "BallCircle": (200, 8, 2, 80), "CarCircle": (300, 8, 2, 100),
         "DroneCircle": (300, 18, 4, 100), "AntCircle": (500, 34, 8, 200),
     }  # fmt: skip
-    found = {task.name: (task.horizon, task.obs_dim, task.action_dim, task.cost_max) for task in all_tasks()}
+    found = {task.name: (task.horizon, task.obs_dim, task.action_dim, task.cost_max) for task in BULLET}
     assert found == table
-    for task in all_tasks():
+    for task in BULLET:
         assert task.files[0].startswith(f"{task.env_id}-{task.cost_max:.0f}-")
+
+
+def test_safety_gymnasium_s_tasks_are_named_as_the_public_files_are() -> None:
+    """Sixteen of navigation and five of velocity; what a file's name says of its cost is the table's, rounded up."""
+    assert len(SAFETY_GYMNASIUM) == 16 + 5
+    for task in SAFETY_GYMNASIUM:
+        stem, cost, _ = task.files[0].rsplit("-", 2)
+        assert stem == task.env_id == f"Safety{task.name}Gymnasium-v{'Velocity' in task.name:d}"
+        assert 0 <= int(cost) - task.cost_max <= 2
+        assert task.horizon == (500 if "Circle" in task.name else 1000)
+        assert find_task(task.env_id) == find_task(task.name.lower()) == task
+    point = {task.name[5:]: task.obs_dim for task in SAFETY_GYMNASIUM if task.name.startswith("Point")}
+    car = {task.name[3:]: task.obs_dim for task in SAFETY_GYMNASIUM if task.name.startswith("Car")}
+    assert car == {name: size + 12 for name, size in point.items()}  # two wheels and a ball more to sense
 
 
 def test_shared_files_fit_their_tasks(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

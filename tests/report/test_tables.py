@@ -11,7 +11,7 @@ import pytest
 
 from pdocrl.bench.results import Row
 from pdocrl.bench.suite import named_suites
-from pdocrl.data.tasks import BUILT_IN
+from pdocrl.data.tasks import BULLET
 from pdocrl.report import published
 from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables, results_table
@@ -110,7 +110,7 @@ def test_the_terminal_shows_numbers_and_intervals_whole(rows: list[Row], capsys:
 
 def test_the_paper_prints_every_method_on_every_task() -> None:
     methods = {method.name for method in named_suites()["paper"].methods}
-    tasks = {task.name for task in BUILT_IN} | {published.AVERAGE}
+    tasks = {task.name for task in BULLET} | {published.AVERAGE}
     assert set(published.PUBLISHED) < methods  # what is not the paper's has no published numbers
     assert all(set(own) == tasks for own in published.PUBLISHED.values())
 

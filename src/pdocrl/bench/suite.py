@@ -13,7 +13,7 @@ from typing import Any
 
 from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
 from pdocrl.data.load import EMBEDDED, FORMATS, data_folders, search
-from pdocrl.data.tasks import BUILT_IN, Task, find_task
+from pdocrl.data.tasks import BULLET, Task, find_task
 from pdocrl.errors import DataError, PdocrlError, UnknownNameError, did_you_mean
 from pdocrl.scores.protocols import CUSTOM, find_protocol, protocol_of
 
@@ -177,7 +177,7 @@ NEWER = (
 )
 ALL = (*BASELINES, *NEWER, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
 STRICT = (Method("bc", "safe", {"episodes": "safe"}), Method("cdt"), Method("cpq"), *NEWER, Method("dial"))
-TASKS = tuple(TaskEntry(task) for task in BUILT_IN)
+TASKS = tuple(TaskEntry(task) for task in BULLET)
 
 # An eighth of the paper's width, to go the whole way with every agent.
 SMALL: dict[str, Any] = {"hidden": (32, 32), "batch_size": 64}

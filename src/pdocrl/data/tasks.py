@@ -62,7 +62,15 @@ def _bullet(name: str, horizon: int, obs: int, act: int, low: float, high: float
     return Task(name, horizon, f"Safety{name}-v0", obs, act, low, high, float(cost), (file,))
 
 
-BUILT_IN = (
+def _gymnasium(
+    name: str, horizon: int, obs: int, act: int, low: float, high: float, cost: float, file: str
+) -> Task:  # fmt: skip
+    """`file`: the cost and the number of trajectories in the public file's name."""
+    env_id = f"Safety{name}Gymnasium-v{int(name.endswith('Velocity'))}"
+    return Task(name, horizon, env_id, obs, act, low, high, float(cost), (f"{env_id}-{file}.hdf5",))
+
+
+BULLET = (
     _bullet("BallRun", 100, 7, 2, 26.339754104614258, 1327.445556640625, 80, 940),
     _bullet("CarRun", 200, 7, 2, 204.28726196289062, 574.6533203125, 40, 651),
     _bullet("DroneRun", 200, 17, 4, 10.557029724121094, 682.8330078125, 140, 1990),
@@ -72,6 +80,31 @@ BUILT_IN = (
     _bullet("DroneCircle", 300, 18, 4, 207.794189453125, 996.38916015625, 100, 1923),
     _bullet("AntCircle", 500, 34, 8, 0.0177031010389328, 460.7091979980469, 200, 5728),
 )
+# Reference scores as DSRL has them; the smallest return of CarButton2 is AntRun's there, and so it is here.
+SAFETY_GYMNASIUM = (
+    _gymnasium("PointButton1", 1000, 76, 2, 0.008822109034937853, 41.19301568767707, 200, "200-2268"),
+    _gymnasium("PointButton2", 1000, 76, 2, 0.014114166087574098, 42.8985953616709, 250, "250-3288"),
+    _gymnasium("PointCircle1", 500, 28, 2, 20.067626953125, 61.72819519042969, 200, "200-1098"),
+    _gymnasium("PointCircle2", 500, 28, 2, 20.478347778320312, 54.02184295654297, 299, "300-895"),
+    _gymnasium("PointGoal1", 1000, 60, 2, 0.01196012764197707, 30.071114857340543, 100, "100-2022"),
+    _gymnasium("PointGoal2", 1000, 60, 2, 0.002616959830266108, 27.717709787852737, 200, "200-3442"),
+    _gymnasium("PointPush1", 1000, 76, 2, 0.0014001545292344209, 16.518654299293367, 150, "150-2379"),
+    _gymnasium("PointPush2", 1000, 76, 2, 0.0012438183001730607, 14.691039145644403, 200, "200-3242"),
+    _gymnasium("CarButton1", 1000, 88, 2, 0.0028926206826067613, 44.420003345738984, 250, "250-2656"),
+    _gymnasium("CarButton2", 1000, 88, 2, 0.001767391717990563, 41.99513815522894, 300, "300-3755"),
+    _gymnasium("CarCircle1", 500, 40, 2, 8.037073135375977, 24.94155502319336, 250, "250-1271"),
+    _gymnasium("CarCircle2", 500, 40, 2, 5.113386154174805, 25.950098037719727, 398, "400-940"),
+    _gymnasium("CarGoal1", 1000, 72, 2, 0.012232819540852091, 39.907809198384705, 120, "120-1671"),
+    _gymnasium("CarGoal2", 1000, 72, 2, 0.001032874531954775, 28.902897990056502, 200, "200-4105"),
+    _gymnasium("CarPush1", 1000, 88, 2, 0.013700173533941762, 16.304467598905237, 200, "200-2871"),
+    _gymnasium("CarPush2", 1000, 88, 2, 0.00029391133526335267, 15.141648491514314, 250, "250-4407"),
+    _gymnasium("AntVelocity", 1000, 27, 8, 6.1519012451171875, 2976.276611328125, 250, "250-2249"),
+    _gymnasium("HalfCheetahVelocity", 1000, 17, 6, 5.7509765625, 2806.93310546875, 250, "250-2495"),
+    _gymnasium("HopperVelocity", 1000, 11, 3, 37.05154800415039, 1911.396728515625, 250, "250-2240"),
+    _gymnasium("SwimmerVelocity", 1000, 8, 2, 0.07114458084106445, 238.95831298828125, 200, "200-1686"),
+    _gymnasium("Walker2dVelocity", 1000, 17, 6, 18.668498992919922, 3418.223876953125, 300, "300-2729"),
+)
+BUILT_IN = BULLET + SAFETY_GYMNASIUM
 _registered: dict[str, Task] = {}
 
 

@@ -25,6 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.tasks import Task, all_tasks, find_task
 from pdocrl.envs.costs import CostFunction, CostOf, InfoCosts, find_cost_function, import_own
+from pdocrl.envs.mujoco_models import read_old_models
+from pdocrl.envs.safety_gymnasium import is_safety_gymnasium, register_safety_gymnasium
 from pdocrl.errors import MissingExtraError, PdocrlError, UnknownNameError
 
 # Run tasks: index of y in the observation, its scale, index of (vx, vy), their scale, and the speed limit.
@@ -53,7 +55,10 @@ def maker(name: str) -> Callable[[], gymnasium.Env]:
     if task is not None and task.env_id is None:
         raise PdocrlError(f"task {task.name} has no simulator (no env_id); it can be trained on, not rolled out.")
     env_id = name if task is None or task.env_id is None else task.env_id
-    if env_id.startswith("Safety"):
+    if is_safety_gymnasium(env_id.rpartition(":")[2]):
+        register_safety_gymnasium()
+        env_id = env_id.rpartition(":")[2]
+    elif env_id.startswith("Safety"):
         _register_bullet()
     spec = _find_spec(env_id)
     if task is None:
@@ -186,10 +191,14 @@ def _task_of(name: str) -> Task | None:
 def _make(spec: Any, horizon: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
     if spec.entry_point == "bullet_safety_gym.envs.builder:EnvironmentBuilder" and spec.kwargs["task"] in _REPEATABLE:
         return BulletEnv(spec)
+    if is_safety_gymnasium(spec.id):
+        register_safety_gymnasium()
     try:
+        if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+            read_old_models()
         shown = {} if render_mode is None else {"render_mode": render_mode}
         return gymnasium.make(spec, max_episode_steps=horizon, disable_env_checker=True, **shown)
-    except (gymnasium.error.Error, ImportError) as error:
+    except (gymnasium.error.Error, ImportError, AttributeError) as error:
         raise PdocrlError(f"environment {spec.id} cannot be made: {_one_line(error)}") from error
 
 
