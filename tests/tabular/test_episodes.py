@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve
 
@@ -129,3 +130,60 @@ def test_in_other_words_per_step_taken_and_per_episode(run_cli: Run, tmp_path: P
     assert found["costs"]["cost"] == pytest.approx(0.02)
     assert found["units"]["per step taken"]["cost"] == pytest.approx(2)
     assert found["units"]["per episode, discounted"]["cost"] == pytest.approx(2)
+
+
+def ending_log(seed: int = 0, n: int = 3000) -> dict[str, np.ndarray]:
+    """Episodes that begin in state 0 and end with a chance of a fifth; action 1 pays more, costs more, ends sooner."""
+    rng = np.random.default_rng(seed)
+    s, a = rng.integers(3, size=n), rng.integers(2, size=n)
+    ends = rng.random(n) < 0.1 + 0.2 * a
+    cost = a * (rng.random(n) < 0.5) * 1.0
+    return {"state": s, "action": a, "next_state": rng.integers(3, size=n), "reward": s + 1.0 * a, "costs": cost,
+            "terminal": ends}  # fmt: skip
+
+
+def test_per_step_is_the_average_over_the_steps_of_an_episode() -> None:
+    """(1−γ)J of one episode following the other is E Σγᵗc / E Σγᵗ of one episode."""
+    counts = Counts.from_arrays(**ending_log(), d0=[0.5, 0.5, 0.0])
+    result = solve(counts.going_on(), 0.9, ["cost<=0.1"], C=np.inf, resamples=0)
+    assert result.unit == "step"
+    model = CMDP(counts.P, counts.r, -counts.costs, np.zeros(1), counts.d0, 0.9)
+    alone, length = evaluate(model, result.policy), occupancy(model, result.policy).sum()
+    np.testing.assert_allclose(result.costs[0], -alone.constraints[0] / length)
+    np.testing.assert_allclose(result.value, alone.value / length)
+    np.testing.assert_allclose(result.costs[0], 0.1)
+
+
+def test_per_step_with_one_start_is_the_log_in_which_ends_lead_there() -> None:
+    log, start = ending_log(), [1.0, 0.0, 0.0]
+    there = log | {"next_state": np.where(log["terminal"], 0, log["next_state"]), "terminal": None}
+    both = Counts.from_arrays(**log, d0=start).going_on(), Counts.from_arrays(**there, d0=start)
+    results = [solve(counts, 0.9, ["cost<=0.1"], C=3.0, resamples=20, relearned=0) for counts in both]
+    np.testing.assert_allclose(results[0].policy, results[1].policy, atol=1e-7)
+    assert results[0].intervals is not None
+    assert results[1].intervals is not None
+    np.testing.assert_allclose(results[0].intervals.value, results[1].intervals.value, rtol=0.02)
+    np.testing.assert_allclose(results[0].intervals.costs, results[1].intervals.costs, rtol=0.02)
+
+
+def test_the_command_takes_limits_per_step(run_cli: Run, tmp_path: Path) -> None:
+    log = ending_log(n=400)
+    rows = zip(*(log[name] for name in ("state", "action", "next_state", "reward", "costs", "terminal")), strict=True)
+    text = "\n".join(",".join(str(value) for value in row) for row in rows)
+    (tmp_path / "log.csv").write_text(f"state,action,next_state,reward,cost,terminal\n{text}\n")
+    asked = ("--gamma", "0.9", "--limit", "cost<=0.1", "--C", "inf", "--resamples", "0", "--json")
+    status, out, _ = run_cli("solve", tmp_path / "log.csv", "--per", "step", *asked)
+    found = json.loads(out)
+    assert (status, found["unit"], round(found["costs"]["cost"], 9)) == (0, "step", 0.1)
+    status, _, err = run_cli("solve", tmp_path / "log.csv", "--per", "step", "--horizon", "5", *asked)
+    assert (status, "per episode" in err or "episode" in err) == (2, True)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_log_of_few_rows_is_solved_or_refused_in_one_line(run_cli: Run, tmp_path: Path, rows: int) -> None:
+    text = "".join(f"0,{i},0,1,0\n" for i in range(rows))
+    (tmp_path / "log.csv").write_text(f"state,action,next_state,reward,cost\n{text}")
+    asked = ("solve", tmp_path / "log.csv", "--gamma", "0.5", "--limit", "cost<=1", "--C", "2")
+    assert run_cli(*asked)[0] == 0
+    status, _, err = run_cli(*asked, "--confidence", "0.9")
+    assert (status, "cannot be cut in two" in err) == ((2, True) if rows == 1 else (0, False))

@@ -30,6 +30,7 @@ def solve(
     iterations: int | None = None,
     horizon: int | None = None,
     window: float | None = None,
+    per: Literal["discounted", "step"] = "discounted",
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int | None = None,
@@ -72,6 +73,8 @@ def solve(
         iterations: Of all methods that iterate; 10,000 for the paper's algorithms.
         horizon: The most steps an episode has; limits are then on the total of an episode.
         window: Limits are on the discounted average of so many steps.
+        per: Where episodes end and there is no horizon: discounted is (1−γ)J, what an episode pays times 1−γ; step is
+            per step taken, one episode following the other.
         confidence: Such as 0.95: aim inside the limits until one half of the log clears what the other half learned.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
@@ -134,6 +137,8 @@ def solve(
         )
         if dead_ends == "end":
             counts = counts.ending_in(counts.dead_ends)
+        if per == "step":
+            counts = counts.going_on()
         if compare:
             policies = {str(folder): _policy(folder) for folder in compare}
             redrawn = 200 if resamples is None else resamples

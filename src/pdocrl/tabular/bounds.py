@@ -105,7 +105,7 @@ class PolicyEstimate:
         """
         c, V = self.counts, self.values[int(high)]
         n = np.maximum(c.n.ravel(), 1)
-        after = c.mean + self.gamma * np.pad(V, ((0, 0), (0, 1)))[:, c.to]
+        after = c.mean + self.gamma * c.ahead(V)
         Q = np.array([np.bincount(c.pair, weights=c.count * row, minlength=len(n)) / n for row in after])
         off = after - Q[:, c.pair]
         squares = np.array([
@@ -122,6 +122,12 @@ class PolicyEstimate:
         signed = np.where(goes, off + np.where(high, 1, -1) * np.sqrt(self.counts.variance), 0.0)
         largest = signed.max(axis=1, initial=0) if high else -signed.min(axis=1, initial=0)
         return np.asarray(largest * self.weight_of_a_row)
+
+    @cached_property
+    def begun(self) -> float:
+        """How much of the time an episode begins: at first, 1−γ, and wherever one ends if another begins there."""
+        again = float(self.mu.ravel() @ self.counts.ending) if self.counts.restarts else 0.0
+        return 1 - self.gamma + self.gamma * again
 
     @cached_property
     def weight_of_a_row(self) -> float:
@@ -194,7 +200,7 @@ def group_influence(estimate: PolicyEstimate, high: bool) -> Floats:
     begun = groups.starts.sum()
     if begun > 0:
         centred = V - (V @ c.d0)[:, None]
-        part += (1 - estimate.gamma) * (centred @ groups.starts.T) / begun
+        part += estimate.begun * (centred @ groups.starts.T) / begun
     return part
 
 
@@ -205,7 +211,7 @@ def _start_variance(estimate: PolicyEstimate, high: bool) -> Floats:
     if begun < 2:
         return np.zeros(len(V))
     spread = (V - (V @ c.d0)[:, None]) ** 2 @ c.d0
-    return np.asarray((1 - estimate.gamma) ** 2 * spread / (begun - 1))
+    return np.asarray(estimate.begun**2 * spread / (begun - 1))
 
 
 def score(centre: Floats, variance: Floats, jump: Floats, z: float, high: bool) -> Floats:

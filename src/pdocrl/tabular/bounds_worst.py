@@ -47,14 +47,14 @@ def _tilted(estimate: PolicyEstimate, k: int, reach: float, high: bool) -> float
     q, x, values = np.ones(len(c.count)), c.mean[k], [float(estimate.estimate[k, int(high)])]
     radius = 0.0
     for _ in range(ROUNDS):
-        model = estimate.model.replace(P=c._matrix(c.count * q / n[c.pair]))
+        model = estimate.model.replace(P=c.chances(c.count * q / n[c.pair]))
         step = np.bincount(c.pair, weights=c.count * q * x / n[c.pair], minlength=len(n)).reshape(c.shape)
         V = solve_linear(transition_matrix(model, estimate.pi), (estimate.pi * step).sum(axis=1) + beyond, gamma)
         values.append(float((1 - gamma) * V @ c.d0))
         if len(values) > 3 and abs(values[-1] - values[-2]) <= SETTLED * abs(values[2] - values[1]):
             break
         row = (occupancy(model, estimate.pi).ravel() / n)[c.pair]
-        after = c.mean[k] + gamma * np.append(V, 0.0)[c.to]
+        after = c.mean[k] + gamma * c.ahead(V)
         slope = row * (after - (np.bincount(c.pair, weights=c.count * after, minlength=len(n)) / n)[c.pair])
         within = row * np.sqrt(c.variance[k])  # rows of one transition differ too, by what it paid
         size = np.sqrt((c.count * (slope**2 + within**2)).sum())

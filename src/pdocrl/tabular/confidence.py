@@ -151,14 +151,12 @@ def overrated(
     for cut in range(cuts):
         first, second = split(counts, np.random.default_rng([seed, cut]))
         for learner, judge in ((first, second), (second, first)):
-            if not (learner.size and judge.size):
-                continue
             L = way.problem(learner, gamma, limits)
             aim = np.minimum(inward, 0.99 * way.room(L)) if inward.any() else inward
             policy = _known(learner, way.policy(L, aim), behaviour)
             own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in (learner, judge))
             found.append(signs * (own - other))
-    return np.mean(found, axis=0) if found else np.zeros(len(rows))
+    return np.asarray(np.mean(found, axis=0))
 
 
 def _known(learner: Counts, policy: Floats, behaviour: Floats) -> Floats:

@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Label = int | str
 
+LARGEST_RESTART = 20_000_000  # pairs of an end and a start
 LIMB = 31  # bits in the low half of an exact sum
 
 
@@ -51,6 +52,7 @@ class Counts:
     groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
     cells: Cells | None = None  # how states were made of other columns, where they were
     horizon: int | None = None  # steps of an episode, where states are told apart by step: "calm 10 @ 3"
+    restarts: bool = False  # a new episode begins where one ends, so that averages are per step taken (`going_on`)
 
     def __post_init__(self) -> None:
         if not len(self.count):
@@ -105,7 +107,39 @@ class Counts:
     @cached_property
     def P(self) -> csr_array:
         """[S·A, S] P̂(s′|s,a) = n(s,a,s′)/n(s,a); rows of pairs never tried are empty."""
-        return self._matrix(self.count / self.n.ravel()[self.pair])
+        return self.chances(self.count / self.n.ravel()[self.pair])
+
+    def chances(self, chance: Floats) -> csr_array:
+        """[S·A, S] for the chance [M] of each transition within its pair; ends lead to a start where those follow."""
+        P = self._matrix(chance)
+        if not self.restarts:
+            return P
+        ending = self._per_pair(chance * (self.to == self.n_states))
+        return csr_array(P + csr_array(ending[:, None]) @ csr_array(self.d0[None]))
+
+    @cached_property
+    def ending(self) -> Floats:
+        """[S·A] the share of a pair's tries that ended the episode."""
+        return np.asarray(self._per_pair(self.count * (self.to == self.n_states)) / np.maximum(self.n.ravel(), 1))
+
+    def ahead(self, V: Floats) -> Floats:
+        """[..., M] V [..., S] of the state each transition leads to; after an end 0, or that of a start."""
+        after = V @ self.d0 if self.restarts else np.zeros(V.shape[:-1])
+        return np.asarray(np.concatenate([V, after[..., None]], axis=-1)[..., self.to])
+
+    def going_on(self) -> Counts:
+        """The same log as a process without ends: where an episode ends the next one begins, at a start of the log.
+
+        Then (1−γ)J = E Σγᵗx / E Σγᵗ over an episode: the average per step taken.
+        """
+        if self.horizon is not None:
+            raise DataError("limits per step are for logs without a horizon; with one they are per episode.")
+        size = int(np.count_nonzero(self.ending)) * int(np.count_nonzero(self.starts))
+        if size > LARGEST_RESTART:
+            raise DataError(
+                f"limits per step would join {size:,} ends and starts, too many to hold; name one start (--start)."
+            )
+        return dataclasses.replace(self, restarts=True)
 
     @cached_property
     def d0(self) -> Floats:

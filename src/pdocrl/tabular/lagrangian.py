@@ -132,7 +132,8 @@ class Lagrangian:
 def behaviour_mass(counts: Counts, gamma: float) -> float:
     """Σ μ^b of the policy that made the log, in the log's own model: one without ends, (1−γ)E[length] with them."""
     n = counts.n.sum(axis=1)
-    if not np.any(n[counts.to[counts.to < counts.n_states]] == 0) and np.all(counts.to < counts.n_states):
+    ends = not counts.restarts and bool(np.any(counts.to == counts.n_states))
+    if not np.any(n[counts.to[counts.to < counts.n_states]] == 0) and not ends:
         return 1.0
     behaviour = np.divide(counts.n, n[:, None], out=np.full(counts.shape, 1 / counts.n_actions), where=n[:, None] > 0)
     model = CMDP(counts.P, counts.r, np.zeros((0, *counts.shape)), np.zeros(0), counts.d0, gamma)

@@ -198,7 +198,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
 def _variances(counts: Counts, model: CMDP, pi: Floats, signal: Floats, column: int, gamma: float) -> Floats:
     """[S, A] (μ^π)²/n · Var[x + γV(s′)] of each pair tried."""
     V, _ = values(model, pi, signal)
-    after = counts.mean[column] + gamma * np.append(V, 0.0)[counts.to]  # [M]
+    after = counts.mean[column] + gamma * counts.ahead(V)  # [M]
     size = counts.n.size
     n = np.maximum(np.bincount(counts.pair, weights=counts.count, minlength=size), 1)
     mean = np.bincount(counts.pair, weights=counts.count * after, minlength=size) / n

@@ -176,7 +176,7 @@ def solve(
             optimism = best.optimism
         else:
             optimism = redraw(counts, chosen, [solution], 0, relearned, seed, progress).optimism[0]
-        if relearned:
+        if relearned and log.size > 1:
             progress("learning from halves of the log")
             way = Way(Setup(ways[shown.option if shown else 0].setup.C, B), min_count or 1)
             cuts = CUTS if pairs <= SIMPLEX_UP_TO else 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.errors import DataError
 from pdocrl.tabular.counts import Counts
 
 Array = NDArray[Any]
@@ -22,7 +23,10 @@ def split(counts: Counts, rng: np.random.Generator) -> tuple[Counts, Counts]:
     if counts.groups is not None and len(counts.groups) >= 2:
         first = rng.permutation(len(counts.groups)) < len(counts.groups) // 2
         return _of_groups(counts, first), _of_groups(counts, ~first)
+    if counts.size < 2:
+        raise DataError("a log of one row cannot be cut in two; a confidence needs more of it.")
     n = rng.binomial(counts.count, 0.5)
+    n[0] = np.clip(n[0], n.sum() == 0, counts.count[0] - (n.sum() == counts.size))  # neither half is empty
     rest = counts.count - n
     spread = np.sqrt(counts.variance * rest / np.maximum(n * counts.count, 1))
     mean = counts.mean + spread * rng.standard_normal(counts.mean.shape)
