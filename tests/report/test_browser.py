@@ -166,25 +166,29 @@ def test_a_chosen_limit_shows_its_own_curves_instead_of_the_mean_s(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["benchmark", "training"])
-def test_all_text_has_a_contrast_of_4_5(visit, make_run, scheme, kind):
-    page = visit(color_scheme=scheme, folder=make_run() if kind == "training" else None)
+@pytest.mark.parametrize("kind", ["benchmark", "training", "solved"])
+def test_all_text_has_a_contrast_of_4_5(visit, make_run, answered_folder, scheme, kind):
+    page = visit(
+        color_scheme=scheme, folder={"benchmark": None, "training": make_run(), "solved": answered_folder}[kind]
+    )
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(245, 247, 248)", "dark": "rgb(17, 22, 28)"}[scheme]
     assert page.evaluate(LOW_CONTRAST) == []
 
 
-@pytest.mark.parametrize("kind", ["benchmark", "training"])
-def test_a_phone_shows_the_page_without_sideways_scrolling(visit, make_run, kind):
-    page = visit(viewport=PHONE, folder=make_run() if kind == "training" else None)
+@pytest.mark.parametrize(("kind", "cells"), [("benchmark", 3 * 3), ("training", 2 * 6), ("solved", 2 * 6)])
+def test_a_phone_shows_the_page_without_sideways_scrolling(visit, make_run, answered_folder, kind, cells):
+    page = visit(viewport=PHONE, folder={"benchmark": None, "training": make_run(), "solved": answered_folder}[kind])
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width == [360, 360]
     for box in page.locator(".scroll").all():
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth")  # numbers are seen without scrolling
-    table = page.get_by_role("table").first
-    assert (
-        table.get_by_role("cell").count() == {"benchmark": 3 * 3, "training": 2 * 6}[kind]
-    )  # still a table for who cannot see it
+    assert page.get_by_role("table").first.get_by_role("cell").count() == cells  # still a table for who cannot see it
+
+
+def test_on_a_desktop_no_table_of_the_benchmark_is_cut(visit):
+    wide = "boxes => boxes.filter(b => b.scrollWidth > b.clientWidth).map(b => b.innerText.slice(0, 40))"
+    assert visit().eval_on_selector_all(".scroll", wide) == []
 
 
 def test_without_scripts_the_page_is_whole(visit):
