@@ -2,10 +2,13 @@
 
     python benchmarks/bench_plan.py SUITE --data FOLDER [--tasks …] [--agents …] [--train-only] --out plan.csv
 
+The committed results/plan.csv is of a small suite (`bc` and `carl` with layers of 64 and 32, BallRun and CarRun, two
+limits, two seeds, 2,000 steps, two episodes) on two cores that many others used at the same time.
+
 The plan is made from nothing (no remembered speeds): `first` is what it says then, after its few seconds of measuring.
 The groups are then trained and played one after the other, and `took` is what each took. Last, the plan is made again
-from what was remembered: `again`. `first_ratio` and `again_ratio` are plan over truth. Everything lies in a temporary
-folder and is lost.
+from what was remembered of just that: `again`, near the truth unless something is not counted. `first_ratio` and
+`again_ratio` are plan over truth. Everything lies in a temporary folder and is lost.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ MAKERS = {
     "benchmarks/results/larger_than_memory.csv": "bench_larger_than_memory.py",
     "benchmarks/results/limits.csv": "limits.py",
     "benchmarks/results/ope.csv": "ope_against_rollouts.py",
+    "benchmarks/results/plan.csv": "bench_plan.py",
     "benchmarks/results/ray.csv": "bench_ray.py",
     "benchmarks/results/read.csv": "bench_read.py",
     "benchmarks/results/reproduce_pdocrl.csv": "reproduce_paper.py",

@@ -49,7 +49,8 @@ class Rates:
 
     The time of a training is start + steps × (one step). The start is all that is done once: data to the device,
     compiling, policies, files. The time of a group's episodes is episodes × (steps of the simulator + decisions of the
-    policy), shared by the cores. What earlier groups took counts before what was measured, this task before others.
+    policy), shared by the cores, after the simulators have opened. What earlier groups took counts before what was
+    measured, this task before others.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -74,7 +75,8 @@ class Rates:
             return whole * episodes
         still, acting = self._known.get(_still_key(group)), self._find("decision", group)
         if still is not None and acting is not None:
-            return (still + acting * float(group.task.horizon)) * episodes / _cores()
+            opening = self._known.get(_opening_key(), 0.0)
+            return opening + (still + acting * float(group.task.horizon)) * episodes / _cores()
         others = self._others(_playing_prefix(), f"/{group.task.name}")
         return None if others is None else others * episodes
 
@@ -121,20 +123,21 @@ class Rates:
         self._keep(_key("decision", group), _decision_seconds(policies[0], dataset))
 
     def measure_playing(self, group: Group) -> None:
-        """One episode of doing nothing."""
+        """One episode of doing nothing, and how long it takes before the first can begin."""
         import gymnasium
         import numpy as np
 
         from pdocrl.envs.rollout import Rollouts
 
-        with Rollouts(group.task.name, workers=1) as pool:
-            size = (group.task.action_dim or 1,)
-            still = _Still(np.zeros(size, np.float32))
-            with contextlib.suppress(PdocrlError, gymnasium.error.Error):
-                pool.run(still, 1)
-                with timed() as clock:
-                    pool.run(still, 2)
-                self._keep(_still_key(group), clock.seconds / 2)
+        still = _Still(np.zeros((group.task.action_dim or 1,), np.float32))
+        began = time.perf_counter()
+        with Rollouts(group.task.name, workers=1) as pool, contextlib.suppress(PdocrlError, gymnasium.error.Error):
+            pool.run(still, 1)
+            first = time.perf_counter() - began
+            with timed() as clock:
+                pool.run(still, 2)
+            self._keep(_still_key(group), clock.seconds / 2)
+            self._keep(_opening_key(), max(0.0, first - clock.seconds / 2))
 
     def _find(self, what: str, group: Group) -> float | None:
         """Of this task, or the mean over the others."""
@@ -187,6 +190,10 @@ def _key(what: str, group: Group) -> str:
 
 def _still_key(group: Group) -> str:
     return f"still/{platform.node()}/{group.task.name}"
+
+
+def _opening_key() -> str:
+    return f"opening/{platform.node()}"
 
 
 def _playing_prefix() -> str:
