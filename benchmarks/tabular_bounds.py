@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import importlib.util
 import math
 import multiprocessing
 import os
 import sys
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -55,6 +57,8 @@ BOUNDS = {
     "chi2_ball": chi2_ball,
     "pessimistic": pessimistic,
 }
+FEWEST = 8  # logs that a share is shown of
+SLOW = ("model_bootstrap", "episode_bootstrap")  # and what `solve` prints
 BEGIN, END = "<!-- measured: python benchmarks/tabular_bounds.py --page -->", "<!-- end -->"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 Floats = np.ndarray
@@ -137,9 +141,10 @@ def plug_in(counts: Counts, gamma: float, limits: dict[str, float], rows: int) -
     return policy_of(L, exact.solve(pessimistic_model(L)).mu)
 
 
-def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
-    """One log: [family, n, policy, bound, signal, held, width, seconds] for each."""
+def study_bounds(task: tuple[str, int, int], slow_logs: int) -> list[list[object]]:
+    """One log: [family, n, policy, bound, signal, held, width, seconds] for each; the slow ones on the first logs."""
     family, n, seed = task
+    slow = seed < slow_logs
     cmdp, counts, given = FAMILIES[family](n, seed)
     limits, gamma, rows = limits_of(cmdp, counts), cmdp.gamma, []
 
@@ -156,7 +161,7 @@ def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
 
     def all_bounds(counts: Counts, pi: Floats) -> dict[str, Callable[[], Floats]]:
         estimate = PolicyEstimate(counts, gamma, pi)
-        return {name: lambda b=bound: b(estimate) for name, bound in BOUNDS.items()}
+        return {name: lambda b=bound: b(estimate) for name, bound in BOUNDS.items() if slow or name not in SLOW}
 
     judge("given", counts, given, all_bounds(counts, given))
     learned = plug_in(counts, gamma, limits, choose_min_count(counts, gamma, as_limits(limits)))
@@ -164,6 +169,8 @@ def study_bounds(task: tuple[str, int, int]) -> list[list[object]]:
     first, second = split(counts, np.random.default_rng([seed, 3]))
     half = plug_in(first, gamma, limits, choose_min_count(first, gamma, as_limits(limits)))
     judge("half", second, half, all_bounds(second, half))
+    if not slow:
+        return rows
     begun = time.process_time()
     result = solve(counts, gamma, limits, C=np.inf, seed=seed)
     seconds = time.process_time() - begun
@@ -234,7 +241,7 @@ def page() -> None:
     with (HERE / "results" / "tabular_bounds.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     sizes = sorted({int(row["n"]) for row in rows})
-    fewest = min(int(row["logs"]) for row in rows)
+    logs = {bound: sorted({int(row["logs"]) for row in rows if row["bound"] == bound}) for bound in (*BOUNDS, "solve")}
 
     def cells(policy: str, bound: str, family: str, n: int) -> list[dict[str, str]]:
         wanted = (policy, bound, family, str(n))
@@ -242,17 +249,22 @@ def page() -> None:
         return [row for row in own if float(row["width"]) > 1e-9]  # a signal without chance is always held
 
     def held(policy: str, bound: str, family: str, n: int) -> str:
-        own = cells(policy, bound, family, n)
+        own = [row for row in cells(policy, bound, family, n) if int(row["logs"]) >= FEWEST]
         return f"{100 * np.mean([float(row['coverage']) for row in own]):.0f} %" if own else "–"
 
     def wide(bound: str, family: str, n: int) -> str:
-        pairs = zip(cells("given", bound, family, n), cells("given", "delta", family, n), strict=True)
-        ratios = [float(a["width"]) / float(b["width"]) for a, b in pairs]
-        return f"{np.exp(np.mean(np.log(ratios))):.2g} ×"
+        plain = {row["signal"]: float(row["width"]) for row in cells("given", "delta", family, n)}
+        rows_of = [row for row in cells("given", bound, family, n) if row["signal"] in plain]
+        own = [float(row["width"]) / plain[row["signal"]] for row in rows_of]
+        return f"{np.exp(np.mean(np.log(own))):.2g} ×" if own else "–"
 
+    counted = (f"{' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} (`{bound}`)" for bound, n in logs.items())
     lines = [
-        f"How often a 95 % interval held the truth: mean of value and costs, {fewest} logs of each kind, for a policy",
-        "that does not depend on the log. Then its width against that of `delta`.",
+        textwrap.fill(
+            "How often a 95 % interval held the truth, mean of value and costs, for a policy that does not depend on "
+            f"the log; then its width against that of `delta`. Logs of each kind: {', '.join(counted)}.",
+            100,
+        ),
         "",
         "| family | n | " + " | ".join(f"`{bound}`" for bound in BOUNDS) + " |",
         "|---|---:|" + "---:|" * len(BOUNDS),
@@ -266,8 +278,8 @@ def page() -> None:
         lines.append(f"| seconds of one core | {n:,} | " + " | ".join(f"{np.mean(each):.2g}" for each in own) + " |")
     lines += [
         "",
-        "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one learned on the",
-        "other half, and the intervals that `solve` prints for the policy it learned from all rows.",
+        "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one",
+        "learned on the other half, and the intervals that `solve` prints for what it learned from all rows.",
         "",
         "| family | n | same rows | other half | `solve` prints |",
         "|---|---:|---:|---:|---:|",
@@ -286,7 +298,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--largest", type=int, default=SIZES[-1])
+    parser.add_argument("--slow-logs", type=int, default=10**6, help="so many of them for bootstraps and `solve`")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument(
+        "--from", dest="files", type=Path, nargs="+", help="measure nothing: rows that earlier runs kept"
+    )
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop each study then, with what is finished")
     parser.add_argument("--page", action="store_true", help="measure nothing: write the tables of docs/certify.md")
     parser.add_argument("--only", choices=("bounds", "confidence"))
@@ -295,11 +311,13 @@ def main() -> None:
     if asked.page:
         return page()
     if asked.only != "confidence":
-        sizes = [n for n in SIZES if n <= asked.largest]
-        tasks = [(family, n, seed) for seed in range(asked.logs) for n in sizes[::-1] for family in FAMILIES]
-        rows: list[list[object]] = []
-        with (asked.out / "tabular_bounds.partial").open("w", newline="", encoding="utf-8") as file:
-            for part in finished(study_bounds, tasks, asked.jobs, time.monotonic() + 60 * asked.minutes):
+        rows = [row for path in asked.files or [] for row in csv.reader(path.open(newline="", encoding="utf-8"))]
+        sizes = sorted(asked.sizes, reverse=True)
+        tasks = [(family, n, seed) for seed in range(asked.logs) for n in sizes for family in FAMILIES]
+        study = functools.partial(study_bounds, slow_logs=asked.slow_logs)
+        with (asked.out / "tabular_bounds.partial").open("a", newline="", encoding="utf-8") as file:
+            end = time.monotonic() + 60 * asked.minutes
+            for part in finished(study, [] if asked.files else tasks, asked.jobs, end):
                 csv.writer(file).writerows(part)
                 file.flush()
                 rows += part

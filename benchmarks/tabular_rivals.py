@@ -118,8 +118,11 @@ def icu_table(rows: Rows, kind: str) -> str:
         for n in sizes:
             pair = [at[method, n, s] for s in ("theory", "best of grid") if (method, n, s) in at]
             shown = [f"{row['loss']:.3f}" + (f" / {row['violation']:.3f}" if limited else "") for row in pair]
-            end = f" [{pair[-1]['high'] - pair[-1]['error']:.3f}, {pair[-1]['logs']}]" if pair else "–"
-            cells.append(", ".join(shown) + end)
+            if len(pair) == 1:
+                shown = ["–", *shown]
+            logs = pair[-1]["logs"] if pair else 0
+            half = f"{pair[-1]['high'] - pair[-1]['error']:.3f}" if logs > 1 else "–"
+            cells.append(", ".join(shown) + f" [{half}, {logs}]" if pair else "–")
         seconds = float(at[method, -last(method)[0], "best of grid"]["seconds"])
         lines.append(f"| {RIVALS[method].label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
     return "\n".join(lines)
