@@ -135,8 +135,9 @@ def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
             words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
             variant = known[0] if known else words
             there = [m for m in (*found, *planned.methods) if (m.agent, m.variant) == (line["agent"], variant)]
-            if any((m.steps or planned.steps) != line["steps"] for m in there):  # the same settings, another length
-                variant = f"{variant} {line['steps'] // 1000}k steps".strip()
+            lengths = {method.steps or planned.steps for method in there} or {planned.steps}
+            if lengths != {line["steps"]}:  # the same settings, another length
+                variant = f"{variant}-{line['steps'] // 1000}k".strip("-")
             found.append(Method(line["agent"], variant, line["settings"], line["steps"]))
     return in_order(found, planned)
 

@@ -172,8 +172,8 @@ _HTML = """\
 {% macro data(pairs) %}{% for name, value in pairs %} data-{{ name }}="{{ value }}"{% endfor %}{% endmacro %}
 {% macro inside(cell) %}
 {% if cell.series is not none -%}
-<svg class="glyph" aria-hidden="true" viewBox="-6 -6 12 12"><use href="#mark-{{ cell.series % 10 }}" \
-class="s{{ cell.series % 10 }}"/></svg>
+<svg class="glyph" aria-hidden="true" viewBox="-6 -6 12 12">\
+<use href="#mark-{{ (cell.series + 3 * (cell.series // 10)) % 10 }}" class="s{{ cell.series % 10 }}"/></svg>
 {%- endif %}
 {% if cell.style == "best" %}<span class="star">★ </span>{% endif %}
 {% if cell.style in ("yes", "no") %}<span class="mark {{ cell.style }}">{{ cell.text }}</span>

@@ -20,7 +20,7 @@ from pdocrl.scores.intervals import Floats
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0
-COLOURS = 10  # --series-0 … --series-9 of the stylesheet; the suite `paper` has as many methods
+COLOURS = 10  # --series-0 … --series-9 of the stylesheet
 # Around (0, 0), about equally dark: disc, square, triangles, diamond, cross, plus, star, hexagon, hourglass.
 SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
@@ -151,6 +151,11 @@ def frontier(x: Floats, y: Floats, end: float) -> str:
     return f'<path class="frontier" d="{path}H{_px(end)}"/>'
 
 
+def shape_of(series: int) -> int:
+    """Once all colours are used they begin again, each with another shape than before."""
+    return (series + 3 * (series // COLOURS)) % len(SHAPES)
+
+
 def whisker(series: int, x: float, low: float, high: float) -> str:
     """An interval, upright."""
     return f'<path class="bar s{series % COLOURS}" d="M{_px(x)} {_px(low)}V{_px(high)}"/>'
@@ -162,7 +167,7 @@ def mark(series: int, x: float, y: float, title: str, *, filled: bool = True, la
     # Scaled about its own place, so that a large mark is the same shape.
     place = f'transform="translate({_px(x)} {_px(y)}) scale(1.7)"' if large else f'x="{_px(x)}" y="{_px(y)}"'
     return (
-        f'<use href="#mark-{series % len(SHAPES)}" class="s{series % COLOURS}{kind}" {place}>'
+        f'<use href="#mark-{shape_of(series)}" class="s{series % COLOURS}{kind}" {place}>'
         f"<title>{escape(title)}</title></use>"
     )
 
@@ -187,7 +192,7 @@ def curve(series: int, x: Floats, y: Floats) -> str:
     """A dashed line in the series' colour, ending in its shape."""
     dash = DASHES[series % len(DASHES)]
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    end = f'<use href="#mark-{series % len(SHAPES)}" class="s{series % COLOURS}" x="{_px(x[-1])}" y="{_px(y[-1])}"/>'
+    end = f'<use href="#mark-{shape_of(series)}" class="s{series % COLOURS}" x="{_px(x[-1])}" y="{_px(y[-1])}"/>'
     return f'<path class="line s{series % COLOURS}" d="{_path(x, y)}"{dashed}/>{end}'
 
 
