@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from pdocrl.agents.cdt import augment, draw_rows
 from pdocrl.agents.sequences import best_return
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.transformer import Windows
+from pdocrl.nn.transformer import CausalTransformer, Windows
 from pdocrl.policies.policy import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit
@@ -110,7 +112,11 @@ def test_acting_in_an_episode_is_the_same_as_looking_back_on_it() -> None:
     cdt, rng = find_agent("cdt"), np.random.default_rng(0)
     config = make_config(cdt, cost_limit=(3.0,), horizon=9.0, **SMALL)
     problem = Problem(2, 1, 1, frontier=((5.0, 2.0),))
-    policy = cdt.policy(config, jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0)))
+    state = jax.jit(lambda key: cdt.init(config, problem, key))(jax.random.key(0))
+    policy = cdt.policy(config, state)
+    assert cdt.policy(eqx.tree_at(lambda c: c.target_return, config, 7.0), state).target_return == 7.0, (
+        "a wish of one's own"
+    )
     obs, reward, cost = rng.normal(size=(7, 2)).astype(np.float32), rng.normal(size=7), rng.random((7, 1))
     step, actions = policy.begin(0), []
     for t in range(7):
@@ -135,6 +141,19 @@ def random_windows(rng: np.random.Generator, mask: jax.Array) -> Windows:
     shapes = {"returns": (), "costs": (1,), "obs": (2,), "action": (1,)}
     arrays = {n: jnp.asarray(rng.uniform(-1, 1, (*mask.shape, *own)), jnp.float32) for n, own in shapes.items()}
     return Windows(**arrays, time=jnp.zeros(mask.shape, jnp.int32), mask=mask)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_embeddings_and_outputs_are_dropped_and_as_published_attention_too(
+    published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each place has random numbers of its own: one for embeddings, two a block, and one more as published."""
+    places: list[int] = []
+    monkeypatch.setattr("pdocrl.nn.transformer._drop", lambda x, rate, keys, place: places.append(place) or x)
+    create = partial(CausalTransformer.create, published=published)
+    windows = random_windows(np.random.default_rng(0), jnp.ones((3, 4)))
+    jax.eval_shape(lambda key: create(key, 2, 1, 1, 8, 2, 2, 12)(windows, 0.1, key), jax.random.key(0))
+    assert sorted(places) == list(range(5 + 2 * published))
 
 
 @pytest.mark.parametrize("size", [24, 5])  # 8 parts and 1
