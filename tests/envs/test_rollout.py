@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import signal
@@ -18,6 +19,11 @@ import pytest
 from pdocrl.data import Task, register, tasks
 from pdocrl.envs import Episodes, RolloutError, Rollouts, episode, rollout
 from pdocrl.errors import PdocrlError
+
+with_bullet = pytest.mark.skipif(
+    importlib.util.find_spec("pybullet") is None or importlib.util.find_spec("bullet_safety_gym") is None,
+    reason="the simulator is not installed: pip install 'pdocrl[bullet]'",
+)
 
 
 class Walk(gymnasium.Env):
@@ -103,6 +109,7 @@ def same(a: Episodes, b: Episodes) -> bool:
     return a.records() == b.records()
 
 
+@with_bullet
 def test_returns_are_identical_with_1_2_and_5_workers_and_in_this_process():
     policies = [Network(7, 2, seed) for seed in range(3)]
     one, two, five = (rollout("BallRun", policies, 6, seed=3, workers=n, record=True) for n in (1, 2, 5))
@@ -179,6 +186,7 @@ def test_recorded_episodes_are_a_dataset_with_the_same_returns():
         rollout(Walk, Noisy(), 1, workers=0).dataset()
 
 
+@with_bullet
 def test_costs_are_found_or_chosen_by_name():
     def still(obs):
         return np.zeros((1, 2))
@@ -210,6 +218,7 @@ def test_what_only_this_process_knows_reaches_the_workers(monkeypatch):
     assert np.allclose(episodes.reward, 17 * scale)
 
 
+@with_bullet
 def test_workers_do_not_import_jax():
     def policy(obs):
         import sys
@@ -383,6 +392,7 @@ class Counting:
         return np.full((len(obs), 2), self.blob[0], np.float32)
 
 
+@with_bullet
 def test_a_policy_travels_to_a_worker_once_however_often_it_is_submitted(monkeypatch):
     from pdocrl.envs import worker
 
