@@ -12,7 +12,7 @@ import numpy as np
 from pdocrl.files import write_text
 
 ROOT = Path(__file__).parents[1]
-BEGIN = "<!-- measured: python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign.csv -->"
+BEGIN = "<!-- measured: python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign*.csv -->"
 END = "<!-- end -->"
 NAMES = {
     "lake": "FrozenLake", "cliff": "CliffWalking", "sepsis": "sepsis", "taxi": "Taxi", "bandit": "bandit, 80 items",
@@ -24,9 +24,14 @@ CONFIDENT, DEFAULT, PLUG_IN = "solve, confidence .95", "solve", "plug-in, 20 row
 Row = dict[str, Any]
 
 
-def write_pages(path: Path) -> None:
+def write_pages(paths: Sequence[Path]) -> None:
     """Between their marks: the summary in docs/solve.md, all methods in benchmarks/README.md."""
-    rows = read(path)
+    latest: dict[tuple[str, str, str], list[Row]] = {}
+    for path in paths:
+        rows = read(path)
+        keys = dict.fromkeys((row["problem"], row["episodes"], row["method"]) for row in rows)
+        latest |= {key: _of(rows, key[:2], key[2]) for key in keys}
+    rows = [row for some in latest.values() for row in some]
     for page, table in ((ROOT / "docs" / "solve.md", summary(rows)), (ROOT / "benchmarks" / "README.md", full(rows))):
         text = page.read_text(encoding="utf-8")
         before, rest = text.split(BEGIN, 1)

@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python benchmarks/solve_foreign_logs.py --jobs 16 --logs 40 --minutes 8 \
         --out benchmarks/results/foreign.csv
-    python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign.csv
+    python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign.csv benchmarks/results/foreign_again.csv
 
 One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
 those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and
-docs/solve.md from the rows. Needs NumPy, SciPy, highspy, clarabel and, for sepsis, the tables of the `icu-sepsis` wheel
+docs/solve.md from the rows; a later file's problems and methods replace an earlier one's.
+Needs NumPy, SciPy, highspy, clarabel and, for sepsis, the tables of the `icu-sepsis` wheel
 (pip install --no-deps icu-sepsis, or its file dynamics.npz with --sepsis). A method that takes longer than --patience
 seconds on one log is not asked again on that problem.
 """
@@ -182,7 +183,7 @@ def main() -> None:
     )
     parser.add_argument("--sepsis", type=Path, help="dynamics.npz of the icu-sepsis wheel, where that is not installed")
     parser.add_argument("--out", type=Path, default=Path("foreign.csv"))
-    parser.add_argument("--tables", type=Path, help="measure nothing; write the pages' tables from these rows")
+    parser.add_argument("--tables", type=Path, nargs="+", help="measure nothing; write the pages' tables from these")
     arguments = parser.parse_args()
     if arguments.tables:
         write_pages(arguments.tables)
@@ -198,7 +199,7 @@ def main() -> None:
         todo = tasks(cases, arguments.logs, tuple(arguments.methods or METHODS))
         start, count = time.monotonic(), 0
         for rows in measure(todo, arguments.jobs, arguments.patience, arguments.minutes):
-            writer.writerows(rows)
+            writer.writerows([{k: f"{v:.9g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows])
             file.flush()
             count += len(rows)
             for row in rows:

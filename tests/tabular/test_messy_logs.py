@@ -193,3 +193,19 @@ def test_a_cost_too_small_to_be_priced_counts_as_none(run_cli: Run, tmp_path: Pa
     asked = ("--gamma", "0.5", "--C", "inf", "--limit", "cost<=0", "--resamples", "0", "--json")
     status, out, _ = run_cli("solve", tmp_path / "log.csv", *asked)
     assert (status, json.loads(out)["status"]) == (0, "optimal")
+
+
+def test_clusters_of_either_half_are_solved_beside_those_of_all_rows(run_cli: Run, tmp_path: Path) -> None:
+    log = write(continuous(), tmp_path / "log.parquet")
+    quick = ("--gamma", "0.9", "--C", "inf", "--resamples", "0", "--limit", "cost<=0.5", "--cells", "stock", "--json")
+    apart = []
+    for cells in ("3", "25"):
+        status, out, err = run_cli("solve", log, *quick, "--cluster", cells)
+        assert status == 0, err
+        found = json.loads(out)
+        others = [one["value"] for one in found["clusterings"]]
+        assert len({found["value"], *others}) == 3  # centres of other rows lie elsewhere
+        apart.append(max(abs(value - found["value"]) for value in others))
+    assert apart[1] < 0.1
+    status, out, _ = run_cli("solve", log, *quick[:-3], "--bins", "stock=4", "--json")
+    assert "clusterings" not in json.loads(out)

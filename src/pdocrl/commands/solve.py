@@ -12,6 +12,7 @@ from pdocrl import console
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 if TYPE_CHECKING:
+    from pdocrl.tabular.counts import Counts
     from pdocrl.tabular.policy import TabularPolicy
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
@@ -125,20 +126,23 @@ def solve(
     if out is not None and out.exists() and not out.is_dir():
         raise PdocrlError(f"--out {out} is a file; name a folder.")
     with console.stderr.status("reading the log") as status:
-        counts = count(
-            find_log(log),
-            costs=list(dict.fromkeys([*(one.name for one in limits), *([along[0]] if along else [])])),
-            start=start,
-            columns=dict(_pair(text, "--columns", "state=room") for text in columns),
-            memory=memory,
-            threads=threads,
-            horizon=horizon,
-            cells=CellSpec.parse(bins, cluster, cells),
-        )
-        if dead_ends == "end":
-            counts = counts.ending_in(counts.dead_ends)
-        if per == "step":
-            counts = counts.going_on()
+        spec = CellSpec.parse(bins, cluster, cells)
+
+        def counted(cells: CellSpec | None) -> Counts:
+            found = count(
+                find_log(log),
+                costs=list(dict.fromkeys([*(one.name for one in limits), *([along[0]] if along else [])])),
+                start=start,
+                columns=dict(_pair(text, "--columns", "state=room") for text in columns),
+                memory=memory,
+                threads=threads,
+                horizon=horizon,
+                cells=cells,
+            )
+            found = found.ending_in(found.dead_ends) if dead_ends == "end" else found
+            return found.going_on() if per == "step" else found
+
+        counts = counted(spec)
         if compare:
             policies = {str(folder): _policy(folder) for folder in compare}
             redrawn = 200 if resamples is None else resamples
@@ -180,11 +184,15 @@ def solve(
         curve: tuple[Result, ...] = ()
         if along is not None:
             curve = questions.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, status.update)
+        others: tuple[Result, ...] = ()
+        if spec is not None and spec.cluster is not None and method in METHODS:
+            others = questions.other_clusterings(counted, spec, result, status.update)
     alternatives = () if explain is None else questions.explain(counts, result, explain, step)
     needs = questions.more_data(counts, result)
     column = along[0] if along else ""
     state = explain if explain is None or horizon is None else f"{explain}, step {step}"
-    record = answers.with_answers(solved_file(result, window), curve, column, alternatives, result, needs, state)
+    asked = (curve, column, alternatives, result, needs, state, others)
+    record = answers.with_answers(solved_file(result, window), *asked)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
     if out is not None and along is not None:
         files.append(answers.draw_frontier(curve, along[0], out / "frontier.png"))
@@ -195,6 +203,8 @@ def solve(
         console.print_table(*report.facts_table(result))
         if result.choices:
             console.print_table(*report.choice_table(result), title="What other C would have given")
+        if others:
+            console.print_table(*answers.clusterings_table(result, others), title="What other cells would have given")
         if along is not None:
             console.print_table(*answers.frontier_table(curve, along[0]), title=f"Along the limit on {along[0]}")
         if explain is not None:

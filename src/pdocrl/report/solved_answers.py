@@ -26,6 +26,8 @@ def answered(result: SolvedFile, compared: ComparedFile | None) -> list[Section]
     if result.explain:
         where = f"In state {result.explained}" if result.explained else "In the state asked about"
         found.append(Section(where, [Tables([_explained(result.explain).html()])]))
+    if result.clusterings:
+        found.append(Section("What other cells would have given", [Tables([_cells(result).html()])]))
     if result.more_data and any(result.more_data.values()):
         found.append(Section("Where more rows would help most", [Tables([_more(result).html()])]))
     return found
@@ -87,6 +89,12 @@ def _explained(actions: list[ExplainedAction]) -> Table:
     ]
     heads = ["Action", "Rows", "The log did", "The policy does", "Reward from here", *(f"{c} from here" for c in costs)]
     return Table.of(heads, rows, "What each action would bring")
+
+
+def _cells(result: SolvedFile) -> Table:
+    rows = [["this one", result.value, *result.costs.values()]]
+    rows += [[f"learned from half {k}", c.value, *c.costs.values()] for k, c in enumerate(result.clusterings or [], 1)]
+    return Table.of(["Cells", "Reward", *result.costs], rows, "What other cells would have given")
 
 
 def _more(result: SolvedFile) -> Table:

@@ -12,7 +12,7 @@ from pdocrl.files import atomic_path
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.questions import Alternative, Compared, Need
 from pdocrl.tabular.saddle import Result
-from pdocrl.tabular.solved_file import ExplainedAction, Frontier, FrontierPoint, SolvedFile
+from pdocrl.tabular.solved_file import ExplainedAction, Frontier, FrontierPoint, OtherClustering, SolvedFile
 
 Rows = list[list[object]]
 
@@ -25,6 +25,7 @@ def with_answers(
     result: Result,
     needs: Mapping[str, Sequence[Need]],
     state: str | None = None,
+    clusterings: Sequence[Result] = (),
 ) -> SolvedFile:
     """The record of a result with what else was asked; nothing for what was not."""
     columns = [str(limit) for limit in result.limits]
@@ -37,7 +38,23 @@ def with_answers(
         ]
         or None,
         explained=state,
+        clusterings=[
+            OtherClustering(
+                status=one.status, value=one.value, costs=dict(zip(columns, one.costs.tolist(), strict=True))
+            )
+            for one in clusterings
+        ]
+        or None,
     )
+
+
+def clusterings_table(result: Result, others: Sequence[Result]) -> tuple[list[str], Rows]:
+    """The result beside what other clusterings would have given."""
+    rows: Rows = [["this one", result.value, *result.costs.tolist(), result.status]]
+    rows += [
+        [f"learned from half {k}", one.value, *one.costs.tolist(), one.status] for k, one in enumerate(others, start=1)
+    ]
+    return ["cells", "reward", *(limit.name for limit in result.limits), "status"], rows
 
 
 def frontier_table(line: Sequence[Result], name: str) -> tuple[list[str], Rows]:

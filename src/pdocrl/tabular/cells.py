@@ -6,13 +6,15 @@
 The next state is in columns `next_stock`, …, or in the next row of the episode. What is learned is kept as plain
 values, which travel with the policy (`policy.cell_of`). A cell hides what differs inside it. How much of what follows
 it hides is estimated: the share of a signal's variation that a raw column explains, by a line, within (cell, action).
+And the log is clustered twice more, by centres learned from either half of its rows: what the answer owes to where the
+borders happen to lie is by how much it then differs (`questions.other_clusterings`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,7 @@ class CellSpec:
     bins: tuple[tuple[str, str], ...] = ()  # (column, "10", "quantile:5" or "values")
     cluster: int | None = None
     columns: tuple[str, ...] = ()  # of a clustering
+    half: Literal[0, 1] | None = None  # of the rows that a clustering is learned from; None for all
 
     @classmethod
     def parse(cls, bins: Sequence[str], cluster: int | None, columns: Sequence[str]) -> CellSpec | None:
@@ -69,7 +72,7 @@ def learn(fetch: Any, rows: str, spec: CellSpec, types: Mapping[str, str], name:
         if column not in types:
             raise DataError(f"{name}: no column `{column}`.{did_you_mean(column, types)} It has {', '.join(types)}.")
     if spec.cluster is not None:
-        return _clusters(fetch, rows, columns, spec.cluster, name)
+        return _clusters(fetch, rows, columns, spec, name)
     return {"columns": columns, "edges": [_edges(fetch, rows, column, how, name) for column, how in spec.bins]}
 
 
@@ -155,16 +158,18 @@ def _edges(fetch: Any, rows: str, column: str, how: str, name: str) -> list[floa
     return sorted({float(edge) for edge in edges if low < edge <= high})
 
 
-def _clusters(fetch: Any, rows: str, columns: list[str], k: int, name: str) -> dict[str, Any]:
+def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: str) -> dict[str, Any]:
     asked = ", ".join(number(column) for column in columns)
     sample = fetch(f"SELECT {asked} FROM {rows} USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (0)")
     points = np.array(sample, np.float64).reshape(-1, len(columns))
     if not len(points) or not np.isfinite(points).all():
         raise DataError(f"{name}: a clustered column has values that are missing or no numbers.")
     points = points[np.lexsort(points.T)]  # the order in which threads deliver rows must not matter
+    if spec.half is not None and len(points) > 1:
+        points = points[spec.half :: 2]
     mean, scale = points.mean(axis=0), points.std(axis=0)
     scale[scale == 0] = 1.0
-    centres = k_means((points - mean) / scale, k)
+    centres = k_means((points - mean) / scale, spec.cluster or 1, seed=0 if spec.half is None else 1 + spec.half)
     return {"columns": columns, "mean": mean.tolist(), "scale": scale.tolist(), "centres": centres.tolist()}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.tabular.bootstrap import resample
+from pdocrl.tabular.cells import CellSpec
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.coverage import cover
@@ -61,6 +62,19 @@ def frontier(
         limits = [*others, moved]
         rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "relearned": 0}
         found.append(solve(counts, result.gamma, limits, **rest, level=level, seed=seed))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def other_clusterings(
+    count: Callable[[CellSpec], Counts], spec: CellSpec, result: Result, progress: Progress = lambda _: None
+) -> tuple[Result, ...]:
+    """The problem of `result` solved again with cells learned from either half of the rows, all else the same."""
+    found = []
+    for half in (0, 1):
+        progress(f"clustering half {half + 1} of the log")
+        counts = count(dataclasses.replace(spec, half=half))
+        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "relearned": 0}
+        found.append(solve(counts, result.gamma, result.limits, **rest))  # type: ignore[arg-type]
     return tuple(found)
 
 

@@ -117,6 +117,14 @@ class ExplainedAction(Part, frozen=True, kw_only=True):
     costs: Numbers
 
 
+class OtherClustering(Part, frozen=True, kw_only=True):
+    """What cells learned from half of the rows would have given."""
+
+    status: str
+    value: float
+    costs: Numbers
+
+
 class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Everything about a result."""
 
@@ -150,6 +158,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     frontier: Frontier | None = None
     explain: list[ExplainedAction] | None = None
     explained: str | None = None  # the state asked about
+    clusterings: list[OtherClustering] | None = None
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
