@@ -35,10 +35,11 @@ def bench(
 ) -> None:
     """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
 
-    Suites: paper (eight tasks, every agent, protocol dsrl), ablation (with and without policy extraction), tabular (the
-    theory's figures), smoke (every agent in minutes, on data inside the package), or a TOML file of your own, see
-    docs/bench.md. The plan is printed first. Finished work is never redone: the same command goes on after a stop, and
-    folders trained on another machine count. Exit status 1: there are results, but not all that was asked for.
+    Suites: paper (eight tasks, every agent, protocol dsrl), strict (limit 5, the methods made for it), ablation (with
+    and without policy extraction), tabular (the theory's figures), smoke (every agent in minutes, on data inside the
+    package), or a TOML file of your own, see docs/bench.md. The plan is printed first. Finished work is never redone:
+    the same command goes on after a stop, and folders trained on another machine count. Exit status 1: there are
+    results, but not all that was asked for.
 
     Example:
         pdocrl bench smoke --out runs/smoke
@@ -48,7 +49,7 @@ def bench(
         pdocrl bench mine.toml --engine ray --ray-address auto
 
     Args:
-        suite: paper, ablation, tabular, smoke, or a TOML file.
+        suite: paper, strict, ablation, tabular, smoke, or a TOML file.
         out: folder for everything; default: runs/bench-SUITE.
         data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
         agents: only these, e.g. pdocrl bc-safe.
