@@ -57,7 +57,7 @@ def main() -> None:
         dataset = load(next(arguments.data.glob(f"Safety{task}-*.hdf5")), task)
         ready = Prepared.of(dataset)
         policies, kinds = clones(dataset, arguments.clones)
-        with Rollouts(task, cost_names=tuple(dataset.cost_names)) as pool:
+        with Rollouts(task, None, tuple(dataset.cost_names)) as pool:
             played = [pool.run(policy, arguments.episodes, 0) for policy in policies]
         truth = [(float(one.reward.mean()), float(one.cost[:, 0].mean()), len(one)) for one in played]
         rows += judged(task, ready, policies, kinds, truth)
