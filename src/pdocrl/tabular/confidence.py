@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -142,6 +143,7 @@ def overrated(
 
     A redrawn log cannot have what the log has not seen, so learning again from those misses one kind of optimism: a way
     round the cliff looks safe where no gust blew in ten tries, and is chosen for it. The other half may have seen one.
+    Where the other half has nothing, the word of the one that learned stands: what nobody tried is no optimism.
     """
     rows = [0, *(1 + limit.index(counts.cost_names) for limit in limits)]
     signs = np.array([1.0, *(limit.sign for limit in limits)])
@@ -154,9 +156,23 @@ def overrated(
             L = way.problem(learner, gamma, limits)
             aim = np.minimum(inward, 0.99 * way.room(L)) if inward.any() else inward
             policy = _known(learner, way.policy(L, aim), behaviour)
-            own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in (learner, judge))
+            sides = (learner, _filled(judge, learner))
+            own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in sides)
             found.append(signs * (own - other))
     return np.asarray(np.mean(found, axis=0))
+
+
+def _filled(judge: Counts, learner: Counts) -> Counts:
+    """The judge's counts with the learner's at pairs where the judge has none."""
+    lacks = (judge.n == 0) & (learner.n > 0)
+    if not lacks.any():
+        return judge
+    more = learner.only(lacks)
+    names = ("pair", "to", "count", "mean", "variance")
+    both = {name: np.concatenate([getattr(judge, name), getattr(more, name)], axis=-1) for name in names}
+    order = np.lexsort((both["to"], both["pair"]))
+    changes: dict[str, Any] = {name: both[name][..., order] for name in names}
+    return dataclasses.replace(judge, **changes, groups=None)
 
 
 def _known(learner: Counts, policy: Floats, behaviour: Floats) -> Floats:
