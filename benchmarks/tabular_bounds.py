@@ -278,8 +278,12 @@ def page() -> None:
         lines.append(f"| seconds of one core | {n:,} | " + " | ".join(f"{np.mean(each):.2g}" for each in own) + " |")
     lines += [
         "",
-        "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one",
-        "learned on the other half, and the intervals that `solve` prints for what it learned from all rows.",
+        textwrap.fill(
+            "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one learned on "
+            "the other half, and what `solve` prints for the policy it learned from all rows. A dash: fewer than "
+            f"{FEWEST} logs.",
+            100,
+        ),
         "",
         "| family | n | same rows | other half | `solve` prints |",
         "|---|---:|---:|---:|---:|",
