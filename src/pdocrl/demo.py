@@ -96,8 +96,9 @@ def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None
                 reward, cost = network.expects(limit)
             else:
                 reward, cost = rehearse_other(
-                    state.model_average, state.standards, network, state.starts, found.plan.horizon
-                )
+                    state.models_average, state.standards, network, state.starts, found.plan.horizon,
+                    float(config.confidence),
+                )  # fmt: skip
                 cost = cost / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())
             told = Foretold(

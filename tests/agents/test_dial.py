@@ -20,6 +20,7 @@ from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
 from pdocrl.training.loop import Run, Trainer
 
@@ -62,7 +63,7 @@ def drive(policy: Any, limit: float, change: dict[int, float] | None = None) -> 
 
 
 @lru_cache
-def trained() -> Trainer:
+def learned(margin: float = 0.95) -> Any:
     agent = find_agent("dial")
     small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128}
     config = make_config(agent, cost_limit=(10.0,), horizon=float(HORIZON), **small)
@@ -105,8 +106,9 @@ def test_a_limit_lowered_on_the_way_is_kept_where_it_still_can_be() -> None:
 def test_units_of_reward_and_cost_change_nothing() -> None:
     rng = np.random.default_rng(0)
     returns, costs = rng.normal(size=50), rng.integers(0, 9, (50, 2)).astype(float)
-    expected = qualities(returns, costs)
-    np.testing.assert_allclose(qualities(1e5 * returns + 7, costs / [100, 1e-3]), expected, atol=1e-6)
+    starts = rng.normal(size=(50, 3))
+    expected = qualities(returns, costs, starts)
+    np.testing.assert_allclose(qualities(1e5 * returns + 7, costs / [100, 1e-3], starts), expected, atol=1e-6)
     shares = DialPolicy.features(costs, costs.max(0))
     np.testing.assert_allclose(DialPolicy.features(1e3 * costs, 1e3 * costs.max(0)), shares, rtol=1e-5)
 
@@ -114,9 +116,20 @@ def test_units_of_reward_and_cost_change_nothing() -> None:
 def test_quality_is_one_for_the_best_at_their_cost_and_less_below() -> None:
     returns = np.asarray([1.0, 1.0, 1.0, 0.2, 3.0, 3.0, 3.0, 1.0])
     costs = np.asarray([[0.0]] * 4 + [[5.0]] * 4)
-    found = qualities(returns, costs)
+    found = qualities(returns, costs, np.zeros((8, 2)))
     np.testing.assert_allclose(found[[0, 1, 2, 4, 5, 6]], 1.0, atol=1e-9)
     assert (found[[3, 7]] < 0.5).all()
+
+
+def test_what_a_hard_start_cannot_earn_is_no_fault() -> None:
+    """From the hard starts nobody earns more than 2; from the easy ones 2 is half of what others do."""
+    rng = np.random.default_rng(0)
+    hard = np.arange(100) % 5 == 0  # as many as are compared
+    returns = np.where(hard, 2.0, 4.0) * np.where(np.arange(100) // 5 % 2, 0.5, 1.0)
+    starts = np.where(hard, 3.0, 0.0)[:, None] + rng.normal(0, 0.3, (100, 2))
+    found = qualities(returns, np.zeros((100, 1)), starts)
+    np.testing.assert_allclose(found[hard & (returns == 2.0)], 1.0, atol=1e-6)
+    assert found[~hard & (returns == 2.0)].max() < 0.5
 
 
 def constant(*values: float, inputs: int) -> tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]:
@@ -128,20 +141,20 @@ def table_policy(cost: list[float], reward: list[float]) -> DialPolicy:
     ask = np.asarray(cost, np.float32)[:, None]
     weights, biases = constant(0.0, inputs=2 + 2 + 8)
     return DialPolicy(
-        weights, biases, 10.0, 1.0, np.ones(1, np.float32) * 100, (10.0,), ask, np.full_like(ask, NEVER),
-        np.asarray(reward, np.float32), ask,
+        weights, biases, 10.0, np.ones(1, np.float32) * 100, (10.0,), np.ones(len(ask), np.float32), ask,
+        np.full_like(ask, NEVER), np.asarray(reward, np.float32), ask,
     )  # fmt: skip
 
 
 def test_the_dial_takes_the_most_reward_within_the_limit() -> None:
     policy = table_policy([0.0, 10.0, 30.0], [1.0, 2.0, 3.0])
-    ask, _ = policy.setting(np.asarray([[0.0], [10.0], [20.0], [30.0], [99.0]]))
-    np.testing.assert_allclose(ask[:, 0], [0, 10, 10, 30, 30])
+    chosen = policy.setting(np.asarray([[0.0], [10.0], [20.0], [30.0], [99.0]]))
+    np.testing.assert_array_equal(chosen, [0, 1, 1, 2, 2])
 
 
 def test_where_no_setting_keeps_the_limit_the_nearest_to_it_is_taken() -> None:
     policy = table_policy([20.0, 10.0, 30.0], [3.0, 1.0, 2.0])
-    np.testing.assert_allclose(policy.setting(np.asarray([[5.0]]))[0], [[10.0]])
+    np.testing.assert_array_equal(policy.setting(np.asarray([[5.0]])), [1])
 
 
 def test_a_limit_that_is_no_amount_of_cost_is_refused() -> None:
@@ -152,10 +165,9 @@ def test_a_limit_that_is_no_amount_of_cost_is_refused() -> None:
 
 
 class Line(eqx.Module):
-    """A world without learning: s′ = s + a/10, reward s′, cost 1 where s′ > ½, no end."""
+    """Worlds without learning: s′ = s + a/10, reward s′, cost 1 where s′ > ½, no end."""
 
-    dynamics: jax.Array
-    members = 1
+    outcome: MLP  # only its number of members counts
 
     def forward(self, standards: Standards, obs: Any, action: Any) -> Any:
         return obs + action / 10
@@ -170,19 +182,20 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
     actor = ClippedGaussian.create(jax.random.key(0), 1 + 2 + 8, 1, (16, 16))
     network = mode_policy(actor)
     largest = np.asarray([10.0], np.float32)
-    ask, stop = settings(largest, True)
+    quality, ask, stop = settings(largest, True)
     dial = DialPolicy(
-        network.weights, network.biases, 10.0, 1.0, largest, (5.0,), ask, stop,
+        network.weights, network.biases, 10.0, largest, (5.0,), quality, ask, stop,
         np.zeros(len(ask), np.float32), np.zeros_like(ask),
     )  # fmt: skip
     one = jnp.ones(())
     standards = Standards(*(jnp.zeros(1),) * 5, one, one, one)
     starts = jnp.asarray([[0.45]])
-    world: Any = Line(jnp.zeros((1, 1)))
-    reward, cost = rehearse(world, standards, actor, starts, dial)
-    for m in (0, 5, 23, 33, 43, 47):
+    worlds: Any = Line(MLP.create(jax.random.key(0), (1, 1, 1), 2))
+    reward, cost, upper = rehearse(worlds, standards, actor, starts, dial, (stop >= NEVER).all(1), 0.95)
+    np.testing.assert_allclose(upper, cost)  # from one start there is nothing to be unsure of
+    for m in (0, 5, 23, 33, 64 + 5, len(ask) - 12, len(ask) - 1):
         alone = dataclasses.replace(
-            dial, ask=ask[m : m + 1], stop=stop[m : m + 1],
+            dial, quality=quality[m : m + 1], ask=ask[m : m + 1], stop=stop[m : m + 1],
             reward=np.zeros(1, np.float32), cost=np.zeros((1, 1), np.float32),
         )  # fmt: skip
         step, place, earned, spent, last = alone.begin(0), np.asarray([0.45]), 0.0, 0.0, 0.0
@@ -195,8 +208,9 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
 
 
 def test_two_costs_have_a_dial_each() -> None:
-    ask, stop = settings(np.asarray([10.0, 4.0], np.float32), True)
+    quality, ask, stop = settings(np.asarray([10.0, 4.0], np.float32), True)
     assert ask.shape == stop.shape
+    assert len(quality) == len(ask)
     assert ask.shape[1] == 2
     assert {0.0, 10.0} <= set(ask[:, 0].tolist())
     assert {0.0, 4.0} <= set(ask[:, 1].tolist())
@@ -225,22 +239,22 @@ def test_a_policy_that_heeds_no_dial_rehearses_alike_with_and_without_one() -> N
     """`rehearse_other` plays what `rehearse` plays at every setting, where the network does not look at the setting."""
     data, s = road(), 2
     standards = Standards.of(Standards.measure(data))
-    model = Model.create(jax.random.key(1), s, 1, 1, (8,), 2)
+    models = jax.vmap(lambda key: Model.create(key, s, 1, 1, (8,), 1))(jax.random.split(jax.random.key(1)))
     actor = ClippedGaussian.create(jax.random.key(2), s + 2 + 8, 1, (8,))
     deaf = actor.mlp.weights[0].at[s:].set(0.0)
     actor = eqx.tree_at(lambda a: a.mlp.weights[0], actor, deaf)
     largest = np.asarray([20.0], np.float32)
-    ask, stop = settings(largest, False)
+    quality, ask, stop = settings(largest, False)
     blank = np.zeros(len(ask), np.float32)
-    dial = DialPolicy((), (), float(HORIZON), 1.0, largest, (10.0,), ask, stop, blank, np.zeros_like(ask))
+    dial = DialPolicy((), (), float(HORIZON), largest, (10.0,), quality, ask, stop, blank, np.zeros_like(ask))
     starts = jnp.asarray(data.initial_obs[:4], jnp.float32)
-    reward, cost = rehearse(model, standards, actor, starts, dial)
+    reward, _, cost = rehearse(models, standards, actor, starts, dial, np.ones(len(ask), bool), 0.9)
     assert np.ptp(reward) == 0.0
 
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(actor.mode(jnp.pad(jnp.asarray(obs), ((0, 0), (0, 10)))))
 
-    other_reward, other_cost = rehearse_other(model, standards, act, starts, HORIZON)
+    other_reward, other_cost = rehearse_other(models, standards, act, starts, HORIZON, 0.9)
     np.testing.assert_allclose(other_reward, reward[0], rtol=1e-5)
     np.testing.assert_allclose(other_cost, cost[0], rtol=1e-5)
     assert 0 < cost[0, 0] < HORIZON
@@ -250,7 +264,7 @@ def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() ->
     ask = np.asarray([[0.0], [5.0], [9.0]], np.float32)
     never, largest = np.full_like(ask, NEVER), np.asarray([10.0], np.float32)
     reward, cost = np.asarray([1.0, 2.0, 3.0], np.float32), np.asarray([[0.5], [4.0], [8.0]], np.float32)
-    dial = DialPolicy((), (), 20.0, 1.0, largest, (4.5,), ask, never, reward, cost)
+    dial = DialPolicy((), (), 20.0, largest, (4.5,), np.ones(3, np.float32), ask, never, reward, cost)
     assert dial.expects()[0] == 2.0
     assert dial.expects(9.0) == (3.0, cost[2])
     assert dial.expects(0.1)[1] == cost[0]  # nothing keeps it: the one that exceeds it least

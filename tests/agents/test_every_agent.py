@@ -246,14 +246,13 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         return state.average.mode(feeds["obs"])
     if name == "dial":
         policy = agent_of(name).policy(config, state)
-        ask, stop = policy.setting(feeds["limit"])
-        quality, horizon = jax.numpy.float32(config.quality), jax.numpy.float32(config.horizon)
+        chosen, horizon = policy.setting(feeds["limit"])[:, None], jax.numpy.float32(config.horizon)
         seen = [
             inputs(
-                feeds["obs"][i : i + 1], ask[i : i + 1], stop[i : i + 1], feeds["spent"][i : i + 1],
-                quality, feeds["time"][i, 0], horizon, policy.largest,
+                feeds["obs"][i : i + 1], policy.quality[m], policy.ask[m], policy.stop[m], feeds["spent"][i : i + 1],
+                feeds["time"][i, 0], horizon, policy.largest,
             )
-            for i in range(len(ask))
+            for i, m in enumerate(chosen)
         ]  # fmt: skip
         return state.average.mode(jax.numpy.concatenate(seen))
     return state.actor.mode(feeds["obs"])

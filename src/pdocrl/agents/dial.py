@@ -3,11 +3,11 @@
     maximise  E_D[ e^{φq} log π(a | s, t, C_t, C_0, q) ],   C_t = Σ_{u≥t} c_u of the same episode, q its quality
 
 C_t is what the episode still went on to cost; when acting, it is what is left of the budget: a dial that corrects
-itself. q compares the episode's return with the best one logged at no more cost; asked for is q = 1.
+itself. q compares the episode's return with the best one logged from a like start at no more cost.
 
-What a setting of the dial earns and costs is not what was asked for, but what happens. A model of the dynamics, learned
-beside the policy from the same data, plays each of some sixty settings (`rehearse`), and for a limit the policy takes
-the one that earns most among those that keep it: the Lagrangian's saddle point in the dial's few numbers.
+What a setting of the dial earns and costs is not only what was asked for, but what happens. Models of the dynamics,
+learned beside the policy, each from four fifths of the episodes, play every setting (`rehearse`), and for a limit the
+policy takes the one that earns most among those that keep it: the Lagrangian's saddle point in the dial's few numbers.
 docs/agents/dial.md derives it.
 """
 
@@ -36,8 +36,12 @@ from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import DialPolicy
 
 PEERS = 3  # the best return at a cost is the mean of so many episodes, so that one lucky episode does not set it
-STARTS = 32  # first states the dial is rehearsed from
-MEMBERS = 4  # networks of the model
+ALIKE = 0.2  # share of the episodes, those that began most alike, that an episode is compared with
+SAME = 0.1  # first states no further apart than this, in standard deviations a column, are the same
+COMPARED = 2000  # of larger datasets so many episodes are compared with
+STARTS = 48  # first states the dial is rehearsed from
+MEMBERS = 5  # models; each leaves out another fifth of the episodes
+LEVELS = {1.0: 64, 0.9: 16, 0.8: 16}  # qualities asked for, each with so many amounts of cost
 STYLES = (0.4, 1.0)  # of the dearest episode's cost, asked for by settings that stop
 NEVER = 1e6  # times the dearest episode's cost: more than anyone spends
 
@@ -50,29 +54,30 @@ class DialConfig(AgentConfig):
     model_hidden: tuple[int, ...] = static((256, 256))  # widths of the model's hidden layers
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the model of the dynamics
-    average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the model
+    average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the models
     dropout: float = 0.1  # share of hidden units left out at each step: without it π learns episodes by heart
     jitter: float = 0.02  # noise on what π is conditioned on, so that it interpolates
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
     focus: float = 3.0  # φ: how much more episodes of high quality count
-    margin: float = 0.9  # share of the limit that the rehearsed cost may reach
-    quality: float = 1.0  # the quality asked for; 1 is the best logged at that cost
+    margin: float = 0.95  # share of the limit that what is asked for, and what is rehearsed, may reach
+    confidence: float = 0.95  # that the rehearsed cost, meant over all starts, is within that share
     early_stops: bool = static(True)  # also rehearse settings that spend fast and then stop spending
 
 
 class DialState(eqx.Module):
-    """The policy, the model, and where episodes begin."""
+    """The policy, the models, and where episodes begin."""
 
     actor: ClippedGaussian
     average: ClippedGaussian  # the policy that is returned
-    model: Model
-    model_average: Model
+    models: Model  # every array with a leading axis of `MEMBERS`
+    models_average: Model
     standards: Standards
     starts: Float[Array, "P S"]
     largest: Float[Array, " K"]  # the dearest logged episode
+    outcomes: Float[Array, "E 1+K"]  # reward and costs of logged episodes
     steps: Array  # taken so far
     actor_opt: optax.OptState
-    model_opt: optax.OptState
+    models_opt: optax.OptState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +87,7 @@ class DialProblem(Problem):
     standards: tuple[tuple[float, ...], ...] = ()
     starts: tuple[tuple[float, ...], ...] = ()
     largest: tuple[float, ...] = ()  # cost of the dearest episode, one per constraint
+    outcomes: tuple[tuple[float, ...], ...] = ()  # reward and costs of episodes
 
 
 class DialBatch(eqx.Module):
@@ -89,10 +95,11 @@ class DialBatch(eqx.Module):
 
     transitions: Transitions
     condition: Float[Array, "B Z"]  # see `condition`
+    fold: Float[Array, " B"]  # the model that does not learn from the row's episode
 
 
 class Dial(Agent[DialConfig, DialState]):
-    """Imitation given what an episode still costs, with a dial rehearsed in a learned model."""
+    """Imitation given what an episode still costs, with a dial rehearsed in learned models."""
 
     name = "dial"
     summary = "One policy for every limit: copies episodes given their cost to go, and rehearses its dial in a model."
@@ -106,11 +113,13 @@ class Dial(Agent[DialConfig, DialState]):
     def problem(self, dataset: Dataset) -> DialProblem:
         chosen = np.random.default_rng(0).permutation(dataset.n_episodes)[:STARTS]
         starts = np.resize(dataset.initial_obs[chosen], (STARTS, dataset.obs_dim))
+        outcomes = np.concatenate([dataset.reward_return[:, None], dataset.cost_return], 1)[some(dataset.n_episodes)]
         return DialProblem(
             **vars(super().problem(dataset)),
             standards=Standards.measure(dataset),
             starts=tuple(map(tuple, starts.tolist())),
             largest=tuple(np.maximum(dataset.cost_return.max(0), 1e-6).tolist()),
+            outcomes=tuple(map(tuple, outcomes.tolist())),
         )
 
     def columns(self, config: DialConfig, dataset: Dataset) -> Columns:
@@ -121,29 +130,33 @@ class Dial(Agent[DialConfig, DialState]):
         age = np.arange(len(dataset)) - np.repeat(dataset.episode_start, lengths)
         to_go = spent[ends] - spent[:-1]
         given = condition(
-            np.repeat(qualities(dataset.reward_return, dataset.cost_return), lengths),
+            np.repeat(qualities(dataset.reward_return, dataset.cost_return, dataset.initial_obs), lengths),
             1 - age / float(config.horizon),
             to_go,
             np.repeat(dataset.cost_return, lengths, axis=0),
             np.maximum(dataset.cost_return.max(0), 1e-6),
         )
-        return super().columns(config, dataset) | {"condition": given}
+        fold = np.random.default_rng(1).permutation(dataset.n_episodes) % MEMBERS
+        return super().columns(config, dataset) | {"condition": given, "fold": np.repeat(fold, lengths)}
 
     def batch(self, config: DialConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray) -> DialBatch:
         taken = table.take(rows)
-        given = taken.pop("condition")
-        return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), given)
+        given, fold = taken.pop("condition"), taken.pop("fold")
+        return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), given, fold)
 
     def init(self, config: DialConfig, problem: Problem, key: PRNGKeyArray) -> DialState:
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key)
         actor = ClippedGaussian.create(keys[0], s + 2 + 8 * k, a, config.hidden)
-        model = Model.create(keys[1], s, a, k, config.model_hidden, MEMBERS)
+        models = jax.vmap(lambda key: Model.create(key, s, a, k, config.model_hidden, 1))(
+            jax.random.split(keys[1], MEMBERS)
+        )
         adam = optax.scale_by_adam()
         return DialState(
-            actor, actor, model, model, Standards.of(problem.standards), jnp.asarray(problem.starts, jnp.float32),
-            jnp.asarray(problem.largest, jnp.float32), jnp.zeros((), jnp.int32), adam.init(actor), adam.init(model),
+            actor, actor, models, models, Standards.of(problem.standards), jnp.asarray(problem.starts, jnp.float32),
+            jnp.asarray(problem.largest, jnp.float32), jnp.asarray(problem.outcomes, jnp.float32),
+            jnp.zeros((), jnp.int32), adam.init(actor), adam.init(models),
         )  # fmt: skip
 
     def update(
@@ -163,29 +176,42 @@ class Dial(Agent[DialConfig, DialState]):
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
-        loss_model, grad_model = jax.value_and_grad(lambda m: m.loss(state.standards, data))(state.model)
+        learns = (batch.fold[None, :] != jnp.arange(MEMBERS)[:, None]).astype(jnp.float32)  # [M, B]
+
+        def models_loss(models: Model) -> Array:
+            return jax.vmap(lambda model, rows: model.loss(state.standards, data, rows))(models, learns).sum()
+
+        loss_models, grad_models = jax.value_and_grad(models_loss)(state.models)
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
-        model, model_opt = adam_step(grad_model, state.model_opt, state.model, slower * config.model_rate)
+        models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
         rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # the first steps are soon forgotten
         state = DialState(
-            actor, polyak(state.average, actor, rate), model, polyak(state.model_average, model, rate),
-            state.standards, state.starts, state.largest, state.steps + 1, actor_opt, model_opt,
+            actor, polyak(state.average, actor, rate), models, polyak(state.models_average, models, rate),
+            state.standards, state.starts, state.largest, state.outcomes, state.steps + 1, actor_opt, models_opt,
         )  # fmt: skip
-        return state, {"actor_loss": loss_pi, "model_loss": loss_model}
+        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS}
 
     def policy(self, config: DialConfig, state: DialState) -> DialPolicy:
         """The network, and what each setting of its dial was rehearsed to earn and cost."""
         network = mode_policy(state.average)
         largest = np.asarray(state.largest)
-        ask, stop = settings(largest, config.early_stops)
+        quality, ask, stop = settings(largest, config.early_stops)
         policy = DialPolicy(
-            network.weights, network.biases, float(config.horizon), float(config.quality), largest,
-            tuple(float(limit) for limit in config.cost_limit), ask, stop,
+            network.weights, network.biases, float(config.horizon), largest,
+            tuple(float(limit) for limit in config.cost_limit), quality, ask, stop,
             np.zeros(len(ask), np.float32), np.zeros_like(ask),
         )  # fmt: skip
-        reward, cost = rehearse(state.model_average, state.standards, state.average, state.starts, policy)
-        return dataclasses.replace(policy, reward=reward, cost=cost / np.float32(config.margin))
+        lasting = (stop >= NEVER * largest).all(1)
+        reward, cost, upper = rehearse(
+            state.models_average, state.standards, state.average, state.starts, policy, lasting,
+            float(config.confidence),
+        )  # fmt: skip
+        # What asks for the same all along copies whole episodes: it earns no more than the best of them at its cost,
+        # and costs no less than they did.
+        reward = np.where(lasting, np.minimum(reward, best_at(cost, np.asarray(state.outcomes))), reward)
+        upper = np.where(lasting[:, None], np.maximum(upper, ask), upper)
+        return dataclasses.replace(policy, reward=reward, cost=upper / np.float32(config.margin))
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:
@@ -204,37 +230,64 @@ def condition(
     return np.concatenate([numbers, DialPolicy.features(to_go, largest), DialPolicy.features(whole, largest)], -1)
 
 
+def some(episodes: int) -> NDArray[np.int64]:
+    """Of many episodes some, the same ones each time."""
+    return np.random.default_rng(0).permutation(episodes)[:COMPARED]
+
+
 def qualities(
-    returns: Float[NDArray[np.float64], " E"], costs: Float[NDArray[np.float64], "E K"]
+    returns: Float[NDArray[np.float64], " E"],
+    costs: Float[NDArray[np.float64], "E K"],
+    starts: Float[NDArray[np.float32], "E S"],
 ) -> Float[NDArray[np.float64], " E"]:
-    """(R − R_low) / (R_best − R_low): R_best the mean of the best few episodes that cost no more, R_low the worst 5 %.
+    """(R − R_low) / (R_best − R_low): R_best the mean of the best few that cost no more, R_low the worst 5 %.
 
-    About 1 for the best at their cost, less for others, whatever the units.
+    Compared are episodes that began alike: what a hard start cannot earn is no fault. About 1 for the best at their
+    cost, less for others, whatever the units.
     """
-    low = np.quantile(returns, 0.05)
+    others = some(len(returns))
+    others = others[np.argsort(-returns[others], kind="stable")]
+    alike = max(1, round(ALIKE * len(others)))
     best = np.empty(len(returns))
-    order = np.argsort(-returns, kind="stable")
-    for i, cost in enumerate(costs):
-        peers = order[(costs[order] <= cost + 1e-9).all(1)][:PEERS]
-        best[i] = returns[peers].mean()
+    for i, (cost, start) in enumerate(zip(costs, starts, strict=True)):
+        apart = np.sqrt(((starts[others] - start) ** 2).mean(1))
+        near = apart <= max(SAME, np.partition(apart, alike - 1)[alike - 1])
+        peers = returns[others[near & (costs[others] <= cost + 1e-9).all(1)][:PEERS]]
+        best[i] = peers.mean() if len(peers) else returns[i]
+    low = np.quantile(returns, 0.05)
     scale = np.maximum(best - low, 1e-9 + 1e-3 * np.ptp(returns))
-    return np.clip((returns - low) / scale, -0.5, 1.1)
+    return np.clip((returns - low) / scale, -0.5, 1.2)
 
 
-def settings(largest: NDArray[np.float32], early_stops: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The dial's settings to rehearse: what to ask for [M, K], and what to spend before asking for nothing [M, K].
+def best_at(
+    cost: Float[NDArray[np.float32], "N K"], outcomes: Float[NDArray[np.float32], "E 1+K"]
+) -> Float[NDArray[np.float32], " N"]:
+    """What the best few logged episodes earned that cost no more than `cost`, or where none did, that cost least."""
+    returns, costs, best = outcomes[:, 0], outcomes[:, 1:], np.empty(len(cost), np.float32)
+    for i, amount in enumerate(cost):
+        beyond = np.maximum(costs - amount, 0).max(1)
+        best[i] = returns[np.lexsort((-returns, beyond))[:PEERS]].mean()
+    return best
+
+
+def settings(
+    largest: NDArray[np.float32], early_stops: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """The settings to rehearse: quality [N], cost to ask for [N, K], cost to spend before asking for none [N, K].
 
     Asks lie closer together where they are small. Most never stop asking (`NEVER`). The others ask for much and stop
     early, which joins the dear beginning of one episode to the cheap rest of another.
     """
     k = len(largest)
-    asks = grid(max(2, round(32 ** (1 / k))), k)
-    kinds = [(asks, np.full_like(asks, NEVER))]
+    kinds = []
+    for quality, levels in LEVELS.items():
+        asks = grid(max(2, round(levels ** (1 / k))), k)
+        kinds.append((np.full(len(asks), quality, np.float32), asks, np.full_like(asks, NEVER)))
     if early_stops:
-        stops = grid(max(2, round(8 ** (1 / k))) + 1, k)[1:]
-        kinds += [(np.full_like(stops, style), stops) for style in STYLES]
-    ask, stop = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
-    return (ask * largest).astype(np.float32), (stop * largest).astype(np.float32)
+        stops = grid(max(2, round(16 ** (1 / k))) + 1, k)[1:]
+        kinds += [(np.ones(len(stops), np.float32), np.full_like(stops, style), stops) for style in STYLES]
+    wished, ask, stop = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
+    return wished, (ask * largest).astype(np.float32), (stop * largest).astype(np.float32)
 
 
 def grid(levels: int, dimensions: int) -> NDArray[np.float32]:

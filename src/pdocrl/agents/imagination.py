@@ -89,15 +89,16 @@ class Model(eqx.Module):
         out = self.outcome(jnp.concatenate([both[0], action, both[1]], -1))
         return out[..., 0] * standards.reward, out[..., 1:]
 
-    def loss(self, standards: Standards, batch: Transitions) -> Array:
-        """Squared error of change and reward plus cross-entropy of costs and endings."""
+    def loss(self, standards: Standards, batch: Transitions, weight: Array | float = 1.0) -> Array:
+        """Squared error of change and reward plus cross-entropy of costs and endings; rows count by `weight` [B]."""
+        rows = jnp.broadcast_to(jnp.asarray(weight), batch.reward.shape)
         inputs = jnp.concatenate([(batch.obs - standards.mean) / standards.std, batch.action], -1)
         change = (batch.next_obs - batch.obs) / standards.change
         reward, logits = self.outcomes(standards, batch.obs, batch.action, batch.next_obs)
         labels = jnp.concatenate([batch.cost / standards.cost, 1 - batch.alive[:, None]], -1)
-        error = ((self.dynamics(inputs) - change) ** 2).mean((-2, -1)).sum()
-        error = error + (((reward - batch.reward) / standards.reward) ** 2).mean()
-        surprise: Array = optax.sigmoid_binary_cross_entropy(logits, labels).mean(0).sum()
+        error = (rows[:, None] * (self.dynamics(inputs) - change) ** 2).mean((-2, -1)).sum()
+        error = error + (rows * ((reward - batch.reward) / standards.reward) ** 2).mean()
+        surprise: Array = (rows[:, None] * optax.sigmoid_binary_cross_entropy(logits, labels)).mean(0).sum()
         return error + surprise
 
 

@@ -1,21 +1,21 @@
-"""What each setting of a dial earns and costs, played out in a model of the dynamics learned from the same data.
+"""What each setting of a dial earns and costs, played out in models of the dynamics learned from the same data.
 
     s′ = s + mean_m f_m(s, a),   a = π(s, dial(spent, t)),   s₀ ~ the dataset's first states
 
 Every setting plays a whole episode from every start, all side by side. Costs that are all or nothing come by chance, as
-they do in the world, because the policy answers to what it has spent; ends do too. Nothing is cut off.
+they do in the world, because the policy answers to what it has spent. Nothing is cut off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from statistics import NormalDist
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from numpy.typing import NDArray
 
 from pdocrl.agents.imagination import Model, Standards
@@ -24,90 +24,111 @@ from pdocrl.policies.policy import DialPolicy
 
 
 def rehearse(
-    model: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"], dial: DialPolicy
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean reward [M] of an episode under each of the dial's M settings, an upper estimate of its mean costs [M, K].
+    models: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"], dial: DialPolicy,
+    lasting: Bool[NDArray[np.bool_], " N"], confidence: float,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:  # fmt: skip
+    """Mean reward [N] and costs [N, K] of an episode under each of the dial's N settings, and a bound on the costs.
 
-    The mean of the members plays from every start; each member by itself, from half of them. The cost is the largest
-    that one of these comes to: where members disagree, the data does not settle what happens.
+    `models` has a leading axis of M, and their mean plays. The bound says how sure the mean over all starts is to lie
+    below, of which P were drawn. No logged episode did what a setting does that is not `lasting`; there each model
+    plays by itself too, and the worst counts.
     """
-    few = starts[: max(1, len(starts) // 2)]
-    alone = [jax.tree.map(lambda x, m=m: x[m : m + 1], model.dynamics) for m in range(model.members)]
-    found = [
-        _play(
-            eqx.tree_at(lambda m: m.dynamics, model, dynamics), standards, actor, first,
-            jnp.asarray(dial.ask), jnp.asarray(dial.stop), jnp.asarray(dial.largest), dial.quality, dial.horizon,
-        )
-        for dynamics, first in [(model.dynamics, starts), *((member, few) for member in alone)]
-    ]  # fmt: skip
-    return np.asarray(found[0][0]), np.max([np.asarray(cost) for _, cost in found], axis=0)
+    together, alone = casts(models)
+    tables = [jnp.asarray(table) for table in (dial.quality, dial.ask, dial.stop)]
+    rest = jnp.asarray(dial.largest), jnp.asarray(dial.horizon, jnp.float32)
+    earned, paid = (np.asarray(x) for x in _play(models, together, standards, actor, starts, *tables, *rest))
+    reward, cost, upper = earned[0].mean(-1), paid[0].mean(-2), bound(paid[0], confidence)
+    if not lasting.all():
+        stops = [table[~lasting] for table in tables]
+        earned, paid = (np.asarray(x) for x in _play(models, alone, standards, actor, starts, *stops, *rest))
+        reward[~lasting] = np.minimum(reward[~lasting], earned.mean(-1).min(0))
+        upper[~lasting] = np.maximum(upper[~lasting], bound(paid, confidence).max(0))
+    return reward, cost, upper
 
 
 def rehearse_other(
-    model: Model, standards: Standards, act: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    starts: Float[Array, "P S"], horizon: int,
+    models: Model, standards: Standards, act: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    starts: Float[Array, "P S"], horizon: int, confidence: float,
 ) -> tuple[float, NDArray[np.float32]]:  # fmt: skip
-    """The same of a policy without a dial or memory, obs [P, S] → action [P, A]."""
-    few = starts[: max(1, len(starts) // 2)]
-    alone = [jax.tree.map(lambda x, m=m: x[m : m + 1], model.dynamics) for m in range(model.members)]
-    found = []
-    for dynamics, first in [(model.dynamics, starts), *((member, few) for member in alone)]:
-        own = eqx.tree_at(lambda m: m.dynamics, model, dynamics)
-        obs, alive, earned, spent = first, jnp.ones(len(first)), 0.0, 0.0
-        for time in range(horizon):
-            obs, reward, costs, ends = _step(own, standards, obs, jnp.asarray(act(np.asarray(obs))), 1, jnp.int32(time))
-            earned, spent = earned + alive * reward, spent + alive[:, None] * costs
-            alive = alive * (1 - ends)
-        found.append((float(np.mean(earned)), np.asarray(spent, np.float32).mean(0)))
-    return found[0][0], np.max([cost for _, cost in found], axis=0)
+    """Reward and bound on the costs [K] of a policy without a dial or memory, obs [P, S] → action [P, A]."""
+    (together,) = casts(models)[0]
+    obs, alive, earned, spent = starts, jnp.ones(len(starts)), jnp.zeros(len(starts)), 0.0
+    for time in range(horizon):
+        action = jnp.asarray(act(np.asarray(obs)))
+        obs, reward, costs, ends = _step(models, together, standards, obs, action, 1, jnp.int32(time))
+        earned, spent = earned + alive * reward, spent + alive[:, None] * costs
+        alive = alive * (1 - ends)
+    return float(earned.mean()), bound(np.asarray(spent, np.float32), confidence)
+
+
+def casts(models: Model) -> tuple[Float[Array, "1 M"], Float[Array, "M M"]]:
+    """The weights of all models together, and of each alone."""
+    members = int(models.outcome.weights[0].shape[0])
+    return jnp.full((1, members), 1 / members), jnp.eye(members)
+
+
+def bound(costs: Float[NDArray[np.float32], "... P K"], confidence: float) -> Float[NDArray[np.float32], "... K"]:
+    """What the mean over all starts lies below with this confidence, from the costs of P of them."""
+    errors = NormalDist().inv_cdf(confidence) / np.sqrt(costs.shape[-2])  # standard errors above the mean
+    upper: NDArray[np.float32] = costs.mean(-2) + np.float32(errors) * costs.std(-2)
+    return upper
 
 
 @jax.jit
 def _play(
-    model: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"],
-    ask: Float[Array, "M K"], stop: Float[Array, "M K"], largest: Float[Array, " K"],
-    quality: Float[Array, ""], horizon: Float[Array, ""],
-) -> tuple[Float[Array, " M"], Float[Array, "M K"]]:  # fmt: skip
+    models: Model, casts: Float[Array, "C M"], standards: Standards, actor: ClippedGaussian,
+    starts: Float[Array, "P S"], quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
+    largest: Float[Array, " K"], horizon: Float[Array, ""],
+) -> tuple[Float[Array, "C N P"], Float[Array, "C N P K"]]:  # fmt: skip
+    """Reward and cost of every setting from every start in every cast: a weighting of the models, which act as one."""
     settings, first = len(ask), len(starts)
-    asked, stopped = jnp.repeat(ask, first, axis=0), jnp.repeat(stop, first, axis=0)  # [M P, K]
-    obs = jnp.tile(starts, (settings, 1))
+    wished, asked, stopped = (jnp.repeat(table, first, axis=0) for table in (quality, ask, stop))  # [N P, …]
 
-    def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        obs, alive, earned, spent = carry
-        action = actor.mode(inputs(obs, asked, stopped, spent, quality, time, horizon, largest))
-        obs, reward, costs, ends = _step(model, standards, obs, action, settings, time)
-        return obs, alive * (1 - ends), earned + alive * reward, spent + alive[:, None] * costs
+    def play(cast: Float[Array, " M"]) -> tuple[Array, Array]:
+        def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            obs, alive, earned, spent = carry
+            action = actor.mode(inputs(obs, wished, asked, stopped, spent, time, horizon, largest))
+            ahead, reward, costs, ends = _step(models, cast, standards, obs, action, settings, time)
+            return ahead, alive * (1 - ends), earned + alive * reward, spent + alive[:, None] * costs
 
-    nothing = jnp.zeros(len(obs))
-    begin = (obs, nothing + 1, nothing, jnp.zeros_like(asked))
-    _, _, earned, spent = jax.lax.fori_loop(0, jnp.int32(jnp.round(horizon)), step, begin)
-    return earned.reshape(settings, first).mean(1), spent.reshape(settings, first, -1).mean(1)
+        nothing = jnp.zeros(settings * first)
+        begin = (jnp.tile(starts, (settings, 1)), nothing + 1, nothing, jnp.zeros_like(asked))
+        _, _, earned, spent = jax.lax.fori_loop(0, jnp.int32(jnp.round(horizon)), step, begin)
+        return earned.reshape(settings, first), spent.reshape(settings, first, -1)
+
+    return jax.vmap(play)(casts)
 
 
-@partial(jax.jit, static_argnums=4)
+@partial(jax.jit, static_argnums=5)
 def _step(
-    model: Model, standards: Standards, obs: Float[Array, "N S"], action: Float[Array, "N A"], settings: int,
-    time: Array,
+    models: Model, cast: Float[Array, " M"], standards: Standards, obs: Float[Array, "N S"],
+    action: Float[Array, "N A"], settings: int, time: Array,
 ) -> tuple[Float[Array, "N S"], Float[Array, " N"], Float[Array, "N K"], Float[Array, " N"]]:  # fmt: skip
-    """Next states, rewards, costs and endings; all settings meet the same luck, so that they differ by what they do."""
-    ahead = model.forward(standards, obs, action)
-    reward, logits = model.outcomes(standards, obs, action, ahead)
+    """Next states, rewards, costs and chances of an end; all settings meet the same luck, so they differ by deeds."""
+
+    def weighted(parts: Array) -> Array:
+        return jnp.tensordot(cast, parts, 1)
+
+    ahead = weighted(jax.vmap(lambda model: model.forward(standards, obs, action))(models))
+    found = jax.vmap(lambda model: model.outcomes(standards, obs, action, ahead))(models)
+    reward, logits = weighted(found[0]), weighted(found[1])
     chances = jax.nn.sigmoid(logits)
     key = jax.random.fold_in(jax.random.key(0), time)
-    luck = jnp.tile(jax.random.uniform(key, (len(obs) // settings, chances.shape[-1])), (settings, 1))
-    happens = (luck < chances).astype(jnp.float32)
-    costs = jnp.where(standards.all_or_nothing > 0, happens[:, :-1], chances[:, :-1]) * standards.cost
-    return ahead, reward, costs, happens[:, -1]
+    luck = jnp.tile(jax.random.uniform(key, (len(obs) // settings, chances.shape[-1] - 1)), (settings, 1))
+    happens = (luck < chances[:, :-1]).astype(jnp.float32)
+    costs = jnp.where(standards.all_or_nothing > 0, happens, chances[:, :-1]) * standards.cost
+    return ahead, reward, costs, chances[:, -1]
 
 
 def inputs(
-    obs: Float[Array, "N S"], ask: Float[Array, "N K"], stop: Float[Array, "N K"], spent: Float[Array, "N K"],
-    quality: Float[Array, ""], time: Array, horizon: Float[Array, ""], largest: Float[Array, " K"],
+    obs: Float[Array, "N S"], quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
+    spent: Float[Array, "N K"], time: Array, horizon: Float[Array, ""], largest: Float[Array, " K"],
 ) -> Float[Array, "N S+2+8K"]:  # fmt: skip
     """What the dial's network sees; `DialPolicy.act`, for JAX."""
     ask = jnp.where((spent >= stop).any(-1, keepdims=True), 0.0, ask)
-    numbers = jnp.broadcast_to(jnp.stack([quality, 1 - time / horizon]), (len(obs), 2))
-    return jnp.concatenate([obs, numbers, features(ask - spent, largest), features(ask, largest)], -1)
+    numbers = jnp.stack([quality, jnp.broadcast_to(1 - time / horizon, quality.shape)], -1)
+    budgets = [features(ask - spent, largest), features(jnp.maximum(ask, spent), largest)]
+    return jnp.concatenate([obs, numbers, *budgets], -1)
 
 
 def features(budget: Float[Array, "N K"], largest: Float[Array, " K"]) -> Float[Array, "N 4K"]:

@@ -293,21 +293,21 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
     missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.MISSED)
     missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
     chosen = graph.op("ArgMax", graph.op("Where", kept, graph.constant(policy.reward), missed), axis=1, keepdims=0)
+    quality = graph.op("Gather", graph.constant(policy.quality[:, None]), chosen, axis=0)
     ask = graph.op("Gather", graph.constant(policy.ask), chosen, axis=0)
     stop = graph.op("Gather", graph.constant(policy.stop), chosen, axis=0)
     over = graph.op("Cast", graph.op("GreaterOrEqual", spent, stop), to=1)
     going_on = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
     ask = graph.op("Mul", ask, going_on)
     time_left = graph.op("Sub", graph.constant(1.0), graph.op("Div", time, graph.constant(policy.horizon)))
-    left = graph.op("Sub", ask, spent)
+    left, whole = graph.op("Sub", ask, spent), graph.op("Max", ask, spent)
 
     def features(budget: str) -> list[str]:
         share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.largest))
         curves = [graph.op("Div", share, graph.op("Add", share, graph.constant(scale))) for scale in policy.SCALES]
         return [graph.scaled(curve, 2.0) for curve in (graph.op("Sqrt", share), *curves)]
 
-    quality = graph.op("Add", graph.scaled(time_left, 0.0), graph.constant(policy.quality))
-    inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(ask), axis=1)
+    inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(whole), axis=1)
     return graph.op("Tanh", graph.network(inputs, (policy.weights, policy.biases)))
 
 
