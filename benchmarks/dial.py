@@ -26,7 +26,7 @@ from pdocrl.training.folder import load_trained
 from pdocrl.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS, FEWER, SEEDS = (3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0), (5.0, 10.0, 20.0, 40.0), (0, 1, 2, 3, 4)
+LIMITS, FEWER, SEEDS = (3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0), (5.0, 10.0, 20.0, 40.0), (0, 5, 10, 15, 20)
 STEPS, EPISODES = 100_000, 20
 MARGIN = DialConfig().margin  # a policy holds its rehearsed costs with the margin, the table without
 
@@ -56,14 +56,13 @@ def play(folder: Path, task: str) -> list[dict[str, Any]]:
         for variant, limits in {"dial": LIMITS, "no early stops": FEWER, "not rehearsed": FEWER}.items():
             for limit in limits:
                 network = left_out(policy.network, variant, limit)
-                chosen = network.setting(np.asarray([[limit]]))[0]
-                asked.append((variant, run["seed"], limit, chosen, in_world(network, policy.scales).at_limit((limit,))))
+                asked.append((variant, run["seed"], limit, in_world(network, policy.scales).at_limit((limit,))))
     with Rollouts(task) as pool:
         played = pool.run([policy for *_, policy in asked], EPISODES)
     rows = []
-    for i, (variant, seed, limit, chosen, policy) in enumerate(asked):
+    for i, (variant, seed, limit, policy) in enumerate(asked):
         own, network = played.of_policy(i), policy.network
-        setting = int(np.flatnonzero((network.ask == chosen).all(1))[0])
+        (setting,) = network.setting(np.asarray([[limit]]))
         rows.append({
             "task": task, "variant": variant, "seed": seed, "cost_limit": limit, "episodes": EPISODES,
             "normalized_reward": float(normalised_reward(task, own.reward).mean()),
@@ -79,13 +78,12 @@ def left_out(dial: DialPolicy, part: str, limit: float) -> DialPolicy:
     if part == "dial":
         return dial
     keep = dial.stop[:, 0] >= NEVER * dial.largest[0] if part == "no early stops" else np.arange(len(dial.ask)) == 0
-    some = dataclasses.replace(
-        dial, ask=dial.ask[keep], stop=dial.stop[keep], reward=dial.reward[keep], cost=dial.cost[keep]
-    )
+    tables = ("quality", "ask", "stop", "reward", "cost")
+    some = dataclasses.replace(dial, **{table: getattr(dial, table)[keep] for table in tables})
     if part == "no early stops":
         return some
-    only = {"ask": np.full((1, 1), limit, np.float32), "stop": np.full((1, 1), NEVER, np.float32)}
-    return dataclasses.replace(some, **only)
+    one = np.ones((1, 1), np.float32)
+    return dataclasses.replace(some, quality=one[0], ask=limit * one, stop=NEVER * dial.largest[0] * one)
 
 
 if __name__ == "__main__":
