@@ -179,7 +179,8 @@ class Dial(Agent[DialConfig, DialState]):
         learns = (batch.fold[None, :] != jnp.arange(MEMBERS)[:, None]).astype(jnp.float32)  # [M, B]
 
         def models_loss(models: Model) -> Array:
-            return jax.vmap(lambda model, rows: model.loss(state.standards, data, rows))(models, learns).sum()
+            losses: Array = jax.vmap(lambda model, rows: model.loss(state.standards, data, rows))(models, learns)
+            return losses.sum()
 
         loss_models, grad_models = jax.value_and_grad(models_loss)(state.models)
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
@@ -202,7 +203,7 @@ class Dial(Agent[DialConfig, DialState]):
             tuple(float(limit) for limit in config.cost_limit), quality, ask, stop,
             np.zeros(len(ask), np.float32), np.zeros_like(ask),
         )  # fmt: skip
-        lasting = (stop >= NEVER * largest).all(1)
+        lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(
             state.models_average, state.standards, state.average, state.starts, policy, lasting,
             float(config.confidence),
