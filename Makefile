@@ -35,10 +35,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 check: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(FAST)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(FAST)
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)
 	$(BIN)/pdocrl demo

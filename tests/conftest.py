@@ -27,6 +27,18 @@ HURRY = (
 )
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {HURRY}".strip()
 
+LONG = (
+    "test_own_world.py",
+    "test_every_agent.py",
+    "test_demo.py",
+    "test_cli.py",
+)  # begin with these, or one core waits
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 SHARED = Path(os.environ.get("PDOCRL_SHARED") or Path(__file__).parents[2] / "shared")
 
 

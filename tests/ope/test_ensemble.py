@@ -210,9 +210,10 @@ def test_budgets_of_many_episodes_are_spent_as_the_dial_spends_them_in_each() ->
     sizes = (2 + 2 + 8, 16, 1)
     layers = [rng.normal(size=pair).astype(np.float32) for pair in itertools.pairwise(sizes)]
     policy = DialPolicy(
-        tuple(layers), tuple(np.zeros(n, np.float32) for n in sizes[1:]), horizon=6.0, quality=1.0,
-        largest=np.array([4.0], np.float32), limit=(2.0,), ask=np.array([[1.0], [2.0]], np.float32),
-        stop=np.array([[1.0], [9.0]], np.float32), reward=np.array([1.0, 2.0], np.float32),
+        tuple(layers), tuple(np.zeros(n, np.float32) for n in sizes[1:]), horizon=6.0,
+        largest=np.array([4.0], np.float32), limit=(2.0,), quality=np.ones(2, np.float32),
+        ask=np.array([[1.0], [2.0]], np.float32), stop=np.array([[1.0], [9.0]], np.float32),
+        reward=np.array([1.0, 2.0], np.float32),
         cost=np.array([[1.0], [2.0]], np.float32),
     )  # fmt: skip
     together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]

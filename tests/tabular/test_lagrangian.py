@@ -109,11 +109,11 @@ def test_leaving_the_data_is_followed_by_the_worst_of_every_signal() -> None:
     assert evaluate(model, leave).constraints[0] == pytest.approx(-0.5)
 
 
-def test_a_state_without_mass_keeps_the_logs_own_policy() -> None:
+def test_a_state_without_mass_keeps_the_logs_own_policy_and_an_unseen_one_its_mix() -> None:
     counts = Counts.from_arrays([0, 0, 1, 1, 1], [0, 1, 0, 1, 1], [1, 2, 0, 0, 0], np.zeros(5), n_states=3, n_actions=2)
     L = Lagrangian.empirical(counts, 0.9)
     nu = np.array([[0.2, 0.6], [0.0, 0.0], [0.0, 0.0]])
-    np.testing.assert_allclose(policy_of(L, nu), [[0.25, 0.75], [1 / 3, 2 / 3], [0.5, 0.5]])
+    np.testing.assert_allclose(policy_of(L, nu), [[0.25, 0.75], [1 / 3, 2 / 3], [2 / 5, 3 / 5]])
 
 
 def test_limits_are_read_as_people_write_them() -> None:

@@ -51,7 +51,10 @@ def test_every_method_comes_to_the_value_of_the_linear_program() -> None:
         # D ≤ the saddle value ≤ U for each method, so that all intervals [D, U] overlap at the LP's value.
         value = found["lp"].certificate.lower
         assert result.certificate.lower - 1e-9 <= value <= result.certificate.upper + 1e-9
-        assert result.status == "optimal"
+    # The paper's own algorithm is far from the saddle point after 4,000 steps, and is not called optimal.
+    assert found["lp"].status == "optimal"
+    assert found["pdocrl"].certificate.gap > 0.1
+    assert found["pdocrl"].status == "approximate"
 
 
 def test_the_papers_algorithms_return_their_mixture() -> None:

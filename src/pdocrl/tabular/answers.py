@@ -153,5 +153,5 @@ def _point(result: Result, name: str) -> FrontierPoint:
         cost=float(result.costs[at]),
         multiplier=float(result.multipliers[at]),
         status=result.status,
-        kept=result.status == "optimal",
+        kept=result.status in {"optimal", "approximate"},
     )

@@ -27,6 +27,7 @@ FEW = 0.1  # share of steps on few rows from which a reader is told
 
 STATUS = {
     "optimal": "optimal",
+    "approximate": "not optimal yet, see the certificate",
     "not_shown": "limits not shown to be kept",
     "infeasible": "infeasible",
     "infeasible_covered": "infeasible among covered policies",

@@ -227,7 +227,7 @@ def make_result(
     everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
     log = outcome(pessimistic_model(everything), everything.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
-    unproven = shown is not None and not shown.reached and solution.status == "optimal"
+    unproven = shown is not None and not shown.reached and solution.status in {"optimal", "approximate"}
     return Result(
         status="not_shown" if unproven else solution.status,
         policy=solution.policy,

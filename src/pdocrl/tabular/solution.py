@@ -17,9 +17,10 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, Units, pessimist
 from pdocrl.tabular.lp import choose_B, margin, saddle_lp, strict
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
-Status = Literal["optimal", "not_shown", "infeasible", "infeasible_covered"]
+Status = Literal["optimal", "approximate", "not_shown", "infeasible", "infeasible_covered"]
 
 TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
+CLOSE = 0.01  # of the largest reward: a policy certified to be no further from the best is called optimal
 LARGEST_MIXTURE = 2**25  # numbers; a mixture of more is not kept
 
 
@@ -101,11 +102,16 @@ class Solution:
     def status(self) -> Status:
         """If no covered policy keeps the limits: does one of the log's own model, when it may go as far as it likes?"""
         if self.planned is not None:
-            return "infeasible" if self.planned.status == "infeasible" else "optimal"
+            return "infeasible" if self.planned.status == "infeasible" else self._best
         if self.room >= -TOLERANCE:
-            return "optimal"
+            return self._best
         anywhere = exact.slater_margin(pessimistic_model(self.scaled))
         return "infeasible" if anywhere < -TOLERANCE else "infeasible_covered"
+
+    @property
+    def _best(self) -> Status:
+        """An iteration that was stopped early has a point, but its certificate says how far from the best."""
+        return "optimal" if self.certificate.gap <= CLOSE * self.units.reward else "approximate"
 
 
 def room(scaled: Lagrangian, C: float) -> float:
