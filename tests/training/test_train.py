@@ -20,7 +20,7 @@ from pdocrl.training.folder import load_trained
 from pdocrl.training.train import resume, train
 from probes import bandit
 
-SETTINGS = {"hidden": (8, 8), "batch_size": 16}
+SETTINGS = {"hidden": (8, 8), "model_hidden": (8, 8), "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, out: Path, steps: int = 4000) -> list[str]:
     return [
         sys.executable, "-m", "pdocrl.cli", "train", str(data), "--cost-limit", "2", "3", "--seed", "0", "--steps",
-        str(steps), "--log-every", "200", "--checkpoint-every", "200", "--set", "hidden=8,8", "batch_size=16",
+        str(steps), "--log-every", "200", "--checkpoint-every", "200", "--set", "hidden=8,8",
+        "model_hidden=8,8", "batch_size=16",
         "--out", str(out),
     ]  # fmt: skip
 
