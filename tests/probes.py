@@ -52,6 +52,15 @@ def bandit(limits: tuple[float, ...] = (0.25,), n: int = 20_000, seed: int = 0) 
     return Probe(dataset, tuple(kappa * HORIZON), float(np.sqrt(kappa).sum()), prices, rates)
 
 
+def play_bandit(policy: Any) -> tuple[float, float]:
+    """What a policy with memory earns and spends in an episode of the bandit with one action."""
+    step, action, earned, spent = policy.begin(0), 0.0, 0.0, 0.0
+    for _ in range(HORIZON):
+        action = float(step(np.zeros(1, np.float32), action, np.array([action**2]))[0])  # the one state, standardised
+        earned, spent = earned + action, spent + action**2
+    return earned, spent
+
+
 def chain(limit: float = 0.25, gamma: float = 0.9, n: int = 20_000, seed: int = 0) -> Probe:
     """Two states ±1; x = (1+a)/2 is the chance that the next is +1, where reward is 1; c = x². Optimum x = √κ."""
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
-from probes import HORIZON, bandit
+from probes import HORIZON, bandit, play_bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 3}
 
@@ -89,10 +89,7 @@ def test_on_the_bandit_it_earns_most_of_what_it_asks_for_and_keeps_the_limit() -
     trainer.advance(500)
     policy = trainer.policies()[0].network
     assert isinstance(policy, TransformerPolicy)
-    step, action, earned, spent = policy.begin(0), 0.0, 0.0, 0.0
-    for _ in range(HORIZON):
-        action = float(step(np.zeros(1, np.float32), action, np.array([action**2]))[0])  # the one state, standardised
-        earned, spent = earned + action, spent + action**2
+    earned, spent = play_bandit(policy)
     assert policy.target_return < probe.reward * HORIZON
     safe = (probe.dataset.cost_return <= probe.cost_limit).all(1)
     assert policy.target_return == pytest.approx(probe.dataset.reward_return[safe].max(), rel=1e-6)

@@ -19,7 +19,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import CausalTransformer, Windows
 from pdocrl.policies.policy import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
-from probes import HORIZON, bandit
+from probes import HORIZON, bandit, play_bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}
 
@@ -183,10 +183,7 @@ def test_on_the_bandit_it_reaches_the_best_logged_return_and_keeps_the_limit() -
     trainer.advance(1500)
     policy = trainer.policies()[0].network
     assert isinstance(policy, TransformerPolicy)
-    step, action, earned, spent = policy.begin(0), 0.0, 0.0, 0.0
-    for _ in range(HORIZON):
-        action = float(step(np.zeros(1, np.float32), action, np.array([action**2]))[0])  # the one state, standardised
-        earned, spent = earned + action, spent + action**2
+    earned, spent = play_bandit(policy)
     assert policy.target_return < probe.reward * HORIZON
     assert earned == pytest.approx(policy.target_return, rel=0.1)
     assert spent <= probe.cost_limit[0]

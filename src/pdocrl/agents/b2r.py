@@ -14,15 +14,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, Columns, DeviceTable, Metrics, Problem, static
+from pdocrl.agents.agent import Columns, DeviceTable, Problem, static
 from pdocrl.agents.sequences import (
+    SequenceAgent,
     SequenceConfig,
     SequenceState,
+    around,
     best_return,
     check_width,
-    imitate,
     start,
-    with_frontier,
+    windows,
 )
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
@@ -39,16 +40,13 @@ class B2RConfig(SequenceConfig):
     context: int = static(3)  # steps the transformer sees
 
 
-class B2R(Agent[B2RConfig, SequenceState]):
+class B2R(SequenceAgent[B2RConfig]):
     """Sequence modelling of safe episodes, conditioned on return and on what is left of the budget."""
 
     name = "b2r"
     summary = "A transformer that imitates the episodes within the limit, told what is left of the budget."
     paper = "Su et al., Boundary-to-Region Supervision for Offline Safe RL (NeurIPS 2025)"
     Config = B2RConfig
-
-    def problem(self, dataset: Dataset) -> Problem:
-        return with_frontier(dataset)
 
     def columns(self, config: B2RConfig, dataset: Dataset) -> Columns:
         """One row per step, with the return still to come and the cost paid before, both by their scales."""
@@ -57,17 +55,16 @@ class B2R(Agent[B2RConfig, SequenceState]):
             raise PdocrlError(
                 f"b2r: embedding {config.embedding} / heads {config.heads} must be even: pairs are turned."
             )
-        lengths, begins = dataset.episode_length, dataset.episode_start
-        sums = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)  # [N, 1 + K]
-        sums = np.concatenate([np.zeros((1, sums.shape[1])), np.cumsum(sums, 0)])
+        to_go = dataset.to_go()
+        spent = np.repeat(to_go[dataset.episode_start], dataset.episode_length, 0) - to_go
         scale = scales(np.asarray(self.problem(dataset).frontier))
         return {
             "obs": dataset.obs,
             "action": dataset.action,
             "costly": dataset.cost > 0,
-            "returns": (np.repeat(sums[begins + lengths, 0], lengths) - sums[:-1, 0]) / scale[0],
-            "spent": (sums[:-1, 1:] - np.repeat(sums[begins, 1:], lengths, 0)) / scale[1:],
-            "time": np.arange(len(dataset)) - np.repeat(begins, lengths),
+            "returns": to_go[:, 0] / scale[0],
+            "spent": spent[:, 1:] / scale[1:],
+            "time": dataset.age(),
             "scale": scale[None, 1:],
         }
 
@@ -86,26 +83,12 @@ class B2R(Agent[B2RConfig, SequenceState]):
     ) -> tuple[Windows, Float[Array, "B L K"]]:
         """Windows that end at the given rows, with what was left of this run's budget; which steps cost."""
         steps = jnp.arange(1 - config.context, 1)
-        found = table.take(jnp.clip(rows[:, None] + steps, 0, len(table) - 1))
-        time = found["time"][:, -1:] + steps  # as it would be if the episode had begun by then
+        found = around(table, rows, steps)
         budget = jnp.asarray(config.cost_limit, jnp.float32).reshape(-1) / table.others["scale"][0]
-        windows = Windows(
-            returns=found["returns"],
-            costs=budget - found["spent"],
-            obs=found["obs"],
-            action=found["action"],
-            time=jnp.maximum(time, 0).astype(jnp.int32),
-            mask=(found["time"] == time).astype(jnp.float32),
-        )
-        return windows, found["costly"]
+        return windows(found, found["time"][:, -1:] + steps, found["returns"], budget - found["spent"])
 
     def init(self, config: B2RConfig, problem: Problem, key: PRNGKeyArray) -> SequenceState:
         return start(config, problem, key, times=None)
-
-    def update(
-        self, config: B2RConfig, state: SequenceState, batch: tuple[Windows, Float[Array, "B L K"]], key: PRNGKeyArray
-    ) -> tuple[SequenceState, Metrics]:
-        return imitate(config, state, batch, key)
 
     def policy(self, config: B2RConfig, state: SequenceState) -> TransformerPolicy:
         """Asks for the best return logged within the limit. Costs enter it as −C, so their scale goes into a weight."""

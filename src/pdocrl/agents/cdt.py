@@ -17,16 +17,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, Columns, DeviceTable, Metrics, Problem, static
+from pdocrl.agents.agent import Columns, DeviceTable, Problem, static
 from pdocrl.agents.cdt_published import augment_as_published
 from pdocrl.agents.sequences import (
+    SequenceAgent,
     SequenceConfig,
     SequenceState,
+    around,
     best_return,
     check_width,
-    imitate,
     start,
-    with_frontier,
+    windows,
 )
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
@@ -55,7 +56,7 @@ class CDTConfig(SequenceConfig):
         return self.published or self.sampling == "published"
 
 
-class CDT(Agent[CDTConfig, SequenceState]):
+class CDT(SequenceAgent[CDTConfig]):
     """Sequence modelling conditioned on return and costs."""
 
     name = "cdt"
@@ -66,9 +67,6 @@ class CDT(Agent[CDTConfig, SequenceState]):
     def ignores_limit(self, config: CDTConfig) -> bool:
         return True  # it is told when it acts
 
-    def problem(self, dataset: Dataset) -> Problem:
-        return with_frontier(dataset)
-
     def columns(self, config: CDTConfig, dataset: Dataset) -> Columns:
         """One row per step of every logged episode, then of every augmented one; a window is a row and those before."""
         check_width(self.name, config)
@@ -76,10 +74,7 @@ class CDT(Agent[CDTConfig, SequenceState]):
         copied, more_return, more_cost = self.augment(config, dataset)
         episodes = np.concatenate([logged, copied])
         rows, lengths = dataset.rows_of(episodes), dataset.episode_length[episodes]
-        to_go = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)  # [N, 1 + K]
-        ends = dataset.episode_start + dataset.episode_length
-        sums = np.concatenate([np.zeros((1, to_go.shape[1])), np.cumsum(to_go, 0)])
-        to_go = np.repeat(sums[ends], dataset.episode_length, 0) - sums[:-1]  # from each row to its episode's end
+        to_go = dataset.to_go()
         shift = np.zeros((len(episodes), to_go.shape[1]))
         shift[len(logged) :] = np.column_stack([more_return, more_cost])
         wanted = to_go[rows] + np.repeat(shift, lengths, 0)
@@ -116,26 +111,13 @@ class CDT(Agent[CDTConfig, SequenceState]):
             rows, steps = draw_rows(table.others["lottery"], key, len(rows)), jnp.arange(config.context)
         else:
             steps = jnp.arange(1 - config.context, 1)
-        found = table.take(jnp.clip(rows[:, None] + steps, 0, len(table) - 1))
+        found = around(table, rows, steps)
         here = found["time"][:, :1] if config.by_lottery else found["time"][:, -1:]
-        time = here + steps  # as it would be if the episode had begun by then, and not ended
-        windows = Windows(
-            returns=config.reward_scale * found["returns"],
-            costs=config.cost_shift - found["costs"],
-            obs=found["obs"],
-            action=found["action"],
-            time=jnp.maximum(time, 0).astype(jnp.int32),
-            mask=(found["time"] == time).astype(jnp.float32),
-        )
-        return windows, found["costly"]
+        to_go = config.reward_scale * found["returns"], config.cost_shift - found["costs"]
+        return windows(found, here + steps, *to_go)
 
     def init(self, config: CDTConfig, problem: Problem, key: PRNGKeyArray) -> SequenceState:
         return start(config, problem, key, config.times, config.published)
-
-    def update(
-        self, config: CDTConfig, state: SequenceState, batch: tuple[Windows, Float[Array, "B L K"]], key: PRNGKeyArray
-    ) -> tuple[SequenceState, Metrics]:
-        return imitate(config, state, batch, key)
 
     def policy(self, config: CDTConfig, state: SequenceState) -> TransformerPolicy:
         return TransformerPolicy(

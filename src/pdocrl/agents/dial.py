@@ -111,30 +111,26 @@ class Dial(Agent[DialConfig, DialState]):
         return True  # it is told when it acts
 
     def problem(self, dataset: Dataset) -> DialProblem:
-        chosen = np.random.default_rng(0).permutation(dataset.n_episodes)[:STARTS]
-        starts = np.resize(dataset.initial_obs[chosen], (STARTS, dataset.obs_dim))
-        outcomes = np.concatenate([dataset.reward_return[:, None], dataset.cost_return], 1)[some(dataset.n_episodes)]
+        chosen = some(dataset.n_episodes)
+        starts = np.resize(dataset.initial_obs[chosen[:STARTS]], (STARTS, dataset.obs_dim))
+        outcomes = np.column_stack([dataset.reward_return, dataset.cost_return])[chosen]
         return DialProblem(
             **vars(super().problem(dataset)),
             standards=Standards.measure(dataset),
             starts=tuple(map(tuple, starts.tolist())),
-            largest=tuple(np.maximum(dataset.cost_return.max(0), 1e-6).tolist()),
+            largest=tuple(dearest(dataset).tolist()),
             outcomes=tuple(map(tuple, outcomes.tolist())),
         )
 
     def columns(self, config: DialConfig, dataset: Dataset) -> Columns:
         """With each row, what π is conditioned on there."""
         lengths = dataset.episode_length
-        ends = np.repeat(dataset.episode_start + lengths, lengths)
-        spent = np.concatenate([np.zeros((1, dataset.n_costs)), np.cumsum(dataset.cost, 0, np.float64)])
-        age = np.arange(len(dataset)) - np.repeat(dataset.episode_start, lengths)
-        to_go = spent[ends] - spent[:-1]
         given = condition(
             np.repeat(qualities(dataset.reward_return, dataset.cost_return, dataset.initial_obs), lengths),
-            1 - age / float(config.horizon),
-            to_go,
+            1 - dataset.age() / float(config.horizon),
+            dataset.to_go()[:, 1:],
             np.repeat(dataset.cost_return, lengths, axis=0),
-            np.maximum(dataset.cost_return.max(0), 1e-6),
+            dearest(dataset),
         )
         fold = np.random.default_rng(1).permutation(dataset.n_episodes) % MEMBERS
         return super().columns(config, dataset) | {"condition": given, "fold": np.repeat(fold, lengths)}
@@ -231,6 +227,12 @@ def condition(
     return np.concatenate([numbers, DialPolicy.features(to_go, largest), DialPolicy.features(whole, largest)], -1)
 
 
+def dearest(dataset: Dataset) -> Float[NDArray[np.float64], " K"]:
+    """The largest cost of an episode, of each constraint; never 0, since amounts are told as shares of it."""
+    largest: NDArray[np.float64] = np.maximum(dataset.cost_return.max(0), 1e-6)
+    return largest
+
+
 def some(episodes: int) -> NDArray[np.int64]:
     """Of many episodes some, the same ones each time."""
     return np.random.default_rng(0).permutation(episodes)[:COMPARED]
@@ -248,12 +250,13 @@ def qualities(
     """
     others = some(len(returns))
     others = others[np.argsort(-returns[others], kind="stable")]
+    earned, paid, began = returns[others], costs[others], starts[others]
     alike = max(1, round(ALIKE * len(others)))
     best = np.empty(len(returns))
     for i, (cost, start) in enumerate(zip(costs, starts, strict=True)):
-        apart = np.sqrt(((starts[others] - start) ** 2).mean(1))
+        apart = np.sqrt(((began - start) ** 2).mean(1))
         near = apart <= max(SAME, np.partition(apart, alike - 1)[alike - 1])
-        peers = returns[others[near & (costs[others] <= cost + 1e-9).all(1)][:PEERS]]
+        peers = earned[near & (paid <= cost + 1e-9).all(1)][:PEERS]
         best[i] = peers.mean() if len(peers) else returns[i]
     low = np.quantile(returns, 0.05)
     scale = np.maximum(best - low, 1e-9 + 1e-3 * np.ptp(returns))

@@ -33,14 +33,14 @@ def rehearse(
     below, of which P were drawn. No logged episode did what a setting does that is not `lasting`; there each model
     plays by itself too, and the worst counts.
     """
-    together, alone = casts(models)
+    together, alone = (jax.tree.map(lambda x, axis=axis: jnp.expand_dims(x, axis), models) for axis in (0, 1))
     tables = [jnp.asarray(table) for table in (dial.quality, dial.ask, dial.stop)]
     rest = jnp.asarray(dial.largest), jnp.asarray(dial.horizon, jnp.float32)
-    earned, paid = (np.asarray(x) for x in _play(models, together, standards, actor, starts, *tables, *rest))
+    earned, paid = (np.asarray(x) for x in _play(together, standards, actor, starts, *tables, *rest))
     reward, cost, upper = earned[0].mean(-1), paid[0].mean(-2), bound(paid[0], confidence)
     if not lasting.all():
         stops = [table[~lasting] for table in tables]
-        earned, paid = (np.asarray(x) for x in _play(models, alone, standards, actor, starts, *stops, *rest))
+        earned, paid = (np.asarray(x) for x in _play(alone, standards, actor, starts, *stops, *rest))
         reward[~lasting] = np.minimum(reward[~lasting], earned.mean(-1).min(0))
         upper[~lasting] = np.maximum(upper[~lasting], bound(paid, confidence).max(0))
     return reward, cost, upper
@@ -51,20 +51,13 @@ def rehearse_other(
     starts: Float[Array, "P S"], horizon: int, confidence: float,
 ) -> tuple[float, NDArray[np.float32]]:  # fmt: skip
     """Reward and bound on the costs [K] of a policy without a dial or memory, obs [P, S] → action [P, A]."""
-    (together,) = casts(models)[0]
     obs, alive, earned, spent = starts, jnp.ones(len(starts)), jnp.zeros(len(starts)), 0.0
     for time in range(horizon):
         action = jnp.asarray(act(np.asarray(obs)))
-        obs, reward, costs, ends = _step(models, together, standards, obs, action, 1, jnp.int32(time))
+        obs, reward, costs, ends = _step(models, standards, obs, action, 1, jnp.int32(time))
         earned, spent = earned + alive * reward, spent + alive[:, None] * costs
         alive = alive * (1 - ends)
     return float(earned.mean()), bound(np.asarray(spent, np.float32), confidence)
-
-
-def casts(models: Model) -> tuple[Float[Array, "1 M"], Float[Array, "M M"]]:
-    """The weights of all models together, and of each alone."""
-    members = int(models.outcome.weights[0].shape[0])
-    return jnp.full((1, members), 1 / members), jnp.eye(members)
 
 
 def bound(costs: Float[NDArray[np.float32], "... P K"], confidence: float) -> Float[NDArray[np.float32], "... K"]:
@@ -76,19 +69,19 @@ def bound(costs: Float[NDArray[np.float32], "... P K"], confidence: float) -> Fl
 
 @jax.jit
 def _play(
-    models: Model, casts: Float[Array, "C M"], standards: Standards, actor: ClippedGaussian,
-    starts: Float[Array, "P S"], quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
+    casts: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"],
+    quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
     largest: Float[Array, " K"], horizon: Float[Array, ""],
 ) -> tuple[Float[Array, "C N P"], Float[Array, "C N P K"]]:  # fmt: skip
-    """Reward and cost of every setting from every start in every cast: a weighting of the models, which act as one."""
+    """Reward and cost of every setting from every start in each of C casts: models [C, M, …] whose mean plays."""
     settings, first = len(ask), len(starts)
     wished, asked, stopped = (jnp.repeat(table, first, axis=0) for table in (quality, ask, stop))  # [N P, …]
 
-    def play(cast: Float[Array, " M"]) -> tuple[Array, Array]:
+    def play(models: Model) -> tuple[Array, Array]:
         def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
             obs, alive, earned, spent = carry
             action = actor.mode(inputs(obs, wished, asked, stopped, spent, time, horizon, largest))
-            ahead, reward, costs, ends = _step(models, cast, standards, obs, action, settings, time)
+            ahead, reward, costs, ends = _step(models, standards, obs, action, settings, time)
             return ahead, alive * (1 - ends), earned + alive * reward, spent + alive[:, None] * costs
 
         nothing = jnp.zeros(settings * first)
@@ -99,19 +92,19 @@ def _play(
     return jax.vmap(play)(casts)
 
 
-@partial(jax.jit, static_argnums=5)
+@partial(jax.jit, static_argnums=4)
 def _step(
-    models: Model, cast: Float[Array, " M"], standards: Standards, obs: Float[Array, "N S"],
-    action: Float[Array, "N A"], settings: int, time: Array,
+    models: Model, standards: Standards, obs: Float[Array, "N S"], action: Float[Array, "N A"], settings: int,
+    time: Array,
 ) -> tuple[Float[Array, "N S"], Float[Array, " N"], Float[Array, "N K"], Float[Array, " N"]]:  # fmt: skip
     """Next states, rewards, costs and chances of an end; all settings meet the same luck, so they differ by deeds."""
 
-    def weighted(parts: Array) -> Array:
-        return jnp.tensordot(cast, parts, 1)
+    def mean(parts: Float[Array, "M ..."]) -> Array:
+        return jnp.tensordot(jnp.full(len(parts), 1 / len(parts)), parts, 1)
 
-    ahead = weighted(jax.vmap(lambda model: model.forward(standards, obs, action))(models))
+    ahead = mean(jax.vmap(lambda model: model.forward(standards, obs, action))(models))
     found = jax.vmap(lambda model: model.outcomes(standards, obs, action, ahead))(models)
-    reward, logits = weighted(found[0]), weighted(found[1])
+    reward, logits = mean(found[0]), mean(found[1])
     chances = jax.nn.sigmoid(logits)
     key = jax.random.fold_in(jax.random.key(0), time)
     luck = jnp.tile(jax.random.uniform(key, (len(obs) // settings, chances.shape[-1] - 1)), (settings, 1))

@@ -11,17 +11,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import AgentConfig, Metrics, Problem, static
+from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Metrics, Problem, static
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
@@ -59,17 +59,49 @@ class SequenceState(eqx.Module):
     temperature_opt: optax.OptState
 
 
-def with_frontier(dataset: Dataset) -> Problem:
-    """The problem, with (return, costs) of the episodes that none beats."""
-    best = np.flatnonzero(on_frontier(dataset))
-    pairs = np.column_stack([dataset.reward_return[best], dataset.cost_return[best]])
-    return dataclasses.replace(Problem.of(dataset), frontier=tuple(map(tuple, pairs.tolist())))
+C = TypeVar("C", bound=SequenceConfig)
+
+
+class SequenceAgent(Agent[C, SequenceState]):
+    """An agent that imitates windows of episodes; what is in them, and what is asked for, is its own."""
+
+    def problem(self, dataset: Dataset) -> Problem:
+        """With (return, costs) of the episodes that none beats."""
+        best = np.flatnonzero(on_frontier(dataset))
+        pairs = np.column_stack([dataset.reward_return[best], dataset.cost_return[best]])
+        return dataclasses.replace(super().problem(dataset), frontier=tuple(map(tuple, pairs.tolist())))
+
+    def update(self, config: C, state: SequenceState, batch: Any, key: PRNGKeyArray) -> tuple[SequenceState, Metrics]:
+        return imitate(config, state, batch, key)
 
 
 def check_width(name: str, config: SequenceConfig) -> None:
     """Heads share the width evenly."""
     if config.embedding % config.heads:
         raise PdocrlError(f"{name}: embedding {config.embedding} must be a multiple of heads {config.heads}.")
+
+
+def around(table: DeviceTable, rows: Int[Array, " B"], steps: Int[Array, " L"]) -> dict[str, Array]:
+    """The columns at the given rows and so many `steps` from them, [B, L, …]."""
+    return table.take(jnp.clip(rows[:, None] + steps, 0, len(table) - 1))
+
+
+def windows(
+    found: dict[str, Array], time: Float[Array, "B L"], returns: Float[Array, "B L"], costs: Float[Array, "B L K"]
+) -> tuple[Windows, Float[Array, "B L K"]]:
+    """Windows of what was found `around` rows, and which of their steps cost.
+
+    `time` is as it would be if the episode had begun by then, and not ended; rows of another time are masked.
+    """
+    seen = Windows(
+        returns=returns,
+        costs=costs,
+        obs=found["obs"],
+        action=found["action"],
+        time=jnp.maximum(time, 0).astype(jnp.int32),
+        mask=(found["time"] == time).astype(jnp.float32),
+    )
+    return seen, found["costly"]
 
 
 def start(

@@ -161,6 +161,17 @@ class Dataset:
         add_bounds(sha, self.action_bounds)
         return sha.hexdigest()
 
+    def age(self) -> Rows:
+        """[N] how many steps of its episode lie before each row."""
+        return np.arange(len(self)) - np.repeat(self.episode_start, self.episode_length)
+
+    def to_go(self) -> NDArray[np.float64]:
+        """[N, 1 + K] reward and costs from each row, itself included, to its episode's end."""
+        signals = np.column_stack([self.reward, self.cost]).astype(np.float64)
+        sums = np.concatenate([np.zeros((1, signals.shape[1])), np.cumsum(signals, 0)])
+        rest: NDArray[np.float64] = np.repeat(sums[self._ends + 1], self.episode_length, 0) - sums[:-1]
+        return rest
+
     def rows_of(self, which: Rows) -> Rows:
         """The row numbers of the given episodes, one after another; an episode may be named more than once."""
         starts, lengths = self.episode_start[which], self.episode_length[which]

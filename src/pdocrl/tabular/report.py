@@ -88,9 +88,7 @@ def facts_table(result: Result) -> tuple[list[str], Rows]:
     rows: Rows = [
         [
             "status",
-            "best for this log, on few rows"
-            if result.status == "optimal" and result.thin > FEW
-            else STATUS[result.status],
+            FEW_ROWS if result.status == "optimal" and result.thin > FEW else STATUS[result.status],
         ],
         ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
         ["bound C on w", _bound(result.sets.C) + (" (chosen, see below)" if result.choices else "")],
