@@ -200,7 +200,7 @@ def summary(task: str, name: str, rows: list[Row]) -> list[object]:
     ]  # fmt: skip
 
 
-def draw(rows: list[Row], tasks: list[str]) -> Path:
+def draw(rows: list[Row], tasks: list[str], name: str = "ope.png") -> Path:
     """Estimate against roll-out, a column per task: reward above, cost below; hollow where not trusted."""
     import matplotlib
 
@@ -225,7 +225,7 @@ def draw(rows: list[Row], tasks: list[str]) -> Path:
             if column == 0:
                 axis.set_ylabel("estimate from data, with 95 % interval")
     figure.suptitle("Blue: trusted. Grey, hollow: flagged, more than half of the steps outside the data.", fontsize=10)
-    target = HERE.parent / "docs" / "img" / "ope.png"
+    target = HERE.parent / "docs" / "img" / name
     figure.savefig(target, dpi=110)
     return target
 

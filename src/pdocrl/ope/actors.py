@@ -29,6 +29,11 @@ def remembers(policy: Policy) -> bool:
     return hasattr(network, "begin") and not isinstance(network, ProposingPolicy)
 
 
+def slow(policy: Policy) -> bool:
+    """Whether a step takes much longer than a network's: a transformer's, or one episode after another."""
+    return remembers(policy) and not isinstance(getattr(policy, "network", policy), LimitedPolicy)
+
+
 def begin_many(policy: Policy, count: int, seed: int, where: str = "the policy") -> StepMany:
     """Begin `count` episodes; the same seed draws the same proposals."""
     step = _begin(policy, count, seed)

@@ -20,7 +20,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.ope import bootstrap, imagine, model
-from pdocrl.ope.actors import StepMany, begin_many, remembers
+from pdocrl.ope.actors import StepMany, begin_many, remembers, slow
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.linear import Act, Followed
 from pdocrl.ope.log import Array
@@ -48,7 +48,7 @@ from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
 STARTS = 192  # episodes imagined in each committee …
-STARTS_REMEMBERING = 64  # … of policies with memory, whose steps take longer
+STARTS_SLOW = 64  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
 
 def estimate(
@@ -140,8 +140,8 @@ def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Im
     played: dict[int, imagine.Imagined] = {}
     with progress() as bar:
         row = bar.add_task("imagined steps", total=0)
-        for kind, count in ((False, STARTS), (True, STARTS_REMEMBERING)):
-            own = [i for i, policy in enumerate(found.policies) if remembers(policy) == kind]
+        for kind, count in ((False, STARTS), (True, STARTS_SLOW)):
+            own = [i for i, policy in enumerate(found.policies) if slow(policy) == kind]
             if not own:
                 continue
             bar.update(row, total=plan.horizon + (bar.tasks[row].total or 0))

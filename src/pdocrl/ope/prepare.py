@@ -23,12 +23,15 @@ from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import model
 from pdocrl.ope.calibrate import Calibration, calibrate
-from pdocrl.ope.ensemble import Base, Ensemble, EnsembleConfig, Scales, fit, in_committees, networks, with_one
+from pdocrl.ope.ensemble import Ensemble, EnsembleConfig, in_committees, networks
 from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.groups import deal, group_episodes
+from pdocrl.ope.learn import fit
+from pdocrl.ope.lessons import Base
 from pdocrl.ope.linear import System
 from pdocrl.ope.log import Log
 from pdocrl.ope.reactions import reactions
+from pdocrl.ope.scales import Scales, with_one
 from pdocrl.ope.support import Recorded
 from pdocrl.training import checkpoint
 
@@ -48,7 +51,7 @@ class Prepared:
     config: EnsembleConfig
     resamples: int
     seed: int
-    cache: bool
+    cache: bool | Path  # whether the fit is kept; a path is the file to keep it in
 
     @staticmethod
     def of(
@@ -56,7 +59,7 @@ class Prepared:
         resamples: int = RESAMPLES,
         seed: int = 0,
         config: EnsembleConfig | None = None,
-        cache: bool = True,
+        cache: bool | Path = True,
     ) -> Prepared:
         """Nothing is fitted before it is asked for."""
         if resamples < 2:
@@ -68,7 +71,7 @@ class Prepared:
     @functools.cached_property
     def learned(self) -> tuple[Ensemble, Calibration]:
         """The ensemble and how far it is off: fitted, or from the cache when the same data was fitted before."""
-        path = _place(self.dataset, self.config) if self.cache else None
+        path = self.cache if isinstance(self.cache, Path) else _place(self.dataset, self.config) if self.cache else None
         found = _kept(path, self.dataset, self.config) if path is not None else None
         if found is None:
             found = _fitted(self.dataset, self.config)

@@ -16,8 +16,8 @@ from jaxtyping import Array
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optimise import adam_step
-from pdocrl.ope.ensemble import Scales
 from pdocrl.ope.groups import Groups
+from pdocrl.ope.scales import Scales
 
 HIDDEN = (64, 64)
 BATCH = 128
