@@ -68,12 +68,11 @@ if __name__ == "__main__":
 def ours(task: str) -> dict[str, float]:
     """One short training of ours: steps/s and the shares of playing, learning and storing."""
     from pdocrl.experts.collect import CollectProgress, train_experts
+    from pdocrl.experts.journal import Store
     from pdocrl.experts.ppo import PPOConfig
     from pdocrl.experts.problem import look_at
-    from pdocrl.experts.recipes import Recipe
-    from pdocrl.experts.schedule import FALLING
+    from pdocrl.experts.recipes import FALLING, Recipe
     from pdocrl.experts.settings import settings_for
-    from pdocrl.experts.store import Store
 
     problem = look_at(task)
     config = PPOConfig(largest_kl=1e9)

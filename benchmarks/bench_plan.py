@@ -22,7 +22,7 @@ from typing import Any
 from pdocrl.bench import local, run
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.run import Choices, make_plan
-from pdocrl.bench.suite import find_suite
+from pdocrl.bench.suite_file import find_suite
 
 
 def seconds_of(planned: Any) -> float:

@@ -31,7 +31,8 @@ import pdocrl
 from pdocrl.agents.agent import Agent, find_agent, make_config
 from pdocrl.bench.results import PARQUET, GroupStatus, Row, read_rows, write_rows, write_status, write_suite
 from pdocrl.bench.rows import config_digest
-from pdocrl.bench.suite import Method, Suite, TaskEntry, find_suite
+from pdocrl.bench.suite import Method, Suite, TaskEntry
+from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import load, search
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.files import write_text

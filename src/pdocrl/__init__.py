@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pdocrl.experts.flow import collect as collect
     from pdocrl.scores.evaluate import evaluate as evaluate
     from pdocrl.tabular.saddle import solve as solve
-    from pdocrl.training.export import export as export
+    from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
     from pdocrl.training.train import resume as resume
     from pdocrl.training.train import train as train
@@ -33,7 +33,7 @@ _HOMES = {
     "Task": "pdocrl.data",
     "collect": "pdocrl.experts.flow",
     "evaluate": "pdocrl.scores.evaluate",
-    "export": "pdocrl.training.export",
+    "export": "pdocrl.training.folder",
     "load": "pdocrl.data",
     "load_trained": "pdocrl.training.folder",
     "make_dataset": "pdocrl.data",

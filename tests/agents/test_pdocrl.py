@@ -14,7 +14,7 @@ from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
 from pdocrl.agents.pdocrl import PDOCRLState
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.ratio import clip_inward, density_ratio
+from pdocrl.nn.mlp import clip_inward, density_ratio
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit
 

@@ -166,7 +166,7 @@ def test_cpq_as_published_is_the_reference_code_without_what_has_no_gradient_the
 
         @jax.jit
         def update(state: Any, noise: list[Any]) -> Any:
-            monkeypatch.setattr("pdocrl.agents.cpq_published.normals", lambda key, *shapes: noise)
+            monkeypatch.setattr("pdocrl.agents.cpq.normals", lambda key, *shapes: noise)
             return agent.update(config, state, batch, jax.random.key(0))
 
         for t in range(10):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pdocrl.bench.results import PARQUET, read_rows
-from pdocrl.bench.suite import find_suite
+from pdocrl.bench.suite_file import find_suite
 from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables
 from pdocrl.scores.protocols import find_protocol

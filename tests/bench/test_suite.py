@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
-from pdocrl.bench.suite import find_suite, named_suites
+from pdocrl.bench.suite import named_suites
+from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.tasks import BULLET, find_task
 from pdocrl.errors import DataError
 from pdocrl.records import as_plain

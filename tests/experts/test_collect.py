@@ -18,12 +18,11 @@ import pytest
 
 from pdocrl.data import load
 from pdocrl.experts import collect
+from pdocrl.experts.journal import Store
 from pdocrl.experts.ppo import PPOConfig
 from pdocrl.experts.problem import look_at
-from pdocrl.experts.recipes import Recipe
-from pdocrl.experts.schedule import FALLING, RISING
+from pdocrl.experts.recipes import FALLING, RISING, Recipe
 from pdocrl.experts.settings import Settings, settings_for
-from pdocrl.experts.store import Store
 
 TINY = Recipe(1600, 12, (RISING, FALLING), PPOConfig(batch_steps=400, minibatch=200, epochs=2, hidden=(8, 8)))
 pytest.importorskip("pybullet")

@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdocrl.errors import PdocrlError
-from pdocrl.experts.forecast import Budget, Forecast, parse_budget
-from pdocrl.experts.recipes import RECIPES, recipe_for, with_schedules
-from pdocrl.experts.schedule import FALLING, RISING, SCHEDULES, TIGHT, WARMED, Schedule
+from pdocrl.experts.flow import Budget, Forecast, parse_budget
+from pdocrl.experts.recipes import (
+    FALLING,
+    RECIPES,
+    RISING,
+    SCHEDULES,
+    TIGHT,
+    WARMED,
+    Schedule,
+    recipe_for,
+    with_schedules,
+)
 
 
 def test_a_limit_is_straight_between_knots_and_jumps_where_two_meet():

@@ -18,10 +18,9 @@ from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
 from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.nn.density import ClippedGaussian
-from pdocrl.nn.mlp import MLP, polyak
+from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optimise import adam_step
-from pdocrl.nn.ratio import density_ratio
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -1,20 +1,19 @@
 """What a benchmark consists of: tasks × methods, each pair a group of runs (limits × seeds) trained in one call.
 
-find_suite("paper") or find_suite("my.toml") ─▶ Suite ─▶ groups
+name or TOML file ── suite_file.py ──▶ Suite ─▶ groups
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
-from pdocrl.data.load import EMBEDDED, FORMATS, data_folders, search
+from pdocrl.data.load import EMBEDDED, data_folders, search
 from pdocrl.data.tasks import BULLET, Task, find_task
-from pdocrl.errors import DataError, PdocrlError, UnknownNameError, did_you_mean
+from pdocrl.errors import DataError, UnknownNameError
 from pdocrl.scores.protocols import CUSTOM, find_protocol, protocol_of
 
 Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
@@ -213,23 +212,3 @@ def named_suites() -> dict[str, Suite]:
         "strict": dataclasses.replace(paper, name="strict", about=tight, methods=STRICT, limits=((5.0,),)),
         "smoke": _smoke(),
     }
-
-
-def find_suite(name_or_path: str | os.PathLike[str]) -> Suite:
-    """A suite of the package by name, or the one a TOML file describes."""
-    text = os.fspath(name_or_path)
-    known = named_suites()
-    if text in known:
-        return known[text]
-    if text.endswith(".toml"):
-        from pdocrl.bench.suite_file import read_suite_file
-
-        return read_suite_file(Path(text))
-    if os.path.exists(text) or Path(text).suffix in FORMATS:
-        raise PdocrlError(f"{text}: a suite is a TOML file (see docs/bench.md), or one of {_listed(known)}.")
-    hint = did_you_mean(text, [*known, "tabular"])
-    raise PdocrlError(f"unknown suite {text!r}.{hint} Known: {_listed(known)}, or a TOML file.")
-
-
-def _listed(known: dict[str, Suite]) -> str:
-    return ", ".join([*known, "tabular"])

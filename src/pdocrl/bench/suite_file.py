@@ -1,4 +1,4 @@
-"""A suite of one's own: a TOML file.
+"""A suite by its name, or one's own: a TOML file.
 
     steps = 20_000                      # all keys but tasks and agents have defaults
     protocol = "dsrl"                   # gives cost_limits, seeds and episodes; each can be given itself
@@ -25,12 +25,14 @@ A task the package does not know is described where it is named, with the keys o
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.suite import Limit, Method, Suite, TaskEntry
+from pdocrl.bench.suite import Limit, Method, Suite, TaskEntry, named_suites
+from pdocrl.data.load import FORMATS
 from pdocrl.data.tasks import BUILT_IN, Task, find_task, register, task_from
 from pdocrl.errors import PdocrlError, did_you_mean
 from pdocrl.files import read_toml
@@ -40,6 +42,24 @@ SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "se
 METHOD_KEYS = ("name", "variant", "settings", "steps")
 TASK_FIELDS = tuple(field.name for field in dataclasses.fields(Task))
 ENTRY_KEYS = (*TASK_FIELDS, "data", "cost_limits")
+
+
+def find_suite(name_or_path: str | os.PathLike[str]) -> Suite:
+    """A suite of the package by name, or the one a TOML file describes."""
+    text = os.fspath(name_or_path)
+    known = named_suites()
+    if text in known:
+        return known[text]
+    if text.endswith(".toml"):
+        return read_suite_file(Path(text))
+    if os.path.exists(text) or Path(text).suffix in FORMATS:
+        raise PdocrlError(f"{text}: a suite is a TOML file (see docs/bench.md), or one of {_listed(known)}.")
+    hint = did_you_mean(text, [*known, "tabular"])
+    raise PdocrlError(f"unknown suite {text!r}.{hint} Known: {_listed(known)}, or a TOML file.")
+
+
+def _listed(known: dict[str, Suite]) -> str:
+    return ", ".join([*known, "tabular"])
 
 
 def read_suite_file(path: Path) -> Suite:

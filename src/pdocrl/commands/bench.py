@@ -78,7 +78,7 @@ def bench(
     from pdocrl.bench.rates import Rates
     from pdocrl.bench.run import Choices, make_plan
     from pdocrl.bench.run import bench as run
-    from pdocrl.bench.suite import find_suite
+    from pdocrl.bench.suite_file import find_suite
     from pdocrl.report import make_tables, report
     from pdocrl.report.statistics import make_cells
     from pdocrl.table import show_tables, write_tables

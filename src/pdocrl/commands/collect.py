@@ -14,7 +14,7 @@ from pdocrl import console
 if TYPE_CHECKING:
     from pdocrl.experts.collect import CollectProgress
     from pdocrl.experts.flow import Collected, Wanted
-    from pdocrl.experts.store import Store
+    from pdocrl.experts.journal import Store
 
 _LIVE_EVERY_S = 10.0
 
@@ -108,7 +108,7 @@ def _report(found: Collected, json: bool) -> None:
 
 
 def _plan(wanted: Wanted, budget: str | None, workers: int | None, json: bool) -> None:
-    from pdocrl.experts.forecast import forecast, parse_budget
+    from pdocrl.experts.flow import forecast, parse_budget
 
     problem, settings, target = wanted.problem, wanted.settings, wanted.filter.target
     speed = forecast(problem, settings, workers)

@@ -22,7 +22,7 @@ def export(
         onnx: write policy.onnx (needs the extra `onnx`).
         json: print one JSON object.
     """
-    from pdocrl.training.export import export as write
+    from pdocrl.training.folder import export as write
 
     written = write(folder, out, run, onnx)
     if json:

@@ -45,7 +45,7 @@ def train(
 
     Args:
         dataset: a task's name or a file (HDF5, npz, Parquet, CSV, Minari).
-        agent: which method; `pdocrl agents` lists them; default: pdocrl.
+        agent: which method; `pdocrl agents` lists them; default: dial.
         task: gives horizon, reference scores and simulator when the dataset is a file.
         horizon: steps of a full episode, when there is no task; default: the longest episode.
         cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each; default: 10 20 40.

@@ -29,10 +29,9 @@ from pdocrl.envs.rollout import Episodes, Rollouts
 from pdocrl.errors import PdocrlError
 from pdocrl.experts import grid, ppo
 from pdocrl.experts.actor import GaussianActor, noise_of
-from pdocrl.experts.journal import Episode, Place
+from pdocrl.experts.journal import Episode, Place, Store
 from pdocrl.experts.problem import ExpertProblem
 from pdocrl.experts.settings import Settings
-from pdocrl.experts.store import Store
 from pdocrl.training import checkpoint
 
 LARGEST = 1e15  # beyond this a number has exploded, though float32 still holds it

@@ -1,7 +1,11 @@
 """Every episode, written down the moment it ends: an append-only file that survives a kill at any byte.
 
 A record is a safetensors block behind its length and checksum. A record cut short by a kill is recognised and
-overwritten, so that what is lost is the episode being played and nothing else.
+overwritten, so that what is lost is the episode being played and nothing else. It lies in a collection's folder:
+
+    settings.json          what the episodes depend on
+    episodes.journal       every episode so far
+    expert.safetensors     the expert in training, as of the last whole batch
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +27,8 @@ from safetensors.numpy import save as pack
 
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
+from pdocrl.experts.settings import Settings, versions
+from pdocrl.files import write_json
 
 _HEAD = struct.Struct("<4sQI")  # mark, length, crc32 of what follows
 _MARK = b"pdE1"
@@ -169,3 +175,52 @@ class Journal:
         expert, batch, number = story["place"]
         episode = Episode((expert, batch, number), story["seed"], story["terminated"], **unpack(payload))
         return episode, offset + _HEAD.size + length
+
+
+class Store:
+    """An open collection. A folder that exists is taken up again if it was begun with the same settings."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self.checkpoint = folder / "expert.safetensors"
+        described = folder / "settings.json"
+        wanted = {**settings.as_json(), "versions": versions()}
+        if described.exists():
+            _refuse_other_settings(described, wanted)
+        else:
+            write_json(described, wanted)
+        self.description: dict[str, Any] = wanted
+        self.journal = Journal(folder / "episodes.journal")
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.close()
+
+
+def steps_begun_with(folder: Path) -> int | None:
+    """The steps of the collection in this folder; None where there is none."""
+    described = folder / "settings.json"
+    steps = _read(described).get("steps") if described.exists() else None
+    return steps if isinstance(steps, int) else None
+
+
+def _refuse_other_settings(described: Path, wanted: dict[str, Any]) -> None:
+    found = _read(described)
+    for key in sorted(wanted.keys() | found.keys()):
+        if found.get(key) != wanted.get(key):
+            raise PdocrlError(
+                f"{described.parent} holds a collection with other settings: `{key}` is {json.dumps(found.get(key))} "
+                f"there and {json.dumps(wanted.get(key))} now. Use the same, or choose another --store."
+            )
+
+
+def _read(described: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(described.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PdocrlError(f"{described}: not a collection's settings ({error}).") from error
+    if not isinstance(found, dict):
+        raise PdocrlError(f"{described}: not a collection's settings.")
+    return found

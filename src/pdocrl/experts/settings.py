@@ -10,8 +10,7 @@ from typing import Any
 from pdocrl.errors import PdocrlError
 from pdocrl.experts.ppo import PPOConfig
 from pdocrl.experts.problem import ExpertProblem
-from pdocrl.experts.recipes import Recipe
-from pdocrl.experts.schedule import Schedule
+from pdocrl.experts.recipes import Recipe, Schedule
 
 _PACKAGES = ("pdocrl", "numpy", "jax", "gymnasium", "pybullet", "bullet-safety-gym")
 
