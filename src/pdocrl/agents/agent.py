@@ -148,6 +148,13 @@ class Agent(Generic[C, S]):
         """
         return False
 
+    def resized(self, config: C, state: S, here: Problem, there: Problem) -> S | None:
+        """The state for other lengths of observations and actions, which are filled up with zeros.
+
+        None: not defined, or learning would go on differently. With it, tasks of several shapes train as one program.
+        """
+        return None
+
     def problem(self, dataset: Dataset) -> Problem:
         """What `init` is told of the data."""
         return Problem.of(dataset)

@@ -10,6 +10,8 @@ or λ could only grow. Without costs this is PDORL. docs/agents/pdocrl.md says w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -87,6 +89,30 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             weight, actor, critic, critic, multiplier, actor, jnp.zeros((), jnp.int32),
             jnp.asarray(largest / (1 - config.gamma), jnp.float32),
             adam.init(weight), adam.init(actor), adam.init(critic), adam.init(multiplier),
+        )  # fmt: skip
+
+    def resized(self, config: PDOCRLConfig, state: PDOCRLState, here: Problem, there: Problem) -> PDOCRLState | None:
+        """Critics learn at logged actions alone, whose added columns are 0: what is added to the networks stays 0."""
+        if config.initial_states != "batch" or config.critic != "squared":
+            return None
+        obs, action = (here.obs_dim, there.obs_dim), (here.action_dim, there.action_dim)
+
+        def actor(old: TanhGaussian) -> TanhGaussian:
+            return TanhGaussian(old.mlp.resized([obs], [action, action]))
+
+        def critic(old: Critic) -> Critic:
+            return Critic(old.mlp.resized([obs, action], [(1, 1)]))
+
+        def weight(old: MLP) -> MLP:
+            return old.resized([obs, action], [(1, 1)])
+
+        def moments(opt: Any, change: Callable[[Any], Any]) -> Any:
+            return opt._replace(mu=change(opt.mu), nu=change(opt.nu))
+
+        return PDOCRLState(
+            weight(state.weight), actor(state.actor), critic(state.critic), critic(state.target), state.multiplier,
+            actor(state.average), state.steps, state.q_bound, moments(state.weight_opt, weight),
+            moments(state.actor_opt, actor), moments(state.critic_opt, critic), state.multiplier_opt,
         )  # fmt: skip
 
     def update(

@@ -7,6 +7,7 @@ only as far as it is what the suite asks for: the agent with its full settings, 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.scores.evaluate import FILE as SCORES
 from pdocrl.scores.evaluate import read_scores
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
+from pdocrl.training.grid import TaskPart, train_together
 from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 
@@ -76,6 +78,21 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     return train(
         dataset, group.method.agent, task=group.task, cost_limit=group.limits, seed=suite.seeds, steps=group.steps,
         settings=group.method.settings, out=folder, log_every=every, checkpoint_every=10 * every,
+    )  # fmt: skip
+
+
+def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
+    """Train all runs of one method's groups as one program."""
+    for group in groups:
+        know_task(group)
+    first = groups[0]
+    parts = [
+        TaskPart(read_data(group, data), group.task, folder, group.limits)
+        for group, folder in zip(groups, folders, strict=True)
+    ]
+    return train_together(
+        parts, first.method.agent, seed=first.suite.seeds, steps=first.steps, settings=first.method.settings,
+        log_every=max(1, min(1000, first.steps // 20)), checkpoint_every=max(1, first.steps // 2),
     )  # fmt: skip
 
 

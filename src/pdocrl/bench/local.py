@@ -1,4 +1,6 @@
-"""The engine of one machine: one group after the other, each with all cores or the GPU, roll-outs in a pool."""
+"""The engine of one machine: one group after the other, each with all cores or the GPU, roll-outs in a pool.
+
+On an accelerator one method's groups on several tasks are trained as one program, where the agent can."""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group
+from pdocrl.agents.agent import Agent, find_agent
+from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_company, train_group
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.results import GroupStatus
@@ -29,6 +32,8 @@ class Work:
 
 def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None:
     """Do it; every group that ends is reported, also one that failed, which does not stop the others."""
+    for company in companies(work.groups, work.out, work.data) if work.train else []:
+        _train_company(company, work, rates)
     loaded: tuple[Path, Dataset] | None = None  # groups of one task come one after the other
     for number, group in enumerate(work.groups, start=1):
         folder = folder_of(group, work.out)
@@ -55,6 +60,35 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
         if status.status == "failed":
             log(f"{where}: failed: {status.reason}")
         report(status)
+
+
+def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[list[Group]]:
+    """Groups that one program can train: of one method, none of them begun, on an accelerator."""
+    import jax
+
+    found: dict[str, list[Group]] = {}
+    for group in groups if jax.default_backend() != "cpu" else []:
+        joins = type(find_agent(group.method.agent)).resized is not Agent.resized
+        fresh = look(group, out, data).status == "waiting" and not (folder_of(group, out) / "run.json").exists()
+        if joins and fresh:
+            found.setdefault(group.method.name, []).append(group)
+    return [company for company in found.values() if len(company) > 1]
+
+
+def _train_company(company: Sequence[Group], work: Work, rates: Rates) -> None:
+    """Train them together; where that fails, each has its own turn later and tells why."""
+    name, first = company[0].method.name, company[0]
+    log(f"{name} on {len(company)} tasks as one program: training {sum(g.runs for g in company)} runs, "
+        f"{first.steps:,} steps")  # fmt: skip
+    try:
+        with timed() as clock:
+            trained = train_company(company, [folder_of(group, work.out) for group in company], work.data)
+        for group, part in zip(company, trained, strict=True):
+            rates.learn_training(group, part, clock.seconds, len(company))
+    except (KeyboardInterrupt, PdocrlInterrupted):
+        raise
+    except Exception as error:
+        log(f"{name}: not as one program: {reason_of(error)}")
 
 
 def _evaluate(group: Group, folder: Path, where: str, work: Work, rates: Rates) -> GroupStatus:

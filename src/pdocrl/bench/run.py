@@ -112,23 +112,28 @@ class Done:
 def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> BenchPlan:
     """How far every chosen group is, and how long the rest may take; unknown speeds of long work are measured."""
     planned, tried = [], set[str]()
-    for group in suite.groups(choices.agents, choices.tasks):
+    groups = suite.groups(choices.agents, choices.tasks)
+    for group in groups:
         know_task(group)
+    joined = local.companies(groups, choices.out, choices.data) if choices.train and choices.engine == "local" else []
+    company = {group.name: len(those) for those in joined for group in those}  # groups that train as one program
+    for group in groups:
+        together = company.get(group.name, 1)
         status = look(group, choices.out, choices.data)
         training = status.status == "waiting" and choices.train
         playing = (training or status.status == "trained") and choices.evaluate and group.task.env_id is not None
         long = group.steps * group.runs >= WORTH_MEASURING
-        if measure and long and training and rates.training(group) is None and group.method.name not in tried:
+        if measure and long and training and rates.training(group, together) is None and group.method.name not in tried:
             tried.add(group.method.name)
             log(f"measuring how fast {group.method.name} trains here …")
             with _not_known_if_it_fails():
-                rates.measure_training(group, read_data(group, choices.data))
+                rates.measure_training(group, read_data(group, choices.data), together)
         if measure and long and playing and not rates.knows_playing(group) and group.task.name not in tried:
             tried.add(group.task.name)
             with _not_known_if_it_fails():
                 rates.measure_playing(group)
         planned.append(
-            Planned(group, status, rates.training(group) if training else None,
+            Planned(group, status, rates.training(group, together) if training else None,
                     rates.playing(group) if playing else None)
         )  # fmt: skip
     return BenchPlan(suite, choices, tuple(planned))

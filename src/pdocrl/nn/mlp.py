@@ -34,6 +34,18 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[Array]:
     return split_up(jax.random.normal(key, (sum(map(math.prod, shapes)),)), shapes)
 
 
+def resized(array: Array, axis: int, parts: Sequence[tuple[int, int]]) -> Array:
+    """An axis of consecutive parts, each (size here, size there): cut short, or filled up with zeros, part by part."""
+    pieces, start = [], 0
+    for here, there in parts:
+        piece = jax.lax.slice_in_dim(array, start, start + min(here, there), axis=axis)
+        room = [(0, 0)] * array.ndim
+        room[axis] = (0, max(0, there - here))
+        pieces.append(jnp.pad(piece, room))
+        start += here
+    return jnp.concatenate(pieces, axis)
+
+
 class MLP(eqx.Module):
     """Two or more affine layers with ReLU between: x [..., B, n₀] → [..., B, n_L]; with members, [M, B, n_L]."""
 
@@ -57,6 +69,16 @@ class MLP(eqx.Module):
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
+
+    def resized(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
+        """The network for inputs and outputs that are longer, or shorter, part by part: (size here, size there).
+
+        What is added has no weight, so at inputs filled up with zeros the outputs are as before, filled up with zeros.
+        """
+        weights, biases = list(self.weights), list(self.biases)
+        weights[0] = resized(weights[0], -2, inputs)
+        weights[-1], biases[-1] = resized(weights[-1], -1, outputs), resized(biases[-1], -1, outputs)
+        return MLP(tuple(weights), tuple(biases))
 
     def joined(self, left: Float[Array, "... B X"], right: Float[Array, "... B Y"]) -> Array:
         """The network at (left, right) side by side. Right may hold n rows for each of left's: [B, X], [n, B, Y].

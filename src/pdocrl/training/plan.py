@@ -57,6 +57,25 @@ class Plan(Record, frozen=True, kw_only=True):
         return fields if number == 0 and "data_digest" in fields else None
 
     @staticmethod
+    def of(dataset: Dataset, place: str, task: Task | None, agent: str, *, horizon: int | None = None,
+           evaluate_every: int = 0, evaluate_episodes: int = 5, **rest: Any) -> Plan:  # fmt: skip
+        """With what the data, the task and this installation say of themselves."""
+        return Plan(
+            data=place,
+            data_digest=dataset.digest,
+            task=task.name if task else None,
+            horizon=horizon or (task.horizon if task else dataset.longest_episode),
+            cost_names=list(dataset.cost_names),
+            agent=agent,
+            evaluate_every=evaluate_every,
+            evaluate_episodes=evaluate_episodes,
+            versions=versions(),
+            action_low=list(dataset.action_low),
+            action_high=list(dataset.action_high),
+            **rest,
+        )
+
+    @staticmethod
     def read(folder: str | os.PathLike[str]) -> Plan:
         return read_record(Path(folder) / FILE, Plan, "Give the folder that `pdocrl train --out` wrote.")
 

@@ -36,7 +36,6 @@ from pdocrl.training.plan import (
     runs_of,
     seeds_of,
     task_of,
-    versions,
 )
 from pdocrl.training.sinks import Sink, open_sinks
 from pdocrl.training.window import open_windows
@@ -87,26 +86,12 @@ def train(
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
         with _open(data, task, window, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
-            plan = Plan(
-                data=place_of(data),
-                data_digest=dataset.digest,
-                task=spec.name if spec else None,
-                horizon=horizon or (spec.horizon if spec else dataset.longest_episode),
-                cost_names=list(dataset.cost_names),
-                agent=agent,
-                settings=dict(settings or {}),
-                runs=runs_of(limits if dataset.n_costs else [()], seeds, dict(vary or {})),
-                steps=steps,
-                log_every=log_every,
-                checkpoint_every=checkpoint_every,
-                evaluate_every=evaluate_every,
-                evaluate_episodes=evaluate_episodes,
-                versions=versions(),
-                window=window,
-                refresh_every=refresh_every,
-                action_low=list(dataset.action_low),
-                action_high=list(dataset.action_high),
-            )
+            plan = Plan.of(
+                dataset, place_of(data), spec, agent, settings=dict(settings or {}), horizon=horizon, steps=steps,
+                runs=runs_of(limits if dataset.n_costs else [()], seeds, dict(vary or {})), log_every=log_every,
+                checkpoint_every=checkpoint_every, evaluate_every=evaluate_every, evaluate_episodes=evaluate_episodes,
+                window=window, refresh_every=refresh_every,
+            )  # fmt: skip
             trainer = Trainer(chosen, dataset, plan.make_runs(chosen))
             return _drive(plan, trainer, folder, sinks)
 
@@ -138,7 +123,7 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
     every = int(np.gcd.reduce([n for n in (plan.log_every, plan.checkpoint_every, plan.evaluate_every) if n > 0]))
     stop = threading.Event()
     with (
-        _on_interrupt(stop),
+        on_interrupt(stop),
         open_sinks(sinks, folder, plan.runs) as outputs,
         DuringTraining(plan, folder) as evaluations,
         progress("{task.description}") as bar,
@@ -150,7 +135,7 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
             pending.append(stage)
             finished = stage.step >= plan.steps or len(trainer.failures) == len(trainer.runs)
             if stage.step % plan.log_every == 0 or finished or stop.is_set():
-                _record(_mean(pending), plan, folder, lines, outputs)
+                record(_mean(pending), plan, folder, lines, outputs)
                 pending = []
             bar.update(row, completed=stage.step, description=_describe(plan, stage))
             if plan.evaluate_every and (stage.step % plan.evaluate_every == 0 or finished):
@@ -169,7 +154,7 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
     return Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, lines, folder)
 
 
-def _record(
+def record(
     stage: Progress, plan: Plan, folder: Path | None, lines: list[dict[str, Any]], outputs: Sequence[Sink]
 ) -> None:
     """One line per living run."""
@@ -200,7 +185,7 @@ def _describe(plan: Plan, stage: Progress) -> str:
 
 
 @contextlib.contextmanager
-def _on_interrupt(stop: threading.Event) -> Iterator[None]:
+def on_interrupt(stop: threading.Event) -> Iterator[None]:
     """The first Ctrl-C, or a polite request to end (SIGTERM), asks the loop to stop at the next call; a second one
     breaks off at once."""
     if threading.current_thread() is not threading.main_thread():

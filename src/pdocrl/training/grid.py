@@ -1,0 +1,101 @@
+"""One agent on several tasks, trained as one program where that can be; each task has a folder of its own.
+
+The folders are those `train` writes: they can be resumed, played, exported and reported one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pdocrl.agents.agent import find_agent
+from pdocrl.console import log, progress
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.tasks import Task
+from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.training import folder as folders
+from pdocrl.training.folder import Trained, locked
+from pdocrl.training.loop import Progress, Trainer
+from pdocrl.training.plan import Limits, Plan, limits_of, place_of, runs_of, seeds_of
+from pdocrl.training.together import Together
+from pdocrl.training.train import on_interrupt, record
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskPart:
+    """What is learnt on one task, and where it goes."""
+
+    dataset: Dataset
+    task: Task
+    out: Path
+    cost_limit: Limits = (10.0, 20.0, 40.0)
+
+
+def train_together(
+    parts: Sequence[TaskPart],
+    agent: str = "pdocrl",
+    *,
+    seed: int | Sequence[int] = 0,
+    steps: int = 100_000,
+    settings: Mapping[str, Any] | None = None,
+    log_every: int = 1000,
+    checkpoint_every: int = 50_000,
+) -> list[Trained]:
+    """Train all runs of all parts at once; refused for an agent that cannot (`Agent.resized`)."""
+    chosen, seeds = find_agent(agent), seeds_of(seed)
+    with contextlib.ExitStack() as stack:
+        plans = []
+        for part in parts:
+            stack.enter_context(locked(part.out))
+            if (part.out / folders.CHECKPOINT).exists():
+                raise PdocrlError(f"{part.out}: holds a training already. Go on with `train --resume {part.out}`.")
+            runs = runs_of(limits_of(part.cost_limit), seeds, {})
+            plans.append(
+                Plan.of(part.dataset, place_of(part.dataset), part.task, agent, settings=dict(settings or {}),
+                        runs=runs, steps=steps, log_every=log_every, checkpoint_every=checkpoint_every)
+            )  # fmt: skip
+        trainers = [Trainer(chosen, p.dataset, plan.make_runs(chosen)) for p, plan in zip(parts, plans, strict=True)]
+        return _drive(plans, Together(trainers), [part.out for part in parts])
+
+
+def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> list[Trained]:
+    """The loop, and between its calls progress, metrics and checkpoints of every part."""
+    first, stop = plans[0], threading.Event()
+    with on_interrupt(stop), progress("{task.description}") as bar:
+        lines = [folders.begin(plan, out, together.step) for plan, out in zip(plans, outs, strict=True)]
+        row = bar.add_task(first.agent, total=first.steps, completed=together.step)
+        for stage in together.train(first.steps, first.log_every, stop.is_set):
+            for plan, out, known, own in zip(plans, outs, lines, _split(stage, plans), strict=True):
+                record(own, plan, out, known, ())
+            words = f"{first.agent} × {len(together.runs)} on {len(plans)} tasks  {stage.steps_per_second:.0f} steps/s"
+            bar.update(row, completed=stage.step, description=words)
+            finished = stage.step >= first.steps or len(together.failures) == len(together.runs)
+            if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
+                together.hand_back()
+                for plan, trainer, out in zip(plans, together.parts, outs, strict=True):
+                    folders.save(plan, trainer, out)
+    done = [
+        Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
+        for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)
+    ]
+    for trained in done:
+        for run, why in trained.failures.items():
+            log(f"{trained.plan.task}: run {run} ({trained.plan.runs[run]}) stopped at {why}.")
+    if together.step < first.steps and stop.is_set():
+        raise PdocrlInterrupted(f"interrupted at step {together.step}; each folder can be resumed.")
+    return done
+
+
+def _split(stage: Progress, plans: Sequence[Plan]) -> list[Progress]:
+    """Each part's share of a stop."""
+    found, start = [], 0
+    for plan in plans:
+        runs = slice(start, start + len(plan.runs))
+        own = {name: values[runs] for name, values in stage.metrics.items()}
+        found.append(Progress(stage.step, own, stage.steps_per_second))
+        start += len(plan.runs)
+    return found

@@ -1,0 +1,111 @@
+"""Trainings of one agent on several tasks as one compiled program, so that a GPU is kept busy by all of them at once.
+
+Tasks differ in the lengths of their observations and actions. The rows of all tasks lie in one table, filled up with
+zeros to the widest; so are the networks, whose added parts see zeros and stay zero (`Agent.resized`). Each run draws
+from its own task's rows. Its mathematics is that of a training alone; its random actions are other draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from pdocrl.agents.agent import DeviceTable, Problem
+from pdocrl.errors import PdocrlError
+from pdocrl.nn.mlp import resized
+from pdocrl.training.loop import Trainer
+
+
+def can_go_together(trainers: Sequence[Trainer]) -> bool:
+    """Whether they are of one agent with one program, hold their data on the device, and may be filled up."""
+    alike = {(trainer.agent.name, jax.tree.structure(trainer.configs), trainer.step) for trainer in trainers}
+    costs = {trainer.problem.n_costs for trainer in trainers}
+    return len(alike) == len(costs) == 1 and all(map(_fits, trainers))
+
+
+def _fits(trainer: Trainer) -> bool:
+    same = trainer.problem
+    return (
+        trainer._windows is None
+        and trainer.agent.resized(trainer.runs[0].config, trainer.state, same, same) is not None
+    )
+
+
+class Together(Trainer):
+    """Several trainers as one. They stay as they were until `hand_back`."""
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        if not can_go_together(trainers):
+            names = ", ".join(sorted({trainer.agent.name for trainer in trainers}))
+            raise PdocrlError(f"trainings of {names} cannot be joined into one program; train them one by one.")
+        first = trainers[0]
+        self.parts = tuple(trainers)
+        self.agent, self.runs = first.agent, tuple(run for t in trainers for run in t.runs)
+        before = np.cumsum([0, *(len(t.seeds) for t in trainers)])[:-1]
+        self.training = np.concatenate([t.training + n for t, n in zip(trainers, before, strict=True)])
+        self.configs = _joined([t.configs for t in trainers])
+        self.seeds = np.concatenate([t.seeds for t in trainers])
+        self.problem = dataclasses.replace(
+            first.problem,
+            obs_dim=max(t.problem.obs_dim for t in trainers),
+            action_dim=max(t.problem.action_dim for t in trainers),
+        )
+        self.step, self.failures = first.step, {}
+        self._on_cpu, self._blocks = first._on_cpu, first._blocks
+        self._windows, self._window = None, -1
+        tables = [t._table for t in trainers]
+        self._table = joined_tables([table for table in tables if table is not None])
+        self._rows, self._sizes = _rows_of(trainers)
+        self.state = _joined([self._resized(t, t.state, t.problem, self.problem) for t in trainers])
+
+    def hand_back(self) -> None:
+        """Give every trainer the state its runs have reached."""
+        runs = trainings = 0
+        for part in self.parts:
+            own = slice(trainings, trainings + len(part.seeds))
+            state = jax.tree.map(lambda leaf, own=own: leaf[own], self.state)
+            part.state = self._resized(part, state, self.problem, part.problem)
+            part.step = self.step
+            numbers = range(runs, runs + len(part.runs))
+            part.failures = {run - runs: self.failures[run] for run in numbers if run in self.failures}
+            runs, trainings = runs + len(part.runs), trainings + len(part.seeds)
+
+    def _resized(self, part: Trainer, state: Any, here: Problem, there: Problem) -> Any:
+        return self.agent.resized(part.runs[0].config, state, here, there)
+
+
+def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
+    """The rows of all tables, one after another; every column as wide as its widest."""
+    columns = list(zip(*(table.layout for table in tables), strict=True))  # per column, its (name, shape) in each table
+    widest = [max((shape for _, shape in column), key=math.prod) for column in columns]
+    rows = []
+    for number, table in enumerate(tables):
+        parts = [(math.prod(c[number][1]), math.prod(wide)) for c, wide in zip(columns, widest, strict=True)]
+        rows.append(resized(table.packed, 1, parts))
+    layout = tuple((column[0][0], shape) for column, shape in zip(columns, widest, strict=True))
+    starts = jnp.zeros((1, *widest[0]))  # first states of whichever task: nothing that learns here asks for them
+    return DeviceTable(jnp.concatenate(rows), {"initial_obs": starts}, layout)
+
+
+def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
+    """Of every run the rows of the joined table it draws from [R, longest], and how many they are [R]."""
+    own, before = [], 0
+    for trainer in trainers:
+        for run, size in enumerate(np.asarray(trainer._sizes).tolist()):
+            rows = np.arange(size) if trainer._rows is None else np.asarray(trainer._rows[run, :size])
+            own.append((before + rows).astype(np.int32))
+        before += len(trainer._table or ())
+    longest = max(map(len, own))
+    padded = np.stack([np.pad(rows, (0, longest - len(rows))) for rows in own])
+    return jnp.asarray(padded), jnp.asarray([len(rows) for rows in own], jnp.int32)
+
+
+def _joined(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
