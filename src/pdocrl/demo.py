@@ -97,7 +97,7 @@ def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None
             else:
                 reward, cost = rehearse_other(
                     state.models_average, state.standards, network, state.starts, found.plan.horizon,
-                    float(config.confidence),
+                    float(config.confidence), float(config.episodes),
                 )  # fmt: skip
                 cost = cost / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.agents.dial import NEVER, qualities, settings
+from pdocrl.agents.agent import Transitions, find_agent, make_config
+from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, qualities, settings
 from pdocrl.agents.imagination import Model, Standards
-from pdocrl.agents.rehearsal import rehearse, rehearse_other
+from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP
@@ -65,7 +65,7 @@ def drive(policy: Any, limit: float, change: dict[int, float] | None = None) -> 
 @lru_cache
 def trained() -> Trainer:
     agent = find_agent("dial")
-    small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128}
+    small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128, "model_batch": 128}
     config = make_config(agent, cost_limit=(10.0,), horizon=float(HORIZON), **small)
     trainer = Trainer(agent, road(), [Run(config, 0)])
     trainer.advance(3000)
@@ -191,7 +191,7 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
     standards = Standards(*(jnp.zeros(1),) * 5, one, one, one)
     starts = jnp.asarray([[0.45]])
     worlds: Any = Line(MLP.create(jax.random.key(0), (1, 1, 1), 2))
-    reward, cost, upper = rehearse(worlds, standards, actor, starts, dial, (stop >= NEVER).all(1), 0.95)
+    reward, cost, upper = rehearse(worlds, standards, actor, starts, dial, (stop >= NEVER).all(1), 0.95, 20.0)
     np.testing.assert_allclose(upper, cost)  # from one start there is nothing to be unsure of
     for m in (0, 5, 23, 33, 64 + 5, len(ask) - 12, len(ask) - 1):
         alone = dataclasses.replace(
@@ -207,6 +207,32 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
         assert cost[m, 0] == pytest.approx(spent, abs=1e-3)
 
 
+def test_the_mean_of_twenty_episodes_is_below_its_bound_as_often_as_said() -> None:
+    """Both halves of the error count: 48 starts were rehearsed, and the twenty are a draw of their own."""
+    rng = np.random.default_rng(0)
+    rehearsed = rng.gamma(4.0, 1.0, (20_000, 48, 1)).astype(np.float32)
+    played = rng.gamma(4.0, 1.0, (20_000, 20)).mean(1)
+    assert (played <= bound(rehearsed, 0.95, 20.0)[:, 0]).mean() == pytest.approx(0.95, abs=0.015)
+    assert (played <= bound(rehearsed, 0.95, np.inf)[:, 0]).mean() < 0.85  # what holds over all starts, not over few
+    assert (bound(rehearsed, 0.95, np.inf)[:, 0] >= 4.0).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
+    trainer, agent = trained(), find_agent("dial")
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
+    ones = jnp.ones((10, 1))
+    rows = Transitions(ones[:, :1].repeat(2, 1), ones, ones[:, 0], ones, ones.repeat(2, 1), ones[:, 0], ones)
+    batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.full(10, 2.0))  # all of the third fold
+    state = eqx.tree_at(lambda s: s.models_opt, state, jax.tree.map(jnp.zeros_like, state.models_opt))
+    config = dataclasses.replace(trainer.runs[0].config, model_batch=4)
+    after, _ = agent.update(config, state, batch, jax.random.key(0))
+    before = jax.tree.leaves(state.models)
+    moved = [max(float(jnp.abs(x - y)[m].max()) for x, y in zip(before, jax.tree.leaves(after.models), strict=True))
+             for m in range(MEMBERS)]  # fmt: skip
+    assert moved[2] == 0
+    assert min(moved[:2] + moved[3:]) > 0
+
+
 def test_two_costs_have_a_dial_each() -> None:
     quality, ask, stop = settings(np.asarray([10.0, 4.0], np.float32), True)
     assert ask.shape == stop.shape
@@ -220,7 +246,7 @@ def test_a_policy_with_two_costs_is_told_two_limits() -> None:
     data = road()
     both = dataclasses.replace(data, cost=np.repeat(data.cost, 2, 1) * [1.0, 3.0], cost_names=("contact", "wear"))
     agent = find_agent("dial")
-    small = {"hidden": (16, 16), "model_hidden": (16, 16), "batch_size": 32}
+    small = {"hidden": (16, 16), "model_hidden": (16, 16), "batch_size": 32, "model_batch": 32}
     config = make_config(agent, cost_limit=(10.0, 30.0), horizon=float(HORIZON), **small)
     trainer = Trainer(agent, both, [Run(config, 0)])
     trainer.advance(20)
@@ -248,13 +274,13 @@ def test_a_policy_that_heeds_no_dial_rehearses_alike_with_and_without_one() -> N
     blank = np.zeros(len(ask), np.float32)
     dial = DialPolicy((), (), float(HORIZON), largest, (10.0,), quality, ask, stop, blank, np.zeros_like(ask))
     starts = jnp.asarray(data.initial_obs[:4], jnp.float32)
-    reward, _, cost = rehearse(models, standards, actor, starts, dial, np.ones(len(ask), bool), 0.9)
+    reward, _, cost = rehearse(models, standards, actor, starts, dial, np.ones(len(ask), bool), 0.9, 20.0)
     assert np.ptp(reward) == 0.0
 
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(actor.mode(jnp.pad(jnp.asarray(obs), ((0, 0), (0, 10)))))
 
-    other_reward, other_cost = rehearse_other(models, standards, act, starts, HORIZON, 0.9)
+    other_reward, other_cost = rehearse_other(models, standards, act, starts, HORIZON, 0.9, 20.0)
     np.testing.assert_allclose(other_reward, reward[0], rtol=1e-5)
     np.testing.assert_allclose(other_cost, cost[0], rtol=1e-5)
     assert 0 < cost[0, 0] < HORIZON

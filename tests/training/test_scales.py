@@ -44,6 +44,16 @@ def test_columns_have_mean_zero_and_unit_spread_and_constants_vanish() -> None:
     np.testing.assert_array_equal(seen.initial_obs, seen.obs[seen.episode_start])
 
 
+def test_rounding_around_zero_is_no_signal() -> None:
+    """A simulator's column that is 0 up to 1e-14 must not reach networks as noise of size 1."""
+    data = clocked()
+    noise = np.random.default_rng(0).normal(0, 1e-14, len(data.obs)).astype(np.float32)
+    obs = np.column_stack([data.obs, noise])
+    found = scales_of(dataclasses.replace(data, obs=obs, next_obs=obs))
+    assert found.obs_scale[-1] == 0
+    assert (found.obs_scale[:3] > 0).all()
+
+
 @pytest.mark.parametrize("name", ["bc", "pdocrl", "pdocrl_anchored", "bcq_lag"])
 def test_a_column_in_other_units_changes_nothing(name: str) -> None:
     """Powers of two and no shift: float32 then computes the very same numbers."""

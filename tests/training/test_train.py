@@ -66,7 +66,7 @@ def test_killed_training_resumes_to_the_same_bits(data: Path, uninterrupted: Pat
     wait_for(folder / "checkpoint.safetensors", process)
     process.kill()
     process.wait()
-    assert load_trained(folder).step < 4000
+    assert not (folder / "policies.npz").exists()  # a dial's are made at the end
     assert main(["train", "--resume", str(folder)]) == 0
     np.testing.assert_array_equal(actions(folder), actions(uninterrupted))
     # no line of metrics is lost or doubled

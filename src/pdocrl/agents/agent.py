@@ -139,6 +139,7 @@ class Agent(Generic[C, S]):
     needs: ClassVar[str] = "at least one cost"
     fewest_costs: ClassVar[int] = 1
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
+    quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
     Config: type[C]
 
     def ignores_limit(self, config: C) -> bool:
@@ -269,7 +270,7 @@ def _refuse_impossible(what: str, name: str, value: Any) -> None:
         raise PdocrlError(f"{what} is {value}, must be finite.")
     if name == "gamma" and not 0 <= value < 1:
         raise PdocrlError(f"{what} is {value}, must be at least 0 and below 1.")
-    least = 1 if name in {"batch_size", "hidden"} else 0
+    least = 1 if name in {"batch_size", "model_batch", "hidden", "model_hidden"} else 0
     counts = name.endswith("rate") or any(type(x) is int for x in numbers)
     if counts and any(x < least for x in numbers):
         raise PdocrlError(f"{what} is {value}, must be at least {least}.")

@@ -50,8 +50,9 @@ class DialConfig(AgentConfig):
     """One setting for every task and limit."""
 
     batch_size: int = static(256)  # transitions per step, of all episodes
-    hidden: tuple[int, ...] = static((512, 512, 512))  # widths of the policy's hidden layers
+    hidden: tuple[int, ...] = static((256, 256, 256))  # widths of the policy's hidden layers
     model_hidden: tuple[int, ...] = static((256, 256))  # widths of the model's hidden layers
+    model_batch: int = static(64)  # of a step's transitions, those that each model learns from
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the model of the dynamics
     average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the models
@@ -60,7 +61,8 @@ class DialConfig(AgentConfig):
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
     focus: float = 3.0  # φ: how much more episodes of high quality count
     margin: float = 0.95  # share of the limit that what is asked for, and what is rehearsed, may reach
-    confidence: float = 0.95  # that the rehearsed cost, meant over all starts, is within that share
+    confidence: float = 0.975  # that the rehearsed cost, meant over `episodes`, is within that share
+    episodes: float = 20.0  # over whose mean the limit is to hold; with few, hard starts may be among them
     early_stops: bool = static(True)  # also rehearse settings that spend fast and then stop spending
 
 
@@ -105,6 +107,7 @@ class Dial(Agent[DialConfig, DialState]):
     summary = "One policy for every limit: copies episodes given their cost to go, and rehearses its dial in a model."
     paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "at least one cost"
+    quick_policy = False  # it rehearses
     Config = DialConfig
 
     def ignores_limit(self, config: DialConfig) -> bool:
@@ -172,10 +175,14 @@ class Dial(Agent[DialConfig, DialState]):
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
-        learns = (batch.fold[None, :] != jnp.arange(MEMBERS)[:, None]).astype(jnp.float32)  # [M, B]
+        # Each model has rows of its own, [M, b]: together they see all of the batch, at the price of one model.
+        members = np.arange(MEMBERS)[:, None]
+        own = (members * len(w) // MEMBERS + np.arange(config.model_batch)) % len(w)
+        seen = jax.tree.map(lambda x: x[own], eqx.tree_at(lambda t: t.initial_obs, data, data.obs))
+        learns = (batch.fold[own] != members).astype(jnp.float32)
 
         def models_loss(models: Model) -> Array:
-            losses: Array = jax.vmap(lambda model, rows: model.loss(state.standards, data, rows))(models, learns)
+            losses: Array = jax.vmap(lambda m, part, rows: m.loss(state.standards, part, rows))(models, seen, learns)
             return losses.sum()
 
         loss_models, grad_models = jax.value_and_grad(models_loss)(state.models)
@@ -202,7 +209,7 @@ class Dial(Agent[DialConfig, DialState]):
         lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(
             state.models_average, state.standards, state.average, state.starts, policy, lasting,
-            float(config.confidence),
+            float(config.confidence), float(config.episodes),
         )  # fmt: skip
         # What asks for the same all along copies whole episodes: it earns no more than the best of them at its cost,
         # and costs no less than they did.

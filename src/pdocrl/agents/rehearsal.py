@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from statistics import NormalDist
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.nn.density import ClippedGaussian
@@ -25,30 +25,29 @@ from pdocrl.policies.policy import DialPolicy
 
 def rehearse(
     models: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"], dial: DialPolicy,
-    lasting: Bool[NDArray[np.bool_], " N"], confidence: float,
+    lasting: Bool[NDArray[np.bool_], " N"], confidence: float, episodes: float,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:  # fmt: skip
     """Mean reward [N] and costs [N, K] of an episode under each of the dial's N settings, and a bound on the costs.
 
-    `models` has a leading axis of M, and their mean plays. The bound says how sure the mean over all starts is to lie
-    below, of which P were drawn. No logged episode did what a setting does that is not `lasting`; there each model
-    plays by itself too, and the worst counts.
+    `models` has a leading axis of M, and their mean plays. No logged episode did what a setting does that is not
+    `lasting`; there each model plays by itself too, and the worst counts. `bound` says what its bound holds for.
     """
     together, alone = (jax.tree.map(lambda x, axis=axis: jnp.expand_dims(x, axis), models) for axis in (0, 1))
     tables = [jnp.asarray(table) for table in (dial.quality, dial.ask, dial.stop)]
     rest = jnp.asarray(dial.largest), jnp.asarray(dial.horizon, jnp.float32)
     earned, paid = (np.asarray(x) for x in _play(together, standards, actor, starts, *tables, *rest))
-    reward, cost, upper = earned[0].mean(-1), paid[0].mean(-2), bound(paid[0], confidence)
+    reward, cost, upper = earned[0].mean(-1), paid[0].mean(-2), bound(paid[0], confidence, episodes)
     if not lasting.all():
         stops = [table[~lasting] for table in tables]
         earned, paid = (np.asarray(x) for x in _play(alone, standards, actor, starts, *stops, *rest))
         reward[~lasting] = np.minimum(reward[~lasting], earned.mean(-1).min(0))
-        upper[~lasting] = np.maximum(upper[~lasting], bound(paid, confidence).max(0))
+        upper[~lasting] = np.maximum(upper[~lasting], bound(paid, confidence, episodes).max(0))
     return reward, cost, upper
 
 
 def rehearse_other(
     models: Model, standards: Standards, act: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    starts: Float[Array, "P S"], horizon: int, confidence: float,
+    starts: Float[Array, "P S"], horizon: int, confidence: float, episodes: float,
 ) -> tuple[float, NDArray[np.float32]]:  # fmt: skip
     """Reward and bound on the costs [K] of a policy without a dial or memory, obs [P, S] → action [P, A]."""
     obs, alive, earned, spent = starts, jnp.ones(len(starts)), jnp.zeros(len(starts)), 0.0
@@ -57,13 +56,19 @@ def rehearse_other(
         obs, reward, costs, ends = _step(models, standards, obs, action, 1, jnp.int32(time))
         earned, spent = earned + alive * reward, spent + alive[:, None] * costs
         alive = alive * (1 - ends)
-    return float(earned.mean()), bound(np.asarray(spent, np.float32), confidence)
+    return float(earned.mean()), bound(np.asarray(spent, np.float32), confidence, episodes)
 
 
-def bound(costs: Float[NDArray[np.float32], "... P K"], confidence: float) -> Float[NDArray[np.float32], "... K"]:
-    """What the mean over all starts lies below with this confidence, from the costs of P of them."""
-    errors = NormalDist().inv_cdf(confidence) / np.sqrt(costs.shape[-2])  # standard errors above the mean
-    upper: NDArray[np.float32] = costs.mean(-2) + np.float32(errors) * costs.std(-2)
+def bound(
+    costs: Float[NDArray[np.float32], "... P K"], confidence: float, episodes: float
+) -> Float[NDArray[np.float32], "... K"]:
+    """What the mean of so many new episodes lies below with this confidence, from the costs of P: μ + t σ √(1/P + 1/n).
+
+    Both the P starts and the n are draws of the same starts. With n = ∞ it bounds the mean over all of them.
+    """
+    played = costs.shape[-2]
+    errors = stdtrit(max(played - 1, 1), confidence) * np.sqrt(1 / played + 1 / episodes)
+    upper: NDArray[np.float32] = costs.mean(-2) + np.float32(errors) * costs.std(-2, ddof=min(1, played - 1))
     return upper
 
 

@@ -113,8 +113,12 @@ def add_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def save(plan: Plan, trainer: Trainer, folder: Path) -> None:
-    """The policies and the whole state. Where there is no room, what lay there before stays as it was."""
+def save(plan: Plan, trainer: Trainer, folder: Path, last: bool) -> None:
+    """The whole state, and the policies if they are quickly made or this is the last time.
+
+    Where there is no room, what lay there before stays as it was. The state goes first: whoever asked to stop may not
+    wait for slow policies.
+    """
     story = {
         "agent": plan.agent,
         "data_digest": plan.data_digest,
@@ -125,9 +129,10 @@ def save(plan: Plan, trainer: Trainer, folder: Path) -> None:
         "versions": plan.versions,
     }
     try:
-        with atomic_path(folder / POLICIES) as path:
-            policies.save(path, [*trainer.policies()], {"step": trainer.step, "failures": trainer.failures})
         checkpoint.save(folder / CHECKPOINT, trainer.state, story)
+        if last or trainer.agent.quick_policy:
+            with atomic_path(folder / POLICIES) as path:
+                policies.save(path, trainer.policies(), {"step": trainer.step, "failures": trainer.failures})
     except PdocrlError as error:
         raise PdocrlError(
             f"step {trainer.step}: {str(error).split(' Nothing was written')[0]} The last checkpoint is whole: make "
@@ -169,7 +174,7 @@ def load_trained(folder: str | os.PathLike[str]) -> Trained:
     try:
         found, story = policies.load_all(folder / POLICIES)
     except FileNotFoundError:
-        raise PdocrlError(f"{folder}: no policies yet. Was the training stopped before its first checkpoint?") from None
+        raise PdocrlError(f"{folder}: no policies yet. Go on with `pdocrl train --resume {folder}`.") from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
         raise PdocrlError(f"{folder / POLICIES}: cannot be read ({error}).") from error
     failures = {int(run): why for run, why in story["failures"].items()}

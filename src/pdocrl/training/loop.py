@@ -72,6 +72,7 @@ class Trainer:
         self._blocks = (1,) if self._on_cpu else (BLOCK, 1)
         self._windows = dataset.windows if isinstance(dataset, Window) else None
         self._window = -1  # the number of the window on the device
+        self._made: tuple[int, list[WorldPolicy]] | None = None  # a step and its policies
         self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
@@ -153,7 +154,12 @@ class Trainer:
                 return
 
     def policies(self) -> list[WorldPolicy]:
-        """The current policy of each run, in the world's units."""
+        """The current policy of each run, in the world's units; made once for a step."""
+        if self._made is None or self._made[0] != self.step:
+            self._made = self.step, self._make_policies()
+        return self._made[1]
+
+    def _make_policies(self) -> list[WorldPolicy]:
         leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
         made: dict[int, Any] = {}  # training → a policy that serves every limit
         networks = []

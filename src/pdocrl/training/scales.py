@@ -16,13 +16,14 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.policies.policy import WorldScales
 from pdocrl.training.window import Window
 
-CONSTANT = 1e-6  # a spread below this share of a column's size is rounding
+CONSTANT = 1e-6  # a spread below this share of a column's size is rounding …
+NOTHING = 1e-12  # … and so is one below this share of the widest column's: noise around 0, of a column that is 0
 
 
 def scales_of(dataset: Dataset) -> WorldScales:
     """Between the world's numbers and a network's."""
     mean, std = dataset.obs_moments
-    changes = std > CONSTANT * np.hypot(mean, std)
+    changes = (std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max())
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=changes)
     low, high = np.asarray(dataset.action_bounds, np.float32)
     return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high)

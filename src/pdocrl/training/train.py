@@ -140,8 +140,8 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
             bar.update(row, completed=stage.step, description=_describe(plan, stage))
             if plan.evaluate_every and (stage.step % plan.evaluate_every == 0 or finished):
                 evaluations.submit(stage.step, [*trainer.policies()])
-            if folder is not None and (stage.step % plan.checkpoint_every == 0 or finished or stop.is_set()):
-                folders.save(plan, trainer, folder)
+            if folder is not None and (stage.step % plan.checkpoint_every == 0 or finished):
+                folders.save(plan, trainer, folder, last=finished)
     for run, why in trainer.failures.items():
         log(f"run {run} ({plan.runs[run]}) stopped at {why}; its policy is the last whole one.")
     if stop.is_set() and trainer.step < plan.steps:
@@ -149,7 +149,7 @@ def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[st
             raise PdocrlInterrupted(
                 f"interrupted at step {trainer.step}; nothing was kept, because no --out was given."
             )
-        folders.save(plan, trainer, folder)
+        folders.save(plan, trainer, folder, last=True)
         raise PdocrlInterrupted(f"interrupted at step {trainer.step}. Go on with: pdocrl train --resume {folder}")
     return Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, lines, folder)
 
