@@ -36,12 +36,17 @@ class Text:
 
     text: str
     style: Style = ""
-    below: tuple[str, ...] = ()  # smaller lines under it, on a page only
+    below: tuple[str, ...] = ()  # on a page smaller lines under it, elsewhere behind it
     value: float | str | None = None  # what its column sorts by on a page, where that is not its text; "": stays last
     hint: str = ""  # for whoever points at it, on a page only
     belongs: Belongs = ()
     series: int | None = None  # whose colour and shape stand before it, on a page only
     heat: float | None = None  # 0 … 1 fills its ground, on a page only
+
+    @property
+    def whole(self) -> str:
+        """In one line."""
+        return " ".join((self.text, *self.below))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,16 +217,16 @@ data-label="{{ table.heads[loop.index0] }}"{% endif %}{% if kinds %} class="{{ k
 
 def _plain(cell: Text) -> str:
     """For the terminal, where brackets would be markup."""
-    return cell.text.replace("[", r"\[") + (" ★" if cell.style == "best" else "")
+    return cell.whole.replace("[", r"\[") + (" ★" if cell.style == "best" else "")
 
 
 def _markdown(cell: Text) -> str:
-    text = cell.text.replace("|", r"\|")
+    text = cell.whole.replace("|", r"\|")
     return {"safe": f"**{text}**", "best": f"**{text}** ★"}.get(cell.style, text)
 
 
 def _latex(cell: Text) -> str:
-    text = _escape(cell.text)
+    text = _escape(cell.whole)
     return {
         "safe": rf"\textbf{{{text}}}",
         "best": rf"\textcolor{{blue}}{{\textbf{{{text}}}}}",

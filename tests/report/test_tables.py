@@ -87,7 +87,7 @@ def test_one_seed_makes_no_clear_winner(play: Play) -> None:
     rows = play({(10.0, 0): [(0.9, 0.0)]}, agent="a") + play({(10.0, 0): [(0.1, 0.0)]}, agent="b")
     table = make_tables(rows)[-1]
     long = rows + [dataclasses.replace(row, episode=1) for row in rows]
-    assert table.rows[0][2] == Text("1.00 –", "")
+    assert (table.rows[0][2].whole, table.rows[0][2].style) == ("1.00 –", "")
     assert any("know nothing of how trainings differ" in note for note in make_tables(long)[0].notes)
     twice = rows + [dataclasses.replace(row, seed=1, training=1) for row in rows]
     assert make_tables(twice)[-1].rows[0][2].style == "safe"

@@ -13,7 +13,7 @@ from pdocrl.bench.results import read_suite
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
-from pdocrl.report import curves, page_tables, pictures, provenance
+from pdocrl.report import curves, page_tables, pictures, provenance, tables
 from pdocrl.report.document import (
     Block,
     Commands,
@@ -97,9 +97,12 @@ def render(
 
 
 def _compared(record: Results) -> list[Section]:
+    colour = record.methods.index
+    ranks = [table(record.cells, colour=colour).html() for table in (tables.ranks_table, tables.profile_table)]
+    improvement = tables.improvement_table(record.cells, order=record.ranked, colour=colour)
     return [
-        Section("Ranks", [Tables([page_tables.ranks(record).html()])]),
-        Section("Probability of improvement", [Tables([page_tables.improvement(record).html(kind="matrix")])]),
+        Section("Ranks", [Tables(ranks)]),
+        Section("Probability of improvement", [Tables([improvement.html(kind="matrix")])]),
     ]
 
 

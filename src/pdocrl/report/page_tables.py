@@ -9,8 +9,8 @@ import numpy as np
 
 from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.report.record import PlayedRun, Results, limit_name
-from pdocrl.report.statistics import LEVELS, Comparison, Standing, best_safe, compare, standings
-from pdocrl.scores.intervals import Interval
+from pdocrl.report.statistics import Standing, best_safe, standings
+from pdocrl.scores.intervals import Interval, number
 from pdocrl.scores.score import Cell, Score
 from pdocrl.table import DASH, Belongs, Style, Table, Text
 
@@ -80,14 +80,14 @@ def of_training(record: Results) -> Table:
         series = record.series(row.method, limit_name(row.limit))
         line = [
             Text(row.label, series=series),
-            Text(decimal(score.reward, 3), "safe", below=_between(score.reward_interval, score, 3), value=score.reward),
+            Text(decimal(score.reward, 3), "safe", below=_below(score.reward_interval, 3), value=score.reward),
             Text(f"{row.reward:,.0f}", value=row.reward),
         ]
         if names:
             costs = [f"{c:.1f}" if len(names) == 1 else f"{n} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
             share = f"{decimal(score.cost)} of the limit"
             line += [
-                Text(", ".join(costs), "safe", (share, *_between(score.cost_interval, score)), score.cost),
+                Text(", ".join(costs), "safe", (share, *_below(score.cost_interval)), score.cost),
                 Text(f"{row.over} of {row.episodes}", value=row.over),
                 Text("✓ yes", "yes") if score.safe else Text("✗ no", "no"),
             ]
@@ -134,8 +134,7 @@ _VERDICT_STYLES: dict[bool | None, Style] = {True: "yes", False: "no"}
 def _estimated(value: float | None, interval: tuple[float, float] | None) -> Text:
     if value is None:
         return NO_VALUE
-    below = () if interval is None else (f"[{decimal(interval[0])}, {decimal(interval[1])}]",)
-    return Text(decimal(value), below=below, value=value)
+    return Text(decimal(value), below=_below(interval), value=value)
 
 
 def _as_played(run: PlayedRun | None) -> Text:
@@ -164,7 +163,14 @@ def headline(record: Results) -> Table:
         "at a cell for its 95 % intervals; they also stand in the next table. “Paper”: the published reward / cost. A "
         "column sorts by reward. “All tasks”: those that are scored."
     )
-    return _table("Results of all methods on all tasks", heads, body, note, columns, _methods(record))
+    return _table(
+        "Results of all methods on all tasks",
+        heads,
+        body,
+        note,
+        columns,
+        [(("method", method),) for method in record.ranked],
+    )
 
 
 def _cell(cell: Cell, best: bool) -> Text:
@@ -235,66 +241,8 @@ def _at_limit(score: Score) -> Text:
     return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
 
 
-def ranks(record: Results) -> Table:
-    """Methods over all tasks, the best first, with interquartile means."""
-    body = []
-    for s in standings(record.cells):
-        below = () if s.rank_interval is None else (between(s.rank_interval),)
-        body.append(
-            (
-                _method(record, s.method),
-                Text(decimal(s.rank), below=below, value=s.rank),
-                Text(f"{s.safe_limits} of {s.limits}", value=s.safe_limits / s.limits),
-                Text(f"{s.safe_tasks} of {s.tasks}", value=s.safe_tasks / s.tasks),
-                Text(decimal(s.reward), below=(f"IQM {decimal(s.reward_iqm)}",), value=s.reward),
-                Text(decimal(s.cost), below=(f"IQM {decimal(s.cost_iqm)}",), value=s.cost),
-                *(Text(f"{share:.2f}", value=share) for share in s.profile),
-            )
-        )
-    heads = ["Method", "Average rank", "Limits kept", "Safe tasks", "Reward", "Cost"]
-    heads += [f"Safe ≥ {level:g}" for level in LEVELS]
-    note = (
-        "Rank 1 is best: safe before unsafe, then by reward among the safe and by cost among the unsafe. Means over "
-        "the tasks a method was run on; IQM: the interquartile mean over all its runs. “Safe ≥ 0.2”: the "
-        "share of its runs that keep their limit and earn a reward of at least 0.2."
-    )
-    rows: list[Belongs] = [(("method", s.method),) for s in standings(record.cells)]
-    return _table("Methods over all tasks", heads, body, note, rows=rows)
-
-
-def improvement(record: Results) -> Table:
-    """Method × method; the fill follows the number, so that the eye finds the strong rows."""
-    methods = [method for method in record.ranked if method in {cell.method for cell in record.cells}]
-    body = [
-        (
-            _method(record, method),
-            *(_improves(None if other == method else compare(record.cells, method, other)) for other in methods),
-        )
-        for method in methods
-    ]
-    note = (
-        "Probability that a run of the line's method is better than a run of the column's, on the same task at the "
-        "same limit; better as in the ranks. Mean over tasks, with 95 % intervals over trainings. Bold: the interval "
-        "lies above one half."
-    )
-    rows: list[Belongs] = [(("method", method),) for method in methods]
-    return _table("Probability of improvement", ["Line beats column", *methods], body, note, rows=rows)
-
-
-def _improves(found: Comparison | None) -> Text:
-    if found is None:
-        return NO_VALUE
-    below = () if found.interval is None else (between(found.interval),)
-    kind: Style = "safe" if found.clear else ""
-    return Text(decimal(found.probability), kind, below, found.probability, heat=found.probability)
-
-
 def _method(record: Results, method: str) -> Text:
     return Text(method, series=None if record.by_limit else record.methods.index(method))
-
-
-def _methods(record: Results) -> list[Belongs]:
-    return [(("method", method),) for method in record.ranked]
 
 
 def _both(score: Score) -> tuple[str, ...]:
@@ -303,7 +251,7 @@ def _both(score: Score) -> tuple[str, ...]:
     return (f"{between(score.reward_interval)} / {between(score.cost_interval)}",)
 
 
-def _between(interval: Interval | None, score: Score, digits: int = 2) -> tuple[str, ...]:
+def _below(interval: Interval | None, digits: int = 2) -> tuple[str, ...]:
     return () if interval is None else (between(interval, digits),)
 
 
@@ -314,7 +262,7 @@ def between(pair: Interval | None, digits: int = 2) -> str:
 
 def decimal(value: float, digits: int = 2) -> str:
     """With a true minus, and none before a zero."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    return number(value, digits).replace("-", "−")
 
 
 def _table(

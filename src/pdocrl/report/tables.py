@@ -12,7 +12,7 @@ Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the termina
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, nam
 from pdocrl.scores.intervals import interval_words, number
 from pdocrl.scores.score import Cell
 from pdocrl.table import DASH, Style, Table, Text
+
+Colour = Callable[[str], int | None]
 
 
 def make_tables(rows: Sequence[Row]) -> list[Table]:
@@ -112,56 +114,73 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     return Table("limits", title, tuple(("", name) for name in names), tuple(body), tuple(notes))
 
 
-def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
-    """Methods by average rank."""
+def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
+    """Methods by average rank; `colour` gives the number of a method's colour and shape on a page."""
+    order = standings(cells)
     body = [
         (
-            Text(s.method),
+            Text(s.method, series=colour(s.method)),
             Text(f"{s.rank:.2f}", "safe" if s.safe_tasks == s.tasks else ""),
             Text(interval_words(s.rank_interval)),
-            Text(f"{s.safe_tasks} of {s.tasks}"),
-            Text(f"{s.safe_limits} of {s.limits}"),
+            Text(f"{s.safe_tasks} of {s.tasks}", value=s.safe_tasks / s.tasks),
+            Text(f"{s.safe_limits} of {s.limits}", value=s.safe_limits / s.limits),
             Text(number(s.reward)),
             Text(number(s.reward_iqm)),
             Text(number(s.cost)),
             Text(number(s.cost_iqm)),
         )
-        for s in standings(cells)
+        for s in order
     ]
     names = ("method", "average rank", "95 %", "safe tasks", "limits kept", "reward", "IQM", "cost", "IQM")
     note = (
         "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
         "means over tasks. IQM: interquartile mean over all runs, the mean of the middle half."
     )
-    return Table("ranks", "Methods over all tasks", tuple(("", n) for n in names), tuple(body), (note, *notes))
+    return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 
 
-def profile_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+def profile_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
     """The performance profile of every method, at a few levels of reward."""
-    body = [(Text(s.method), *(Text(f"{share:.2f}") for share in s.profile)) for s in standings(cells)]
+    body = [
+        (Text(s.method, series=colour(s.method)), *(Text(f"{share:.2f}") for share in s.profile))
+        for s in standings(cells)
+    ]
     names = ("method", *(f"reward ≥ {level:g}" for level in LEVELS))
     note = "Share of all runs (tasks × limits × seeds) that keep their limit and earn at least so much."
-    return Table("profile", "Performance profile", tuple(("", n) for n in names), tuple(body), (note, *notes))
+    return _by_method("profile", "Performance profile", names, body, (note, *notes))
 
 
-def improvement_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
-    """Method × method."""
-    methods = names_of(cells)[0]
+def improvement_table(
+    cells: Sequence[Cell], notes: Sequence[str] = (), order: Sequence[str] = (), colour: Colour = lambda method: None
+) -> Table:
+    """Method × method, in their order or a given one; on a page the fill follows the number."""
+    there = names_of(cells)[0]
+    methods = [method for method in order if method in there] or there
     body = []
     for method in methods:
-        line = [Text(method)]
+        line = [Text(method, series=colour(method))]
         for other in methods:
             found = None if other == method else compare(cells, method, other)
-            shown = DASH if found is None else f"{found.probability:.2f} {interval_words(found.interval)}"
-            line.append(Text(shown, "safe" if found is not None and found.clear else ""))
+            if found is None:
+                line.append(Text(DASH, value=""))
+                continue
+            below, share = (interval_words(found.interval),), found.probability
+            line.append(Text(f"{share:.2f}", "safe" if found.clear else "", below, share, heat=share))
         body.append(tuple(line))
     note = (
         "Probability that a run of the line's method is better than one of the column's on the same task at the same "
         "limit, mean over tasks, with 95 % interval over trainings; better: safe before unsafe, then reward among the "
         "safe, cost among the unsafe. Bold: the interval lies above one half."
     )
-    columns = (("", "method"), *(("", method) for method in methods))
-    return Table("improvement", "Probability of improvement", columns, tuple(body), (note, *notes))
+    return _by_method("improvement", "Probability of improvement", ("method", *methods), body, (note, *notes))
+
+
+def _by_method(
+    name: str, title: str, heads: Sequence[str], body: Sequence[tuple[Text, ...]], notes: Sequence[str]
+) -> Table:
+    """A line per method, which a page's filters know it by."""
+    belongs = tuple((("method", line[0].text),) for line in body)
+    return Table(name, title, tuple(("", head) for head in heads), tuple(body), tuple(notes), row_belongs=belongs)
 
 
 def _pair(cell: Cell | None, best: str | None) -> list[Text]:

@@ -108,6 +108,6 @@ def interval_words(pair: Interval | None) -> str:
     return "–" if pair is None else f"[{number(pair[0])}, {number(pair[1])}]"
 
 
-def number(value: float) -> str:
-    """Two digits, and no minus before a zero."""
-    return f"{round(value, 2) + 0.0:.2f}"
+def number(value: float, digits: int = 2) -> str:
+    """Without a minus before a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
