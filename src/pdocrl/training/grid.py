@@ -77,7 +77,7 @@ def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> l
             if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
                 together.hand_back()
                 for plan, trainer, out in zip(plans, together.parts, outs, strict=True):
-                    folders.save(plan, trainer, out)
+                    folders.save(plan, trainer, out, last=finished or stop.is_set())
     done = [
         Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
         for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)
