@@ -13,6 +13,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 M = TypeVar("M", bound=eqx.Module)
@@ -35,15 +36,19 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def resized(array: Array, axis: int, parts: Sequence[tuple[int, int]]) -> Array:
-    """An axis of consecutive parts, each (size here, size there): cut short, or filled up with zeros, part by part."""
-    pieces, start = [], 0
-    for here, there in parts:
-        piece = jax.lax.slice_in_dim(array, start, start + min(here, there), axis=axis)
-        room = [(0, 0)] * array.ndim
+    """An axis of consecutive parts, each (size here, size there): cut short, or filled up with zeros, part by part.
+
+    In NumPy, since shapes of many kinds come once each and every one would be compiled anew.
+    """
+    whole = np.asarray(array)
+    cuts = np.cumsum([here for here, _ in parts])[:-1]
+    pieces = []
+    for piece, (here, there) in zip(np.split(whole, cuts, axis), parts, strict=True):
+        room = [(0, 0)] * whole.ndim
         room[axis] = (0, max(0, there - here))
-        pieces.append(jnp.pad(piece, room))
-        start += here
-    return jnp.concatenate(pieces, axis)
+        pieces.append(np.pad(piece.take(range(min(here, there)), axis), room))
+    joined: Array = np.concatenate(pieces, axis)  # type: ignore[assignment]
+    return joined
 
 
 class MLP(eqx.Module):

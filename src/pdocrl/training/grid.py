@@ -9,10 +9,11 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.agent import find_agent
+from pdocrl.agents.agent import Agent, find_agent
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
@@ -58,8 +59,13 @@ def train_together(
                 Plan.of(part.dataset, place_of(part.dataset), part.task, agent, settings=dict(settings or {}),
                         runs=runs, steps=steps, log_every=log_every, checkpoint_every=checkpoint_every)
             )  # fmt: skip
-        trainers = [Trainer(chosen, p.dataset, plan.make_runs(chosen)) for p, plan in zip(parts, plans, strict=True)]
+        with ThreadPoolExecutor() as pool:  # each compiles its own first states
+            trainers = list(pool.map(lambda part, plan: _trainer(chosen, part, plan), parts, plans))
         return _drive(plans, Together(trainers), [part.out for part in parts])
+
+
+def _trainer(agent: Agent[Any, Any], part: TaskPart, plan: Plan) -> Trainer:
+    return Trainer(agent, part.dataset, plan.make_runs(agent))
 
 
 def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> list[Trained]:

@@ -20,6 +20,7 @@ from jaxtyping import Array
 from pdocrl.agents.agent import DeviceTable, Problem
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import resized
+from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.loop import Trainer
 
 
@@ -63,19 +64,23 @@ class Together(Trainer):
         tables = [t._table for t in trainers]
         self._table = joined_tables([table for table in tables if table is not None])
         self._rows, self._sizes = _rows_of(trainers)
-        self.state = _joined([self._resized(t, t.state, t.problem, self.problem) for t in trainers])
+        self.state = _joined([self._resized(t, jax.device_get(t.state), t.problem, self.problem) for t in trainers])
 
     def hand_back(self) -> None:
         """Give every trainer the state its runs have reached."""
-        runs = trainings = 0
+        whole, runs, trainings = jax.device_get(self.state), 0, 0
         for part in self.parts:
             own = slice(trainings, trainings + len(part.seeds))
-            state = jax.tree.map(lambda leaf, own=own: leaf[own], self.state)
+            state = jax.tree.map(lambda leaf, own=own: leaf[own], whole)
             part.state = self._resized(part, state, self.problem, part.problem)
             part.step = self.step
             numbers = range(runs, runs + len(part.runs))
             part.failures = {run - runs: self.failures[run] for run in numbers if run in self.failures}
             runs, trainings = runs + len(part.runs), trainings + len(part.seeds)
+
+    def policies(self) -> list[WorldPolicy]:
+        self.hand_back()
+        return [policy for part in self.parts for policy in part.policies()]
 
     def _resized(self, part: Trainer, state: Any, here: Problem, there: Problem) -> Any:
         return self.agent.resized(part.runs[0].config, state, here, there)
@@ -90,8 +95,10 @@ def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
         parts = [(math.prod(c[number][1]), math.prod(wide)) for c, wide in zip(columns, widest, strict=True)]
         rows.append(resized(table.packed, 1, parts))
     layout = tuple((column[0][0], shape) for column, shape in zip(columns, widest, strict=True))
-    starts = jnp.zeros((1, *widest[0]))  # first states of whichever task: nothing that learns here asks for them
-    return DeviceTable(jnp.concatenate(rows), {"initial_obs": starts}, layout)
+    starts = np.zeros(
+        (1, *widest[0]), np.float32
+    )  # first states of whichever task: nothing that learns here asks for them
+    return DeviceTable(jnp.asarray(np.concatenate(rows)), {"initial_obs": jnp.asarray(starts)}, layout)
 
 
 def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
@@ -108,4 +115,4 @@ def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
 
 
 def _joined(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *trees)
