@@ -3,6 +3,7 @@ import pytest
 import scipy.optimize
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
@@ -48,6 +49,25 @@ def test_nobody_takes_an_action_never_tried():
     assert fqi(counts, 0.9)[0].tolist() == [1, 0]
     assert coptidice(counts, 0.9, {"cost": 0.5}).pi[0] == pytest.approx([1, 0])
     assert mbcl(counts, 0.9, {"cost": 0.5}, iterations=5).policies[:, 0].tolist() == [[1, 0]] * 5
+
+
+def test_the_density_ratio_leaves_for_states_never_acted_in_at_the_worst_they_can_be():
+    """State 1 is reached but never acted in: worth −1/(1−γ) for ever, so that the other action is better."""
+    log = {"state": [0, 0, 2], "action": [0, 1, 0], "next_state": [1, 2, 2], "reward": [1.0, 0.0, -1.0]}
+    counts = Counts.from_arrays(**log, d0=[0.5, 0.25, 0.25], n_states=3, n_actions=2)
+    found = coptidice(counts, 0.9, alpha=1e-3)
+    assert found.V[1] == pytest.approx(-10)
+    assert found.V[2] == pytest.approx(-10, abs=0.1)
+    assert found.pi[0, 0] == pytest.approx(1)  # both ways end as badly, and this one pays 1
+
+
+def test_a_mixture_earns_the_mean_of_what_its_policies_earn():
+    cmdp, _ = with_costs(n_constraints=2)
+    policies = np.random.default_rng(0).dirichlet(np.ones(3), size=(5, 6))
+    each = [evaluate(cmdp, pi) for pi in policies]
+    earned = Mixture(policies).evaluate(cmdp)
+    assert earned.value == pytest.approx(np.mean([e.value for e in each]), rel=1e-12)
+    assert earned.constraints == pytest.approx(np.mean([e.constraints for e in each], axis=0), rel=1e-12)
 
 
 def test_the_count_threshold_is_a_plug_in_without_the_rare_pairs():

@@ -10,8 +10,10 @@ from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import as_matrix, backup, evaluate, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
+from pdocrl.tabular.highs import Start
+from pdocrl.tabular.lp import strict
 from pdocrl.theory.baselines import fqi, mbcl, plug_in
-from pdocrl.theory.rivals.adversarial import a_crab, adversarial_critic, wsac
+from pdocrl.theory.rivals.adversarial import Adversary, a_crab, wsac
 from pdocrl.theory.rivals.cone import occupancy_cone
 from pdocrl.theory.rivals.density import coral, near_flow, pocc, pro_rl
 from pdocrl.theory.rivals.dpdl import deviation, dpdl
@@ -19,7 +21,8 @@ from pdocrl.theory.rivals.pdca import pdca
 from pdocrl.theory.rivals.pessimistic import least_values, pessimistic
 from pdocrl.theory.rivals.problem import LogModel, best_occupancy
 from pdocrl.theory.rivals.quadratic import atac, pspi, quadratic_critic
-from pdocrl.theory.rivals.spibb import errors, mo_spibb, soft_spibb, spibb
+from pdocrl.theory.rivals.spibb import _hard, _soft, mo_spibb, soft_spibb, spibb
+from pdocrl.theory.rivals.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 
 GAMMA = 0.8
 EXACT = {"abs": 1e-8, "rel": 1e-8}
@@ -57,7 +60,9 @@ class TestProblem:
         _, _, _, view = problem(missing=missing)
         rng = np.random.default_rng(0)
         pi, x, reward = policies(view.L.r.shape, rng, 1)[0], rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
-        assert np.vdot(x, view.Q(pi, reward)) == pytest.approx(np.vdot(view.adjoint(pi, x), reward), **EXACT)
+        assert np.vdot(x, view.under(pi).Q(reward)) == pytest.approx(
+            np.vdot(view.under(pi).adjoint(x), reward), **EXACT
+        )
 
     @pytest.mark.parametrize("missing", [False, True])
     def test_the_best_occupancy_is_that_of_the_log_s_own_model(self, missing):
@@ -66,6 +71,21 @@ class TestProblem:
         best = solve_lp(view.model)
         assert evaluate(view.model, view.policy(best_occupancy(view))).value == pytest.approx(best.value, **EXACT)
         assert np.tensordot(view.L.g, mu, axes=2)[0] >= view.L.tau[0] - 1e-9
+
+    @pytest.mark.parametrize("missing", [False, True])
+    @pytest.mark.parametrize("C", [0.8, 2.0, 50.0])
+    def test_simplex_from_a_plan_ends_where_it_ends_from_nothing(self, C, missing, monkeypatch):
+        _, _, _, view = problem(seed=3, states=8, actions=3, constraints=2, missing=missing)
+
+        def optima():
+            mu = strict(view.L, C)
+            earned = [] if mu is None else [np.vdot(mu, view.L.r)]
+            return [*earned, *(view.signals()[0] @ x for x in (near_flow(view, C, 0.0, 0.0), best_occupancy(view, C)))]
+
+        cold = optima()
+        for module in ("tabular.lp", "theory.rivals.problem", "theory.rivals.density"):
+            monkeypatch.setattr(f"pdocrl.{module}.SIMPLEX_UP_TO", 0)
+        assert optima() == pytest.approx(cold, **EXACT)
 
     def test_limits_that_cannot_be_kept_are_missed_by_the_least(self):
         _, counts, _, _ = problem()
@@ -85,7 +105,7 @@ class TestPDCA:
         """max_w |⟨w, δ⟩| is 0 at Q^π, and positive anywhere else: here by linear programming over f."""
         _, _, _, view = problem(seed=3)
         pi = policies(view.L.r.shape, np.random.default_rng(0), 1)[0]
-        f = view.Q(pi, view.model.r)
+        f = view.under(pi).Q(view.model.r)
         assert np.abs(residual(view, pi, f, view.model.r)).max() <= 1e-12
         shift = np.random.default_rng(1).normal(size=f.shape)
         assert np.abs(residual(view, pi, f + shift, view.model.r)).max() > 0.01
@@ -138,9 +158,15 @@ class TestAdversarialCritics:
             )
 
         best = brute_critic(view, pi, reward, box, weight)
-        for method, simplex_up_to in (("auto", 1000), ("program", 1000), ("program", 0)):
+        adversary, start = Adversary(view, pi), Start()
+        for solve, simplex_up_to, begin in (
+            (adversary.critic, 1000, None),
+            (adversary.program, 1000, start),
+            (adversary.program, 1000, start),  # from the basis of the last
+            (adversary.program, 0, None),
+        ):
             monkeypatch.setattr("pdocrl.theory.rivals.adversarial.SIMPLEX_UP_TO", simplex_up_to)
-            f = adversarial_critic(view, pi, reward, box, weight, method)
+            f = solve(reward, box, weight, begin)
             assert objective(f) == pytest.approx(best, **EXACT)
             assert f[view.L.seen].min() >= box[0] - 1e-9
             assert f[view.L.seen].max() <= box[1] + 1e-9
@@ -152,11 +178,11 @@ class TestAdversarialCritics:
         counts = Counts.sample(cmdp, occupancy(cmdp, behaviour), 10**14, 0)
         view = LogModel.of(counts, GAMMA)
         pi = policies(cmdp.r.shape, np.random.default_rng(0), 1)[0]
-        rho = view.adjoint(pi, pi * view.L.mu_D.sum(axis=1, keepdims=True) - view.L.mu_D) / view.L.mu_D
+        rho = view.under(pi).adjoint(pi * view.L.mu_D.sum(axis=1, keepdims=True) - view.L.mu_D) / view.L.mu_D
         ratio = occupancy(view.model, pi) / view.L.mu_D
         assert rho == pytest.approx(ratio - 1, abs=1e-5)
-        f = adversarial_critic(view, pi, view.model.r, view.box, float(np.ptp(ratio)) + 1, "program")
-        assert f == pytest.approx(view.Q(pi, view.model.r), abs=1e-7)
+        f = Adversary(view, pi).program(view.model.r, view.box, float(np.ptp(ratio)) + 1)
+        assert f == pytest.approx(view.under(pi).Q(view.model.r), abs=1e-7)
 
     def test_with_full_coverage_a_crab_is_optimal_and_wsac_no_dearer_than_its_reference(self):
         cmdp, _, limits, _ = problem(seed=7)
@@ -281,7 +307,7 @@ class TestPessimism:
         def value(delta):
             reward = view.model.r.copy()
             reward.ravel()[view.pairs] += delta
-            return (1 - GAMMA) * view.L.d0 @ (pi * view.Q(pi, reward)).sum(axis=1)
+            return (1 - GAMMA) * view.L.d0 @ (pi * view.under(pi).Q(reward)).sum(axis=1)
 
         centre = value(np.zeros(len(mu_D)))
         slopes = np.array([value(unit) - centre for unit in np.eye(len(mu_D))])
@@ -383,7 +409,7 @@ class TestSPIBB:
         view = LogModel.of(counts, GAMMA)
         pi, e, baseline = soft_spibb(counts, GAMMA, epsilon=epsilon), errors(view), view.L.behaviour
         assert (e * np.abs(pi - baseline)).sum(axis=1).max() <= epsilon + 1e-8
-        Q = view.Q(pi, view.model.r)
+        Q = view.under(pi).Q(view.model.r)
         for s in range(3):
             # Columns π, u ≥ |π − π_b|.
             rows = np.r_[np.c_[np.eye(3), -np.eye(3)], np.c_[-np.eye(3), -np.eye(3)], np.r_[np.zeros(3), e[s]][None]]
@@ -403,6 +429,34 @@ class TestSPIBB:
             if (e * np.abs(other - view.L.behaviour)).sum(axis=1).max() <= epsilon:
                 earned = evaluate(view.model, other)
                 assert earned.constraints[0] < view.L.tau[0] or earned.value <= found.value + 1e-9
+
+    @pytest.mark.parametrize("missing", [False, True])
+    @pytest.mark.parametrize("constraints", [0, 1, 2])
+    @pytest.mark.parametrize("near", [lambda v: Bootstrapped(v, 30), lambda v: Budgeted(v, 0.7)])
+    def test_policy_iteration_finds_what_the_program_finds(self, near, constraints, missing):
+        _, counts, limits, _ = problem(seed=17, states=6, actions=4, n=500, constraints=2, missing=missing)
+        limits = dict(list(limits.items())[:constraints])
+        view = LogModel.of(counts, GAMMA, limits)
+        rows = _hard(view, 30) if isinstance(near(view), Bootstrapped) else _soft(view, 0.7)
+        by_program, by_plans = best_occupancy(view, extra=rows), best_near(view, near(view))
+        assert view.signals() @ by_plans == pytest.approx(view.signals() @ by_program, abs=1e-7)
+        assert view.signals()[0] @ by_plans == pytest.approx(view.signals()[0] @ by_program, **EXACT)
+
+    def test_a_budget_is_spent_as_a_general_solver_spends_it(self):
+        _, _, _, view = problem(seed=18, states=6, actions=4, n=500, missing=True)
+        near, Q = Budgeted(view, 0.7), np.random.default_rng(3).normal(size=view.L.r.shape)
+        pi = near.answer(Q)
+        for s in np.flatnonzero(view.L.seen.any(axis=1)):
+            A = view.L.r.shape[1]
+            found = scipy.optimize.linprog(  # π = π_b + more − less
+                np.r_[-Q[s], Q[s]],
+                A_ub=np.r_[np.r_[near.e[s], near.e[s]][None], np.c_[-np.eye(A), np.eye(A)]],
+                b_ub=np.r_[0.7, near.base[s]],
+                A_eq=np.r_[np.ones(A), -np.ones(A)][None],
+                b_eq=[0.0],
+                bounds=[(0.0, None if view.L.seen[s, a % A] else 0.0) for a in range(2 * A)],
+            )
+            assert Q[s] @ pi[s] == pytest.approx(Q[s] @ near.base[s] - found.fun, **EXACT)
 
 
 class TestZanette:

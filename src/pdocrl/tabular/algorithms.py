@@ -16,7 +16,7 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.certificate import Point
-from pdocrl.tabular.cmdp import CMDP, Evaluation, evaluate
+from pdocrl.tabular.cmdp import CMDP, Evaluation, evaluate, evaluate_occupancy
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, expected
 from pdocrl.tabular.oracles import (
     GreedyBox,
@@ -58,8 +58,15 @@ class Mixture:
 
     def evaluate(self, cmdp: CMDP) -> Evaluation:
         """J(mixture) = mean of J(π_t)."""
-        each = [evaluate(cmdp, pi) for pi in self.policies]
-        return Evaluation(float(np.mean([e.value for e in each])), np.mean([e.constraints for e in each], axis=0))
+        S, A = cmdp.r.shape
+        if max(len(self.policies), A) * S * S > 10**7:
+            each = [evaluate(cmdp, pi) for pi in self.policies]
+            return Evaluation(float(np.mean([e.value for e in each])), np.mean([e.constraints for e in each], axis=0))
+        # A small problem: all occupancies at once.
+        moves = np.einsum("tsa,saz->tzs", self.policies, cmdp.P.toarray().reshape(S, A, S), optimize=True)
+        starts = np.broadcast_to((1 - cmdp.gamma) * cmdp.d0[:, None], (len(moves), S, 1))
+        visits = np.linalg.solve(np.eye(S) - cmdp.gamma * moves, starts)
+        return evaluate_occupancy(cmdp, (self.policies * np.maximum(visits, 0)).mean(axis=0))
 
 
 def run(

@@ -64,9 +64,9 @@ def slater_margin(cmdp: CMDP, tolerance: float = 1e-8) -> float:
         return np.inf
     if cmdp.r.size <= _LP_PAIRS:
         return _occupancy_lp(cmdp, "simplex", reward=False).objective
-    columns = _Columns(cmdp)
+    columns = Columns(cmdp)
     columns.price(np.full(cmdp.n_constraints, 1 / cmdp.n_constraints), reward=False)
-    return _generate(columns, reward=False, tolerance=tolerance).value
+    return generate(columns, reward=False, tolerance=tolerance).value
 
 
 def dual_bound(cmdp: CMDP) -> float:
@@ -147,15 +147,15 @@ def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000)
     Ends when bound and master agree to `tolerance` (relative for values above one). A vertex of the master mixes at
     most I + 1 policies; their averaged occupancy is that of one stationary policy, which is returned.
     """
-    columns = _Columns(cmdp)
+    columns = Columns(cmdp)
     columns.price(np.zeros(cmdp.n_constraints), reward=True)
     slack, feasible = 0.0, True
     if cmdp.n_constraints:
-        best = _generate(columns, reward=False, tolerance=_ROOM, enough=_ROOM, max_policies=max_policies)
+        best = generate(columns, reward=False, tolerance=_ROOM, enough=_ROOM, max_policies=max_policies)
         # Where the limits leave no room, rounding would decide what is feasible: they are loosened a little.
         slack, feasible = min(best.value - _ROOM, 0.0), best.bound >= 0
     if feasible:
-        best = _generate(columns, reward=True, tolerance=tolerance, slack=slack, max_policies=max_policies)
+        best = generate(columns, reward=True, tolerance=tolerance, slack=slack, max_policies=max_policies)
     used = np.flatnonzero(best.weights > 0)
     weights = best.weights[used] / best.weights[used].sum()
     mu = np.zeros_like(cmdp.r)
@@ -166,7 +166,7 @@ def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000)
     return _solution(cmdp, feasible, extract(mu), best.lam, best.V, weights, policies, 2 * tolerance)
 
 
-class _Columns:
+class Columns:
     """The deterministic policies found so far: what each earns, and where it goes."""
 
     def __init__(self, cmdp: CMDP) -> None:
@@ -180,14 +180,19 @@ class _Columns:
     def price(self, lam: Floats, reward: bool) -> float:
         """Add the best policy for the reward r_λ (without `reward`: Σ λ_i r_i); returns its certified bound."""
         cmdp = self.cmdp
-        found = plan(cmdp, reward * cmdp.r + np.tensordot(lam, cmdp.g, axes=1), start=self.V)
-        visits = occupancy(cmdp, found.actions)
+        visits, excess = self.best(reward * cmdp.r + np.tensordot(lam, cmdp.g, axes=1))
+        self.values.append(float(np.vdot(visits, cmdp.r)))
+        self.constraints.append(np.tensordot(cmdp.g, visits, axes=2))
+        return (1 - cmdp.gamma) * float(cmdp.d0 @ self.V) + excess - float(lam @ cmdp.tau)
+
+    def best(self, reward: Floats) -> tuple[Floats, float]:
+        """The occupancy [S, A] of the best policy for a reward, whose V is kept, and what V may be too small by."""
+        found = plan(self.cmdp, reward, start=self.V)
+        visits = occupancy(self.cmdp, found.actions)
         self.V = found.V
         self.actions.append(found.actions)
         self.visits.append(visits.sum(axis=1))
-        self.values.append(float(np.vdot(visits, cmdp.r)))
-        self.constraints.append(np.tensordot(cmdp.g, visits, axes=2))
-        return (1 - cmdp.gamma) * float(cmdp.d0 @ found.V) + found.excess - float(lam @ cmdp.tau)
+        return visits, found.excess
 
     def master(self, reward: bool, slack: float) -> tuple[float, Floats, Floats]:
         """The best mixture: objective, weights [k] and prices λ [I]."""
@@ -219,8 +224,8 @@ class _Mixture(NamedTuple):
     V: Floats  # [S]
 
 
-def _generate(
-    columns: _Columns,
+def generate(
+    columns: Columns,
     reward: bool,
     tolerance: float,
     enough: float = np.inf,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import highspy
@@ -21,6 +22,29 @@ class LinearOptimum(NamedTuple):
     dual: Floats  # [rows] minus the slope of the maximum in the row's bound: ≥ 0 at a lower bound, ≤ 0 at an upper one
 
 
+@dataclasses.dataclass(eq=False)
+class Start:
+    """Where simplex begins, for programs with the same rows and columns that differ little."""
+
+    basis: highspy.HighsBasis | None = None
+
+    @classmethod
+    def at(cls, columns: NDArray[np.int64], shape: tuple[int, int]) -> Start:
+        """Basic are these columns, one for each of the first rows, and the slacks of the other rows.
+
+        The others are at their lower bounds, which must be finite.
+        """
+        status = highspy.HighsBasisStatus
+        of_columns = [status.kLower] * shape[1]
+        for j in columns:
+            of_columns[j] = status.kBasic
+        basis = highspy.HighsBasis()
+        basis.col_status = of_columns
+        basis.row_status = [status.kLower] * len(columns) + [status.kBasic] * (shape[0] - len(columns))
+        basis.valid = True
+        return cls(basis)
+
+
 def maximise(
     objective: Floats,
     matrix: Any,
@@ -29,8 +53,12 @@ def maximise(
     column_lower: Floats,
     column_upper: Floats,
     method: Literal["simplex", "ipm"] = "simplex",
+    start: Start | None = None,
 ) -> LinearOptimum:
-    """max objective·x over row_lower ≤ matrix·x ≤ row_upper, column_lower ≤ x ≤ column_upper."""
+    """max objective·x over row_lower ≤ matrix·x ≤ row_upper, column_lower ≤ x ≤ column_upper.
+
+    With a start that knows a basis, simplex begins there, whatever the method; an optimum becomes the next start.
+    """
     matrix = sp.csc_array(matrix)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
@@ -46,12 +74,34 @@ def maximise(
     highs.setOptionValue("primal_feasibility_tolerance", 1e-10)
     highs.setOptionValue("dual_feasibility_tolerance", 1e-10)
     highs.setOptionValue("small_matrix_value", 1e-12)  # the default silently drops probabilities below 1e-9
+    if start is not None and start.basis is not None:
+        highs.setOptionValue("solver", "simplex")
+        highs.setOptionValue("presolve", "off")
+        highs.passModel(lp)
+        highs.setBasis(start.basis)
+        highs.run()
+        found = _optimum(highs, objective, start)
+        if found or highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+            return found or NONE
+        highs.setOptionValue("solver", method)
     for presolve in ("on", "off"):  # its presolve sometimes ends undecided
         highs.setOptionValue("presolve", presolve)
         highs.passModel(lp)
         highs.run()
-        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            solution = highs.getSolution()
-            x = np.array(solution.col_value)
-            return LinearOptimum(True, float(objective @ x), x, np.array(solution.row_dual))
-    return LinearOptimum(False, -np.inf, np.zeros(0), np.zeros(0))
+        found = _optimum(highs, objective, start)
+        if found:
+            return found
+    return NONE
+
+
+NONE = LinearOptimum(False, -np.inf, np.zeros(0), np.zeros(0))
+
+
+def _optimum(highs: highspy.Highs, objective: Floats, start: Start | None) -> LinearOptimum | None:
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    if start is not None:
+        start.basis = highs.getBasis()
+    solution = highs.getSolution()
+    x = np.array(solution.col_value)
+    return LinearOptimum(True, float(objective @ x), x, np.array(solution.row_dual))

@@ -130,13 +130,16 @@ def coptidice(
     if not alpha > 0:
         raise PdocrlError(f"coptidice: alpha is {alpha}; it must be positive.")
     L = Lagrangian.empirical(counts, gamma, as_limits(limits))
-    S, I = counts.n_states, len(L.tau)
-    seen = np.flatnonzero(L.seen)
-    mu_D, r = L.mu_D.ravel()[seen], L.r.ravel()[seen]
-    # The residual e = r + A·x is affine in x = (V, λ).
+    acted, I = L.seen.any(axis=1), len(L.tau)
+    S, seen = int(acted.sum()), np.flatnonzero(L.seen)
+    mu_D, least = L.mu_D.ravel()[seen], np.r_[L.r_range[0], L.g_range[:, 0]] / (1 - gamma)
+    # The residual e = r + A·x is affine in x = (V, λ); where the log never acted, V is the least there is.
     E = sp.csr_array((np.ones(L.r.size), (np.arange(L.r.size), np.arange(L.r.size) // L.r.shape[1])), shape=L.P.shape)
-    A = np.hstack([(gamma * L.P - E)[seen].toarray(), L.g.reshape(I, L.r.size)[:, seen].T])
-    linear = np.r_[(1 - gamma) * L.d0, -L.tau]
+    flow = (gamma * L.P - E)[seen].toarray()
+    away = flow[:, ~acted].sum(axis=1)
+    r = L.r.ravel()[seen] + least[0] * away
+    A = np.hstack([flow[:, acted], L.g.reshape(I, L.r.size)[:, seen].T + np.outer(away, least[1:])])
+    linear = np.r_[(1 - gamma) * L.d0[acted], (1 - gamma) * L.d0[~acted].sum() * least[1:] - L.tau]
     lower, upper = np.r_[np.full(S, -np.inf), np.zeros(I)], np.r_[np.full(S, np.inf), np.full(I, largest_multiplier)]
 
     def ratio(x: Floats) -> Floats:
@@ -155,9 +158,13 @@ def coptidice(
         hessian = (A.T * (mu_D * (ratio(x) > 0) / alpha)) @ A
         ridge = 1e-12 * max(float(np.diag(hessian).max()), 1.0)  # it is flat where w = 0
         root = np.linalg.cholesky(hessian + ridge * np.eye(S + I)).T
-        # The Newton step within the bounds: min ½|root·step|² + slope·step.
+        # The Newton step within the bounds: min ½|root·step|² + slope·step. Only λ, the last part, has bounds.
         target = -scipy.linalg.solve_triangular(root, slope, trans="T")
-        step = scipy.optimize.lsq_linear(root, target, (lower - x, upper - x), method="bvls").x
+        step = np.zeros(S + I)
+        if I:
+            within = ((lower - x)[S:], (upper - x)[S:])
+            step[S:] = scipy.optimize.lsq_linear(root[S:, S:], target[S:], within, method="bvls").x
+        step[:S] = scipy.linalg.solve_triangular(root[:S, :S], target[:S] - root[:S, S:] @ step[S:])
         # Along the step the objective is convex: go all the way, or to where its slope turns.
         length = 1.0
         if gradient(x + step) @ step > 0:
@@ -165,7 +172,9 @@ def coptidice(
         x = np.clip(x + length * step, lower, upper)
     w = np.zeros(L.r.shape)
     w.ravel()[seen] = ratio(x)
-    return DensityRatio(extract(w * L.mu_D), w, x[:S], x[S:])
+    V = np.full(counts.n_states, least[0] + x[S:] @ least[1:])
+    V[acted] = x[:S]
+    return DensityRatio(extract(w * L.mu_D), w, V, x[S:])
 
 
 def _empirical_model(counts: Counts, gamma: float, limits: Limits, min_count: int = 1) -> CMDP:

@@ -68,7 +68,7 @@ def make_case(family: str, coverage: Coverage, limited: bool, seed: int) -> Case
     return _case(family, coverage, limited, seed if family in {"random", "garnet"} else 0)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _case(family: str, coverage: Coverage, limited: bool, seed: int) -> Case:
     cmdp, mu_D = FAMILIES[family](seed)
     if not limited:

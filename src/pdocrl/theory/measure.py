@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.stats import t as student
 
 from pdocrl.errors import PdocrlError
@@ -42,21 +43,17 @@ ICU_SIZES = (10_000, 100_000, 1_000_000)
 # Iterations, few enough that all logs fit in minutes; more help little, see docs/which-method.md.
 ITERATIONS = {"pdca": 600, "wsac": 40, "a_crab": 40, "pspi": 300, "atac": 300, "mbcl": 200}
 ICU_ITERATIONS = {"pdca": 100, "pspi": 100, "atac": 100, "mbcl": 100, "wsac": 10, "a_crab": 10}
-# With 7,000 pairs a program takes seconds: of each method the theory's setting (0) and those of the grid named here,
+# With 9,000 pairs some programs take seconds: of each method the theory's setting (0) and those of the grid named here,
 # by their place in it; without limits, only the methods that know none, beside three to compare with.
 ICU_SETTINGS = {
-    "pdocrl": (0, 4), "pdocrl_often": (0, 4), "coral": (0, 4), "pocc": (0, 2), "pro_rl": (0, 5), "pdca": (0, 3),
-    "wsac": (0, 3), "mbcl": (0, 2), "pessimistic": (0, 4), "dpdl": (0, 4), "mo_spibb": (0, 4), "coptidice": (0, 5),
-    "plug_in": (0, 1, 2, 3), "pspi": (0, 2, 6), "atac": (0, 2, 6), "a_crab": (0, 4), "spibb": (0, 3),
-    "soft_spibb": (0, 4), "fqi": (0,), "behaviour_cloning": (0,),
+    "pdocrl": (0, 3, 4, 5), "pdocrl_often": (0, 3, 4, 5), "coral": (0, 3, 4, 5), "pocc": (0, 2, 3), "pro_rl": (0, 5, 6),
+    "pdca": (0, 2, 3), "wsac": (0, 3), "mbcl": (0, 2, 3), "pessimistic": (0, 4, 5), "dpdl": (0, 4, 6),
+    "mo_spibb": (0, 1, 2, 3, 4, 5, 6), "coptidice": (0, 5, 6), "plug_in": (0, 1, 2, 3, 4), "pspi": (0, 2, 4, 6),
+    "atac": (0, 2, 4, 6), "a_crab": (0, 4), "spibb": (0, 1, 2, 3, 4, 5), "soft_spibb": (0, 1, 2, 3, 4), "fqi": (0,),
+    "behaviour_cloning": (0,),
 }  # fmt: skip
-ICU_SLOW = ("pdocrl", "pdca", "wsac", "pro_rl", "pessimistic", "pspi", "atac", "a_crab", "mo_spibb", "spibb",
-            "soft_spibb")  # fmt: skip
 ICU_FREE = ("pdocrl_often", "plug_in", "behaviour_cloning")
-ICU_FEW = {"wsac": 6, "a_crab": 6}  # logs: a program each iteration; and none of a million rows
-
-
-ALL_METHODS_FIRST = 3  # logs
+ICU_LAST = ("wsac", "a_crab")  # a program of seconds in each iteration: after all others, and none of a million rows
 
 
 class Job(NamedTuple):
@@ -111,7 +108,7 @@ class LogTask(NamedTuple):
 def tasks_of(jobs: Iterable[Job]) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
-    Logs come in order. After the first few, the slow methods wait until the others have had all logs.
+    Logs come in order, so that stopping early leaves as many of each.
     """
     found = []
     for job in jobs:
@@ -122,17 +119,17 @@ def tasks_of(jobs: Iterable[Job]) -> list[LogTask]:
             slow = tuple(name for name in methods if name in ITERATIONS)
             found += [LogTask(job, slow), LogTask(job, tuple(name for name in methods if name not in ITERATIONS))]
 
-    def turn(task: LogTask) -> int:
-        slow = ICU_SLOW if task.job.family == "icu_sepsis" else tuple(ITERATIONS)
-        return 0 if task.job.seed < ALL_METHODS_FIRST else 1 + (task.methods[0] in slow)
-
-    return sorted((task for task in found if task.methods), key=turn)
+    return sorted((task for task in found if task.methods), key=_turn)
 
 
 def _on_icu(name: str, job: Job) -> bool:
-    if name in ICU_FEW and (job.seed >= ICU_FEW[name] or job.n == max(ICU_SIZES)):
+    if name in ICU_LAST and job.n == max(ICU_SIZES):
         return False
     return job.limited or not RIVALS[name].limits or name in ICU_FREE
+
+
+def _turn(task: LogTask) -> bool:
+    return task.job.family == "icu_sepsis" and task.methods[0] in ICU_LAST
 
 
 @lru_cache(maxsize=2)
@@ -161,7 +158,7 @@ def measure(task: LogTask) -> list[Trial]:
                 answer = rival.run(
                     log, case.cmdp.gamma, case.limits, **parameters, **({"iterations": rounds} if rounds else {})
                 )
-            except PdocrlError as error:
+            except (PdocrlError, np.linalg.LinAlgError) as error:
                 print(f"{name} ({words(parameters)}) on {job}: {error}", file=sys.stderr)
                 continue
             seconds = time.process_time() - began
@@ -265,6 +262,8 @@ def _finished(tasks: list[LogTask], jobs: int, minutes: float) -> Iterator[list[
             if time.monotonic() > end and done < len(tasks):
                 return _time_is_up(done, len(tasks))
         return None
+    for job in {task.job._replace(n=0, seed=0) for task in tasks}:  # what all logs share, before the processes part
+        make_case(job.family, job.coverage, job.limited, job.seed)
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         results = pool.imap_unordered(measure, tasks)
         for done in range(len(tasks)):

@@ -17,20 +17,21 @@ multiplier, a constant there, is a parameter here.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.highs import maximise
+from pdocrl.tabular.highs import Start, maximise
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
+from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.theory.rivals.actors import improve
 from pdocrl.theory.rivals.cone import minimise_linear
-from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
+from pdocrl.theory.rivals.problem import LogModel
 
 
 def a_crab(
@@ -44,9 +45,10 @@ def a_crab(
 ) -> Mixture:
     """A-Crab (Zhu, Rashidinejad and Jiao, 2023): Hedge against the adversarial critic; for problems without limits."""
     problem = LogModel.free(counts, gamma, limits, "a_crab", "wsac")
+    start = Start()
 
     def critic(pi: Floats) -> Floats:
-        return adversarial_critic(problem, pi, problem.model.r, problem.box, beta * C)
+        return Adversary(problem, pi).critic(problem.model.r, problem.box, beta * C, start)
 
     return improve(critic, problem.L.r.shape, problem.span, iterations, step)
 
@@ -69,13 +71,16 @@ def wsac(
     """
     problem = LogModel.of(counts, gamma, limits)
     model, pi_ref = problem.model, problem.L.behaviour if reference is None else reference
+    starts = [Start() for _ in range(1 + model.n_constraints)]
 
     def critic(pi: Floats) -> Floats:
-        f = adversarial_critic(problem, pi, model.r, problem.box, beta * C)
+        adversary = Adversary(problem, pi)
+        f = adversary.critic(model.r, problem.box, beta * C, starts[0])
         for i, g in enumerate(model.g):
             # A constraint reward is a negative cost: pessimism makes it small, as it makes the reward.
             box = problem.L.g_range[i] / (1 - gamma)
-            q = adversarial_critic(problem, pi, g, (float(box[0]), float(box[1])), beta * C / max(lam, 1e-12))
+            weight = beta * C / max(lam, 1e-12)
+            q = adversary.critic(g, (float(box[0]), float(box[1])), weight, starts[1 + i])
             f = f - lam * np.maximum((pi_ref * q).sum(axis=1, keepdims=True) - q, 0)
         return f
 
@@ -83,58 +88,53 @@ def wsac(
     return improve(critic, model.r.shape, span, iterations, step)
 
 
-def adversarial_critic(
-    problem: LogModel,
-    pi: Floats,
-    reward: Floats,
-    box: tuple[float, float],
-    weight: float,
-    method: Literal["auto", "program"] = "auto",
-) -> Floats:
-    """argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + weight·max(Σμ̂δ₊, Σμ̂δ₋) over f [S, A] within the box; weight = βC.
+class Adversary:
+    """The critics of one policy."""
 
-    Pairs never tried stay at their value in the log's own model. "program" solves the linear program even where Q^π is
-    known to be its solution.
-    """
-    L, pairs = problem.L, problem.pairs
-    mu_D = L.mu_D.ravel()[pairs]
-    played = pi * L.mu_D.sum(axis=1, keepdims=True)
-    if method == "auto":
-        rho = problem.adjoint(pi, played - L.mu_D).ravel()[pairs] / mu_D
-        if max(rho.max(), 0.0) + max(-rho.min(), 0.0) <= weight:
-            return problem.Q(pi, reward)
-    (S, A), m = L.r.shape, len(pairs)
-    unseen = np.where(L.seen, 0.0, reward)  # the model gives a pair never tried its reward, and nothing after it
-    # Columns: f [m], V [S] = f(·, π), δ₊ [m], δ₋ [m], e. Rows: V's definition, δ's, and the two sums e bounds.
-    choose = sp.csr_array((pi.ravel()[pairs], (pairs // A, np.arange(m))), shape=(S, m))
-    identity = sp.eye_array(m)
-    sums = sp.csr_array(mu_D[None])
-    matrix = sp.block_array(
-        [
-            [-choose, sp.eye_array(S), None, None, None],
-            [identity, -L.gamma * L.P[pairs], -identity, identity, None],
-            [None, None, sums, None, np.array([[-1.0]])],
-            [None, None, None, sums, np.array([[-1.0]])],
-        ],
-        format="csc",
-    )
-    known = np.r_[(pi * unseen).sum(axis=1), reward.ravel()[pairs]]
-    slope = (played - L.mu_D).ravel()[pairs]
-    program: dict[str, Any] = {
-        "objective": np.r_[slope, np.zeros(S + 2 * m), weight],
-        "matrix": matrix,
-        "row_lower": np.r_[known, -np.inf, -np.inf],
-        "row_upper": np.r_[known, 0.0, 0.0],
-        "column_lower": np.r_[np.full(m, box[0]), np.full(S, -np.inf), np.zeros(2 * m + 1)],
-        "column_upper": np.r_[np.full(m, box[1]), np.full(S, np.inf), np.full(2 * m + 1, np.inf)],
-    }
-    x = minimise_linear(**program) if m > SIMPLEX_UP_TO and importlib.util.find_spec("clarabel") else None
-    if x is None:
-        program["objective"] = -program["objective"]
-        found = maximise(**program, method="simplex" if m <= SIMPLEX_UP_TO else "ipm")
-        if not found.optimal:
-            raise PdocrlError("HiGHS found no critic; are the signals of sensible size?")
-        x = found.x
-    f = unseen.copy()
-    f.ravel()[pairs] = x[:m]
-    return np.asarray(f)
+    def __init__(self, problem: LogModel, pi: Floats) -> None:
+        self.problem, self.pi = problem, pi
+        self.under = problem.under(pi)
+        mu_D = problem.L.mu_D
+        self.slope = pi * mu_D.sum(axis=1, keepdims=True) - mu_D  # ⟨slope, f⟩ = ⟨f(s, π) − f(s, a)⟩_μ̂
+
+    @cached_property
+    def harmless(self) -> float:
+        """[max ρ]₊ + [−min ρ]₊: from this weight on, Q^π is a minimiser."""
+        seen = self.problem.L.seen
+        rho = self.under.adjoint(self.slope)[seen] / self.problem.L.mu_D[seen]
+        return float(max(rho.max(), 0.0) + max(-rho.min(), 0.0))
+
+    def critic(self, reward: Floats, box: tuple[float, float], weight: float, start: Start | None = None) -> Floats:
+        """argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + weight·max(Σμ̂δ₊, Σμ̂δ₋) over f [S, A] within the box; weight = βC.
+
+        Pairs never tried stay at their value in the log's own model.
+        """
+        return self.under.Q(reward) if self.harmless <= weight else self.program(reward, box, weight, start)
+
+    def program(self, reward: Floats, box: tuple[float, float], weight: float, start: Start | None = None) -> Floats:
+        """The same by its linear program, also where Q^π is known to be the solution."""
+        L, pairs = self.problem.L, self.problem.pairs
+        S, m = len(L.d0), len(pairs)
+        unseen = np.where(L.seen, 0.0, reward)  # the model gives a pair never tried its reward, and nothing after it
+        # Columns: f [m], V [S] = f(·, π), δ₊ [m], δ₋ [m], e. The policy is the first entry of each column of f.
+        matrix = self.problem.critic_rows.copy()
+        matrix.data[matrix.indptr[:m]] = -self.pi.ravel()[pairs]
+        known = np.r_[(self.pi * unseen).sum(axis=1), reward.ravel()[pairs]]
+        program: dict[str, Any] = {
+            "objective": np.r_[self.slope.ravel()[pairs], np.zeros(S + 2 * m), weight],
+            "matrix": matrix,
+            "row_lower": np.r_[known, -np.inf, -np.inf],
+            "row_upper": np.r_[known, 0.0, 0.0],
+            "column_lower": np.r_[np.full(m, box[0]), np.full(S, -np.inf), np.zeros(2 * m + 1)],
+            "column_upper": np.r_[np.full(m, box[1]), np.full(S, np.inf), np.full(2 * m + 1, np.inf)],
+        }
+        x = minimise_linear(**program) if m > SIMPLEX_UP_TO and importlib.util.find_spec("clarabel") else None
+        if x is None:
+            program["objective"] = -program["objective"]
+            found = maximise(**program, method="simplex" if m <= SIMPLEX_UP_TO else "ipm", start=start)
+            if not found.optimal:
+                raise PdocrlError("HiGHS found no critic; are the signals of sensible size?")
+            x = found.x
+        f = unseen.copy()
+        f.ravel()[pairs] = x[:m]
+        return np.asarray(f)

@@ -24,8 +24,9 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.highs import maximise
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
+from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.theory.rivals.cone import occupancy_cone
-from pdocrl.theory.rivals.problem import SIMPLEX_UP_TO, LogModel
+from pdocrl.theory.rivals.problem import LogModel
 
 
 def pocc(
@@ -59,6 +60,8 @@ def near_flow(problem: LogModel, C: float, zeta: float, kappa: float) -> Floats:
     matrix = sp.block_array(blocks, format="csc")
     reward = np.r_[problem.signals()[0], np.zeros(2 * S + 2)]
 
+    planned = problem.planned(matrix.shape)
+
     def optimise(objective: Floats, total: float, miss: float) -> Floats | None:
         found = maximise(
             objective=objective,
@@ -68,6 +71,7 @@ def near_flow(problem: LogModel, C: float, zeta: float, kappa: float) -> Floats:
             column_lower=np.zeros(m + 2 * S + 2),
             column_upper=np.r_[C * L.mu_D.ravel()[problem.pairs], np.full(2 * S, np.inf), total, miss],
             method="simplex" if m <= SIMPLEX_UP_TO else "ipm",
+            start=planned if objective is reward else None,
         )
         return found.x if found.optimal else None
 

@@ -32,10 +32,11 @@ def pdca(
     model, d0 = problem.model, problem.L.d0
 
     def critic(pi: Floats) -> Floats:
-        f = problem.Q(pi, model.r)
+        under = problem.under(pi)
+        f = under.Q(model.r)
         if not model.n_constraints:
             return f
-        g = [problem.Q(pi, signal) for signal in model.g]
+        g = [under.Q(signal) for signal in model.g]
         slack = np.array([(1 - gamma) * d0 @ expected(q, pi) for q in g]) - model.tau
         worst = int(slack.argmin())
         return f + B * g[worst] if slack[worst] < 0 else f

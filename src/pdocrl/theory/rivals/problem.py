@@ -9,19 +9,62 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.cmdp import CMDP, solve_linear, transition_matrix, values
+from pdocrl.tabular.cmdp import CMDP, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.highs import maximise
+from pdocrl.tabular.highs import Start, maximise
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model, policy_of
 from pdocrl.tabular.limits import Limits, as_limits
+from pdocrl.tabular.lp import PLANNED_UP_TO, SIMPLEX_UP_TO, plan_columns
 
-SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point is faster
+DENSE_STATES = 1500  # up to here a dense factorisation is quicker than the Krylov method of `solve_linear`
+DENSE_NUMBERS = 10**6  # transition probabilities up to which products with dense ones are quicker
+
+
+class PolicyInModel:
+    """I − γP_π of one policy, factorised once for its values of all signals and their adjoints."""
+
+    def __init__(self, model: CMDP, pi: Floats, P: Floats | None = None) -> None:
+        """P [S, A, S] is the model's as a dense array, where that is small."""
+        self.model, self.pi = model, pi
+        if P is not None:
+            self.P: Any = P.reshape(-1, model.n_states)
+            moves: Floats | None = (pi[:, None] @ P)[:, 0]
+        else:
+            self.P, self.moves = model.P, transition_matrix(model, pi)
+            moves = self.moves.toarray() if model.n_states <= DENSE_STATES else None
+        self.factors = None
+        if moves is not None:
+            self.factors = lapack.dgetrf(np.eye(model.n_states) - model.gamma * moves, overwrite_a=True)[:2]
+
+    def Q(self, reward: Floats) -> Floats:
+        """Q^π [S, A] of any reward [S, A]."""
+        V = self._solve((self.pi * reward).sum(axis=1), transposed=False)
+        return np.asarray(reward + self.model.gamma * (self.P @ V).reshape(reward.shape))
+
+    def adjoint(self, x: Floats) -> Floats:
+        """(I − γP̂Π)⁻ᵀ x [S, A]: with it ⟨x, Q^π of reward⟩ = ⟨adjoint(x), reward⟩."""
+        z = self._solve(self.P.T @ x.ravel(), transposed=True)
+        return np.asarray(x + self.model.gamma * self.pi * z[:, None])
+
+    @cached_property
+    def visits(self) -> Floats:
+        """[S, A] the policy's occupancy."""
+        d = self._solve((1 - self.model.gamma) * self.model.d0, transposed=True)
+        return np.asarray(self.pi * np.maximum(d, 0)[:, None])
+
+    def _solve(self, b: Floats, transposed: bool) -> Floats:
+        if self.factors is not None:
+            x: Floats = lapack.dgetrs(*self.factors, b, trans=int(transposed))[0]
+            return x
+        return solve_linear(self.moves.T.tocsr() if transposed else self.moves, b, self.model.gamma)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,15 +106,15 @@ class LogModel:
         """The largest range of a constraint's values; 0 without limits."""
         return float(np.ptp(self.L.g_range, axis=1).max(initial=0.0)) / (1 - self.L.gamma)
 
-    def Q(self, pi: Floats, reward: Floats) -> Floats:
-        """Q^π [S, A] of any reward [S, A] in the log's own model."""
-        return values(self.model, pi, reward)[1]
+    def under(self, pi: Floats) -> PolicyInModel:
+        """One policy in the log's own model, for its values."""
+        return PolicyInModel(self.model, pi, self._dense)
 
-    def adjoint(self, pi: Floats, x: Floats) -> Floats:
-        """(I − γP̂Π)⁻ᵀ x [S, A]: with it ⟨x, Q^π of reward⟩ = ⟨adjoint(x), reward⟩."""
-        P = self.model.P
-        z = solve_linear(transition_matrix(self.model, pi).T.tocsr(), P.T @ x.ravel(), self.L.gamma)
-        return np.asarray(x + self.L.gamma * pi * z[:, None])
+    @cached_property
+    def _dense(self) -> Floats | None:
+        """[S, A, S] the model's transitions, where they are few."""
+        S, A = self.L.r.shape
+        return self.model.P.toarray().reshape(S, A, S) if S * S * A <= DENSE_NUMBERS else None
 
     @cached_property
     def pairs(self) -> NDArray[np.int64]:
@@ -85,6 +128,25 @@ class LogModel:
         m = len(self.pairs)
         leaving = sp.csr_array((np.ones(m), (self.pairs // A, np.arange(m))), shape=(S, m))
         return sp.csr_array(leaving - self.L.gamma * self.L.P[self.pairs].T)
+
+    @cached_property
+    def critic_rows(self) -> sp.csc_array:
+        """[S + m + 2, 3m + S + 1] rows of an adversarial critic's program (`adversarial.py`), a policy of ones in them.
+
+        V = f(·, π) in every state, f − γP̂V = r + δ₊ − δ₋ for every pair tried, and e at least either sum of μ̂δ.
+        """
+        (S, A), m = self.L.r.shape, len(self.pairs)
+        choose = sp.csr_array((np.ones(m), (self.pairs // A, np.arange(m))), shape=(S, m))
+        one, sums, e = sp.eye_array(m), sp.csr_array(self.L.mu_D.ravel()[None, self.pairs]), np.array([[-1.0]])
+        blocks = [
+            [-choose, sp.eye_array(S), None, None, None],
+            [one, -self.L.gamma * self.L.P[self.pairs], -one, one, None],
+            [None, None, sums, None, e],
+            [None, None, None, sums, e],
+        ]
+        matrix = sp.block_array(blocks, format="csc")
+        matrix.sort_indices()
+        return matrix
 
     @property
     def start(self) -> Floats:
@@ -113,6 +175,12 @@ class LogModel:
         full = np.zeros(self.L.r.size)
         full[self.pairs] = x
         return full.reshape(self.L.r.shape)
+
+    def planned(self, shape: tuple[int, int], bonus: Floats | None = None) -> Start | None:
+        """Where simplex on occupancies begins, the reward less a bonus alone in mind; None where it is not worth it."""
+        if not SIMPLEX_UP_TO < len(self.pairs) <= PLANNED_UP_TO:
+            return None
+        return Start.at(plan_columns(self.L, self.L.r if bonus is None else self.L.r - bonus), shape)
 
     def policy(self, mu: Floats) -> Floats:
         """π(a|s) ∝ μ(s, a), with μ [m] = w·μ̂_D: extraction by the log's own policy, which stands where μ is 0."""
@@ -148,6 +216,8 @@ def best_occupancy(
         lower, upper = np.r_[lower, extra[1]], np.r_[upper, extra[2]]
     matrix = sp.block_array(blocks, format="csc")
 
+    planned = problem.planned(matrix.shape, bonus) if extra is None else None
+
     def optimise(objective: Floats, miss: float, anywhere: bool) -> Floats | None:
         found = maximise(
             objective=objective,
@@ -157,6 +227,7 @@ def best_occupancy(
             column_lower=np.zeros(matrix.shape[1]),
             column_upper=np.r_[C * L.mu_D.ravel()[problem.pairs], problem.room(anywhere), miss, np.full(more, np.inf)],
             method="simplex" if m <= SIMPLEX_UP_TO else "ipm",
+            start=planned if objective is earned else None,
         )
         return found.x if found.optimal else None
 

@@ -56,11 +56,12 @@ def atac(
 
 def quadratic_critic(problem: LogModel, pi: Floats, x: Floats, beta: float) -> Floats:
     """argmin_f ⟨x, f⟩ + β Σ μ̂δ² [S, A]; pairs never tried stay at the value the log's own model gives them."""
-    y = problem.adjoint(pi, x)
+    under = problem.under(pi)
+    y = under.adjoint(x)
     reward = problem.model.r.copy()
     seen = problem.L.seen
     reward[seen] -= y[seen] / (2 * beta * problem.L.mu_D[seen])
-    return problem.Q(pi, reward)
+    return under.Q(reward)
 
 
 def _learn(problem: LogModel, x: Callable[[Floats], Floats], beta: float, iterations: int, step: float) -> Mixture:

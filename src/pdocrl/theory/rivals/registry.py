@@ -19,7 +19,7 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, behaviour_mass
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.rare import trusted
-from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.tabular.solution import Setup, best_policy
 from pdocrl.theory import baselines
 from pdocrl.theory.rivals.adversarial import a_crab, wsac
 from pdocrl.theory.rivals.density import coral, pocc, pro_rl
@@ -88,7 +88,7 @@ class Rival:
 def _pdocrl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, min_count: int = 1) -> Floats:
     """The paper's saddle point, exactly; `min_count` leaves out pairs tried less often, as `pdocrl solve` does."""
     L = Lagrangian.empirical(trusted(counts, min_count), gamma, as_limits(limits))
-    return solve_saddle(L, Setup(C)).policy
+    return best_policy(L, Setup(C))
 
 
 def _coptidice(counts: Counts, gamma: float, limits: Limits = (), alpha: float = 0.01) -> Floats:

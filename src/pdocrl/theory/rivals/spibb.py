@@ -6,11 +6,12 @@
     MO-SPIBB     either, with limits                              (Satija, Thomas, Pineau and Laroche, NeurIPS 2021)
 
 The best such policy of the empirical model is a linear program over occupancies, because both sets are given state by
-state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a).
+state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a). With thousands of pairs it is
+found by policy iteration, as the papers do, each step the best answer to Q in every state (`spibb_sets.py`).
 
-Differences from the papers: π_b is estimated from the log; the best policy of the set is found at once, not by policy
-iteration. MO-SPIBB, as its authors' code has it, asks in every state that no signal be worse than under π_b,
-Σ_a π(a|s) A_i^{π_b}(s, a) ≥ 0, and weighs the signals; here the limits are the given ones, on the whole policy.
+Differences from the papers: π_b is estimated from the log; Soft-SPIBB's answer to Q is exact. MO-SPIBB, as its
+authors' code has it, asks in every state that no signal be worse than under π_b, Σ_a π(a|s) A_i^{π_b}(s, a) ≥ 0, and
+weighs the signals; here the limits are the given ones, on the whole policy.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ import scipy.sparse as sp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
+from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.theory.rivals.problem import LogModel, best_occupancy
-
-DELTA = 0.1  # the probability with which the bounds may fail
+from pdocrl.theory.rivals.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 
 
 def spibb(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 10) -> Floats:
     """Π_b-SPIBB's policy [S, A], for problems without limits."""
     problem = LogModel.free(counts, gamma, limits, "spibb", "mo_spibb")
-    return problem.policy(best_occupancy(problem, extra=_hard(problem, min_count)))
+    return problem.policy(_best(problem, Bootstrapped(problem, min_count)))
 
 
 def soft_spibb(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 1.0) -> Floats:
     """Soft-SPIBB's policy [S, A], for problems without limits."""
     problem = LogModel.free(counts, gamma, limits, "soft_spibb", "mo_spibb")
-    return problem.policy(best_occupancy(problem, extra=_soft(problem, epsilon)))
+    return problem.policy(_best(problem, Budgeted(problem, epsilon)))
 
 
 def mo_spibb(
@@ -43,21 +44,24 @@ def mo_spibb(
 ) -> Floats:
     """The same with limits: Soft-SPIBB's set, or with `min_count` SPIBB's."""
     problem = LogModel.of(counts, gamma, limits)
-    extra = _soft(problem, epsilon) if min_count is None else _hard(problem, min_count)
-    return problem.policy(best_occupancy(problem, extra=extra))
+    near = Budgeted(problem, epsilon) if min_count is None else Bootstrapped(problem, min_count)
+    return problem.policy(_best(problem, near))
 
 
-def errors(problem: LogModel) -> Floats:
-    """e(s, a) [S, A] of Soft-SPIBB."""
-    n = np.maximum(problem.n, 1)
-    return np.asarray(np.sqrt(2 * np.log(2 * n.size / DELTA) / n))
+def _best(problem: LogModel, near: Bootstrapped | Budgeted) -> Floats:
+    """μ [m] of the pairs tried: of the best policy near the log's own."""
+    if len(problem.pairs) > SIMPLEX_UP_TO:
+        return best_near(problem, near)
+    if isinstance(near, Bootstrapped):
+        return best_occupancy(problem, extra=_hard(problem, near.min_count))
+    return best_occupancy(problem, extra=_soft(problem, near.epsilon))
 
 
 def _masses(problem: LogModel) -> tuple[sp.csr_array, sp.csr_array]:
     """[S, m] sums over a state's pairs tried, and [m, S] π_b of each such pair at its state.
 
     With the masses d [S] of states as columns of their own, μ(s, a) − π_b(a|s) d(s) has two entries a row, not one for
-    every action: on hundreds of states the program is solved in seconds instead of minutes.
+    every action.
     """
     state = problem.pairs // problem.L.r.shape[1]
     m, S = len(state), len(problem.L.d0)
