@@ -18,6 +18,7 @@ from pdocrl.ope.actors import begin_many, remembers
 from pdocrl.ope.calibrate import Calibration
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.imagine import play
+from pdocrl.ope.scales import Scales
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
@@ -95,7 +96,7 @@ def test_groups_are_episodes_alike() -> None:
 
 def exact_model(groups: int = 40) -> Calibration:
     """A model that was never wrong."""
-    return Calibration(np.ones((groups, 2)), np.ones((groups, 2)), np.zeros(groups))
+    return Calibration(np.ones((groups, 2)), np.ones((groups, 2)), np.zeros(groups), np.zeros(groups, int))
 
 
 def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_model() -> None:
@@ -104,9 +105,9 @@ def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_mod
     for episodes in (40, 144, 576):
         cleared = 0
         for _ in range(200):
-            sums = np.zeros((episodes, 2))
-            sums[:, 1] = 120.0 * (rng.random(episodes) < 0.1)
-            told = Calibrated.judge(sums, 0.0, exact_model(), np.array([200.0]))
+            sums = np.zeros((1, episodes, 2))
+            sums[..., 1] = 120.0 * (rng.random(episodes) < 0.1)
+            told = Calibrated.judge(sums, np.zeros(1), exact_model(), np.array([200.0]))
             cleared += told.within([10.0]) is True
         assert cleared / 200 <= 0.05
 
@@ -114,7 +115,7 @@ def test_a_rare_disaster_is_cleared_in_at_most_5_percent_even_with_a_perfect_mod
 def test_a_policy_well_within_its_limit_is_cleared_by_a_perfect_model() -> None:
     rng = np.random.default_rng(1)
     sums = np.column_stack([np.zeros(576), rng.poisson(5, 576)]).astype(float)
-    told = Calibrated.judge(sums, 0.0, exact_model(), np.array([200.0]))
+    told = Calibrated.judge(sums[None], np.zeros(1), exact_model(), np.array([200.0]))
     assert told.within([10.0]) is True
     assert told.within([2.0]) is False
     assert told.within([5.0]) is None
@@ -124,10 +125,49 @@ def test_what_was_harder_to_imagine_has_the_wider_interval() -> None:
     rng = np.random.default_rng(2)
     spread = rng.uniform(0, 4, 60)
     error = spread * rng.standard_normal(60)
-    found = Calibration(np.tile(error[:, None], 2), np.zeros((60, 2)), spread)
+    found = Calibration(np.tile(error[:, None], 2), np.zeros((60, 2)), spread, np.zeros(60, int))
     easy, hard = (found.scale(x) for x in (0.5, 3.0))
     assert (hard > 3 * easy).all()
     assert (found.coverage(0.95) >= 0.88).all()
+
+
+def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> None:
+    """Errors of 1 at most on held-out groups, but of this policy one committee says 10 and the other 30."""
+    rng = np.random.default_rng(3)
+    truth = np.tile(rng.uniform(-1, 1, 40)[:, None], 2)
+    found = Calibration(truth, np.zeros((40, 2)), np.zeros(40), np.arange(40) % 2)
+    sums = np.zeros((2, 50, 2))
+    sums[..., 1] = np.array([10.0, 30.0])[:, None]
+    told = Calibrated.judge(sums, np.zeros(2), found, np.array([200.0]))
+    assert told.interval[1, 0] < 10.5
+    assert told.interval[1, 1] > 29.5
+    assert told.within([15.0]) is None
+    alike = Calibrated.judge(np.where(sums > 0, 20.0, 0.0), np.zeros(2), found, np.array([200.0]))
+    assert np.abs(alike.interval[1] - 20).max() < 1.5
+    assert alike.within([15.0]) is False
+
+
+def test_a_column_of_rounding_stays_still_in_imagined_episodes() -> None:
+    """Policies may standardise it: 1e-7 beside 1e-14 would be ten million standard deviations to them."""
+    data = drifting(episodes=40)
+    noise = 1e-14 * np.random.default_rng(0).standard_normal((len(data), 1))
+    wide = dataclasses.replace(
+        data,
+        obs=np.hstack([data.obs, noise]).astype(np.float32),
+        next_obs=np.hstack([data.next_obs, noise]).astype(np.float32),
+    )
+    scales = Scales.of(wide)
+    assert float(scales.low[-1]) == float(scales.high[-1]) == pytest.approx(0, abs=1e-14)
+    assert float(scales.low[0]) < float(scales.high[0])
+
+
+def test_one_odd_episode_is_no_group() -> None:
+    data = drifting(episodes=160)
+    reward = data.reward.copy()
+    reward[: data.episode_length[0]] += 1000.0
+    groups = group_episodes(dataclasses.replace(data, reward=reward), np.random.default_rng(0))
+    assert np.bincount(groups).min() >= 2
+    assert (groups == groups[0]).sum() >= 2
 
 
 def test_company_changes_nothing(ready: Prepared) -> None:

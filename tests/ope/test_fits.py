@@ -116,6 +116,9 @@ def test_doubts_name_their_reason() -> None:
     assert doubts(0.01, 500) == []
     assert "60%" in doubts(0.6, 500)[0]
     assert "3.0 rows" in doubts(0.01, 3)[0]
+    assert doubts(0.01, groups=19) == []
+    assert "18 groups" in doubts(0.01, groups=18)[0]
+    assert "99 are needed at 99%" in doubts(0.01, groups=98, level=0.99)[0]
 
 
 @given(seed=st.integers(0, 1000), between=st.floats(0.0, 3.0))

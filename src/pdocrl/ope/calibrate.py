@@ -12,12 +12,16 @@ borders dearer, and noise that it has not does so too.
 
 Not all groups are equally hard. Where members disagree on the way, they are wrong more often, so errors are measured in
 
-    scale = least + a + b · doubt,   a, b ≥ 0 fitted to the |errors|, doubt the members' mean disagreement per step
+    scale(x) = least + a + b x,   a, b ≥ 0 fitted to the |errors|, x the members' mean disagreement per step
+    score_g  = error_g / scale(x_g)
 
-    interval = prediction ± q · scale,   q the 95 % quantile of the groups' |error| / scale
+A new policy is predicted by every committee f: v_f, at doubt x_f. Each group speaks for the committee that had not
+seen it, f(g), so that committees which disagree on the policy leave a wide interval:
 
-(conformal prediction: Papadopoulos et al. 2002 scale errors so; Vovk 2015 pools folds, "Cross-conformal predictors").
-It holds for a policy that is to the groups what they are to each other.
+    upper end = the 95 % quantile over g of  v_f(g) + |score_g| · scale(x_f(g));   one-sided bounds: signed scores
+
+(conformal prediction: Papadopoulos et al. 2002 scale errors so; Barber et al. 2021, "Predictive inference with the
+jackknife+", let held-out folds speak so, CV+). It holds for a policy that is to the groups what they are to each other.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ class Calibration:
     truth: Floats  # [G, 1 + K] mean over the group's episodes
     predicted: Floats  # [G, 1 + K]
     doubt: Floats  # [G]
+    fold: Groups  # [G] the committee that had not seen it
 
     @property
     def error(self) -> Floats:
@@ -81,19 +86,22 @@ class Calibration:
         """[1 + K] how many scales hold the truth on both sides, at this level."""
         return _quantile(np.abs(self.scores), level)
 
-    def factor_above(self, level: float) -> Floats:
-        """[1 + K] how many scales above the prediction the truth is not, at this level; at least 0."""
-        return np.maximum(_quantile(self.scores, level), 0)
+    def interval(self, value: Floats, doubt: Floats, level: float) -> Floats:
+        """[1 + K, 2] what holds the truth, given each committee's prediction [F, 1 + K] and doubt [F]."""
+        value, width = value[self.fold], np.abs(self.scores) * self.scale(doubt)[self.fold]
+        return np.stack([-_quantile(width - value, level), _quantile(value + width, level)], axis=-1)
 
-    def factor_below(self, level: float) -> Floats:
-        """[1 + K] how many scales below the prediction the truth is not, at this level; at least 0."""
-        return np.maximum(_quantile(-self.scores, level), 0)
+    def bounds(self, value: Floats, doubt: Floats, level: float) -> tuple[Floats, Floats]:
+        """[1 + K] what the truth is not below, and not above, each at this level; told as `interval` is."""
+        shifted = value[self.fold] + self.scores * self.scale(doubt)[self.fold]
+        return -_quantile(-shifted, level), _quantile(shifted, level)
 
     def coverage(self, level: float) -> Floats:
         """[1 + K] share of the groups whose truth lies in the interval made from all other groups."""
         held = []
         for g in range(len(self.truth)):
-            rest = Calibration(*(np.delete(x, g, axis=0) for x in (self.truth, self.predicted, self.doubt)))
+            left = np.arange(len(self.truth)) != g
+            rest = Calibration(self.truth[left], self.predicted[left], self.doubt[left], self.fold[left])
             held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.doubt[g]))
         return np.asarray(np.mean(held, axis=0))
 
@@ -126,7 +134,7 @@ def calibrate(
     for kappa in NOISES:
         drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
         sums, doubt = _replay(data, drawn, chosen, fold, clones, seed)
-        found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1))))
+        found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1), fold)))
         if found[-1][1].one_sided <= 1:
             break
     return min(found, key=lambda one: one[1].one_sided)

@@ -73,7 +73,7 @@ def _from_log(
 ) -> Shown:  # fmt: skip
     costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
-    unknown = doubts(outside, np.inf)
+    unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )

@@ -38,8 +38,8 @@ EPOCHS, FEWEST_STEPS = 100, 1000  # how often a row is seen at most, unless that
 class EnsembleConfig:
     """The size of the ensemble and of its training; what a stored fit is named by."""
 
-    folds: int = 3  # committees; each misses one fold of the groups of episodes
-    each: int = 3  # members of a committee
+    folds: int = 6  # committees; each misses one fold of the groups of episodes
+    each: int = 2  # members of a committee
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
     steps: int = 8000  # at most

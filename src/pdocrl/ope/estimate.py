@@ -47,8 +47,8 @@ from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
-STARTS = 192  # episodes imagined in each committee …
-STARTS_SLOW = 64  # … of decision transformers, whose steps take longer, and of policies stepped one by one
+STARTS = 128  # episodes imagined in each committee …
+STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
 
 def estimate(
@@ -105,6 +105,7 @@ class Judged:
     by_method: dict[str, Estimate | Calibrated] = dataclasses.field(default_factory=dict)
     outside: float = 0.0  # share of its steps outside the data
     rows: float | None = None  # the effective sample size, where rows are weighed
+    groups: int | None = None  # held-out groups that intervals are calibrated on
 
 
 def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL) -> list[Judged]:
@@ -118,6 +119,7 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, 
             told[i].by_method["ensemble"] = Calibrated.of(played, ready.calibration, largest, level)
             distance = ready.recorded.nearest(played.pairs, 1)[0]
             told[i].outside = float((distance > ready.recorded.radius).mean())
+            told[i].groups = len(ready.calibration.truth)
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
     acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
     if "model" in methods:
@@ -186,7 +188,10 @@ def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
     if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in told.by_method.values()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    why = doubts(told.outside, np.inf if told.rows is None or method == "ensemble" else told.rows)
+    if method == "ensemble":
+        why = doubts(told.outside, groups=told.groups)
+    else:
+        why = doubts(told.outside, np.inf if told.rows is None else told.rows)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
     by_method = {name: EstimatedSums.of(own) for name, own in told.by_method.items()}

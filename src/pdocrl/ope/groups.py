@@ -1,8 +1,10 @@
 """Episodes alike: groups that stand for the policies that made them, where a dataset does not name its policies.
 
     episode ─▶ means and spreads of its actions and observations, return, costs ─▶ k-means ─▶ group of each episode
+            ─▶ groups of very few episodes join the nearest others
 
-Held out as a whole, a group is to a model what a new policy is: behaviour that it has to predict and never saw.
+Held out as a whole, a group is to a model what a new policy is: behaviour that it has to predict and never saw. A
+policy is judged by its mean over many episodes, so a single odd episode is no group.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ Groups = NDArray[np.int64]  # [E] the group of each episode
 
 MOST = 48  # groups: 95 % of fewer than 20 could not be told from all of them
 FEWEST_EPISODES = 4  # of a group, on average
+SMALL = 0.25  # of the average size: smaller groups are dissolved
 ROUNDS = 30
 
 
@@ -54,6 +57,9 @@ def group_episodes(data: Dataset, rng: np.random.Generator, most: int = MOST) ->
         if moved.shape == centres.shape and np.allclose(moved, centres):
             break
         centres = moved
+    group = _squared(x, centres).argmin(axis=1)
+    large = np.bincount(group, minlength=len(centres)) >= max(2, SMALL * len(x) / len(centres))
+    centres = centres[large] if large.any() else centres
     return np.unique(_squared(x, centres).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
 
 

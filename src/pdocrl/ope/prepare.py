@@ -38,8 +38,7 @@ from pdocrl.training import checkpoint
 RESAMPLES = 20  # redrawn datasets of the older model, each with a model of its own
 LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
 LINEAR_FEATURES = 200
-KIND = "committees"  # of ensemble: files of another kind are left alone
-FEWEST_GROUPS = 20  # 95 % of fewer cannot be told from all of them
+KIND = "crossed committees"  # of ensemble: files of another kind are left alone
 REACTION_SHARE = 8  # a clone of a group takes one step where a member of the ensemble takes eight
 
 
@@ -120,8 +119,6 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
     with progress() as bar:
         row = bar.add_task("ensemble of the data, once per dataset", total=steps)
         ensemble = fit(dataset, groups, bag, config, lambda steps: bar.advance(row, steps))
-    if count < FEWEST_GROUPS:
-        log(f"note: {count} groups of episodes to calibrate on; 95 % of fewer than {FEWEST_GROUPS} is all of them.")
     clones = reactions(dataset, groups, ensemble.scales, max(1, steps // REACTION_SHARE), config.seed)
     return calibrate(dataset, ensemble, groups, fold, clones, config.seed)
 
@@ -174,5 +171,6 @@ def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int) -> dict[str, 
         return in_committees(change, outcome, base, scales, config.folds)
 
     signals = 1 + dataset.n_costs
-    blanks = Calibration(np.zeros((groups, signals)), np.zeros((groups, signals)), np.zeros(groups))
+    sums, ones = np.zeros((groups, signals)), np.zeros(groups)
+    blanks = Calibration(truth=sums, predicted=sums, doubt=ones, fold=ones.astype(np.int64))
     return _tree(jax.eval_shape(blank), blanks)

@@ -17,6 +17,7 @@ from pdocrl.data.dataset import Dataset
 
 FARTHEST = 6.0  # standard deviations beyond which inputs are clipped
 JUMP = 20.0  # … and changes and targets: heavy tails are the world's, an angle that wraps round is not a change
+ROUNDING = 1e-6  # what varies less does not vary
 MOST_PRODUCTS = 1000  # of two inputs; with more inputs only their squares are features
 
 
@@ -33,7 +34,7 @@ class Scales(eqx.Module):
     reward_scale: Float[Array, ""]
     cost_mean: Float[Array, " K"]  # of the costs that are not 0
     cost_scale: Float[Array, " K"]
-    low: Float[Array, " S"]  # no imagined state leaves the box the data lies in
+    low: Float[Array, " S"]  # no imagined state leaves the box the data lies in; what is rounding stays where it is
     high: Float[Array, " S"]
     cost_low: Float[Array, " K"]  # of the costs that are not 0
     cost_high: Float[Array, " K"]
@@ -42,15 +43,18 @@ class Scales(eqx.Module):
     def of(data: Dataset) -> Scales:
         def spread(x: NDArray[np.floating]) -> NDArray[np.float64]:
             deviation = x.std(axis=0, dtype=np.float64)
-            return np.where(deviation > 1e-6, deviation, 1.0)
+            return np.where(deviation > ROUNDING, deviation, 1.0)
 
         # One step in a thousand may be a jump (an angle that wraps round), and must not set the scale of all others.
         change = data.next_obs - data.obs
         change = np.clip(change, *np.quantile(change, [0.0005, 0.9995], axis=0))
         paid = [column[column != 0] for column in data.cost.T]
         paid = [column if len(column) else np.zeros(1, np.float32) for column in paid]
+        mean, moves = data.obs.mean(axis=0, dtype=np.float64), data.obs.std(axis=0, dtype=np.float64) > ROUNDING
+        low = np.minimum(data.obs.min(axis=0), data.next_obs.min(axis=0))
+        high = np.maximum(data.obs.max(axis=0), data.next_obs.max(axis=0))
         numbers = {
-            "obs_mean": data.obs.mean(axis=0, dtype=np.float64),
+            "obs_mean": mean,
             "obs_scale": spread(data.obs),
             "action_mean": data.action.mean(axis=0, dtype=np.float64),
             "action_scale": spread(data.action),
@@ -60,8 +64,9 @@ class Scales(eqx.Module):
             "reward_scale": spread(data.reward),
             "cost_mean": [column.mean(dtype=np.float64) for column in paid],
             "cost_scale": [float(spread(column)) for column in paid],
-            "low": np.minimum(data.obs.min(axis=0), data.next_obs.min(axis=0)),
-            "high": np.maximum(data.obs.max(axis=0), data.next_obs.max(axis=0)),
+            # A policy may standardise even a column of rounding, of 1e-14, say; no model learns what that does next.
+            "low": np.where(moves, low, mean),
+            "high": np.where(moves, high, mean),
             "cost_low": [column.min() for column in paid],
             "cost_high": [column.max() for column in paid],
         }

@@ -5,6 +5,8 @@
 the models extrapolate, and so would any other estimate. A policy that does what the data does has about 1 % of its
 steps outside; an estimate with more than half of them outside is not trusted.
 
+A statement at 95 % takes 19 groups of episodes to calibrate on: of fewer, the largest error may be exceeded more often.
+
 `effective_sample_size` is the number of rows of equal weight that would say as much as the density ratio's; with fewer
 than ten a handful of rows decides the estimate, and it is not trusted either.
 """
@@ -12,6 +14,7 @@ than ten a handful of rows decides the estimate, and it is not trusted either.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +57,18 @@ class Recorded:
         return distance.reshape(shape), row.reshape(shape)
 
 
-def doubts(outside: float, effective_rows: float) -> list[str]:
-    """Why the data cannot carry the estimate; nothing when it can."""
+def groups_needed(level: float) -> int:
+    """The fewest groups of which the conformal quantile at a level is not beyond the largest: 19 at 95 %."""
+    return math.ceil(round(level / (1 - level), 9))
+
+
+def doubts(outside: float, effective_rows: float = np.inf, groups: int | None = None, level: float = 0.95) -> list[str]:
+    """Why the data cannot carry the estimate; nothing when it can. `groups`: how many there are to calibrate on."""
     found = []
     if outside > MOST_OUTSIDE:
         found.append(f"{outside:.0%} of its steps are outside the data")
     if effective_rows < FEWEST_ROWS:
         found.append(f"effective sample size of {effective_rows:.1f} rows")
+    if groups is not None and groups < groups_needed(level):
+        found.append(f"{groups} groups of episodes to calibrate on, {groups_needed(level)} are needed at {level:.0%}")
     return found

@@ -1,7 +1,7 @@
 """An estimate of the ensemble and what may be said from it.
 
-    mean of the imagined episodes ± q · scale                 the interval, see `calibrate`
-    a bound on the mean of costs that few episodes show        the luck of imagining, see `pdocrl.scores.audit`
+    how far the models may be off                             the interval, see `calibrate`
+    a bound on the mean of costs that few episodes show       the luck of imagining, see `pdocrl.scores.audit`
 
 Rare disasters count twice: they are in the mean as often as they are imagined, and what was imagined n times without
 one may still have one in n. The bound on the mean of costs in [0, largest] knows both, and nothing is trimmed.
@@ -31,29 +31,31 @@ class Calibrated:
     interval: Floats  # [1 + K, 2]
     above: Floats  # [K] upper bound of each mean cost, one-sided at the level
     below: Floats  # [K] lower bound likewise
-    imagined: Floats  # [F · n, 1 + K] the episodes
+    imagined: Floats  # [F · n, 1 + K] the episodes, the committees' one after another
 
     @staticmethod
     def of(played: Imagined, calibration: Calibration, largest: Floats, level: float = LEVEL) -> Calibrated:
         """largest [K]: what an episode can cost at most."""
-        episodes = played.sums.reshape(-1, played.sums.shape[-1])
-        return Calibrated.judge(episodes, float(played.doubt.mean()), calibration, largest, level)
+        return Calibrated.judge(played.sums, played.doubt.mean(axis=1), calibration, largest, level)
 
     @staticmethod
     def judge(
-        episodes: Floats, doubt: float, calibration: Calibration, largest: Floats, level: float = LEVEL
+        sums: Floats, doubt: Floats, calibration: Calibration, largest: Floats, level: float = LEVEL
     ) -> Calibrated:
-        """From the imagined episodes [n, 1 + K] and the committees' doubt on the way."""
-        value, scale = episodes.mean(axis=0), calibration.scale(doubt)
+        """From the episodes [F, n, 1 + K] imagined in each committee, and each one's doubt [F] on the way."""
+        episodes = sums.reshape(-1, sums.shape[-1])
+        value, told = episodes.mean(axis=0), (sums.mean(axis=1), doubt, level)
         luck = 1.96 * episodes.std(axis=0, ddof=1) / len(episodes) ** 0.5
-        half = calibration.factor(level) * scale
-        low, high = value - half - luck, value + half + luck
+        low, high = calibration.interval(*told).T
+        low, high = np.minimum(low, value) - luck, np.maximum(high, value) + luck
+        under, over = calibration.bounds(*told)
+        under, over = np.maximum(value - under, 0), np.maximum(over - value, 0)  # how far the models may be off
         above, below = np.zeros(len(largest)), np.zeros(len(largest))
         for k, most in enumerate(largest):
             costs = np.clip(episodes[:, 1 + k], 0, most)
             shown = mean_upper(costs, most, level) if most > 0 else 0.0
-            above[k] = min(shown + calibration.factor_above(level)[1 + k] * scale[1 + k], most)
-            below[k] = max(mean_lower(costs, level) - calibration.factor_below(level)[1 + k] * scale[1 + k], 0.0)
+            above[k] = min(shown + over[1 + k], most)
+            below[k] = max(mean_lower(costs, level) - under[1 + k], 0.0)
             low[1 + k], high[1 + k] = max(low[1 + k], 0.0), min(max(high[1 + k], value[1 + k]), max(most, value[1 + k]))
         return Calibrated(value, np.stack([low, high], axis=1), above, below, episodes)
 
