@@ -93,4 +93,4 @@ def test_units_of_the_page_are_those_of_the_result(run_cli: Cli, tmp_path: Path)
     assert run_cli("solve", tmp_path / "log.csv", *asked)[0] == 0
     page = report(tmp_path / "p").read_text()
     assert "earns 0.5 an episode where" in page
-    assert "Per episode" in page
+    assert "per episode" in page

@@ -99,15 +99,16 @@ def solve(
         json: Print one JSON object instead of tables.
     """
     from pdocrl.records import as_plain
-    from pdocrl.tabular import answers, questions, report
+    from pdocrl.tabular import questions, report, tables
     from pdocrl.tabular.cells import CellSpec
-    from pdocrl.tabular.compared_file import compared_file, write_compared
+    from pdocrl.tabular.compared_file import compared_file, compared_json, write_compared
     from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
     from pdocrl.tabular.logs import count, find_log
+    from pdocrl.tabular.picture import draw_frontier
     from pdocrl.tabular.saddle import Result
     from pdocrl.tabular.saddle import solve as solve_counts
-    from pdocrl.tabular.solved_file import solved_file
+    from pdocrl.tabular.solved_file import solved_file, with_answers
     from pdocrl.theory.rivals.on_log import solve_with
     from pdocrl.theory.rivals.registry import RIVALS
 
@@ -147,11 +148,10 @@ def solve(
             policies = {str(folder): _policy(folder) for folder in compare}
             redrawn = 200 if resamples is None else resamples
             judged = questions.compare(counts, gamma, limits, policies, redrawn, level, seed, status.update)
+            found = compared_file(judged, limits, level)
             if out is not None:
-                console.log(f"wrote {write_compared(out, compared_file(judged, limits, level))}")
-            if json:
-                return console.print_json(answers.compared_json(judged, limits))
-            return console.print_table(*answers.compared_table(judged, limits, level))
+                console.log(f"wrote {write_compared(out, found)}")
+            return console.print_json(compared_json(judged, limits)) if json else tables.compared(found).show()
         if method in RIVALS and method != "pdocrl":
             if confidence is not None or relearned is not None:
                 raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
@@ -192,23 +192,23 @@ def solve(
     column = along[0] if along else ""
     state = explain if explain is None or horizon is None else f"{explain}, step {step}"
     asked = (curve, column, alternatives, result, needs, state, others)
-    record = answers.with_answers(solved_file(result, window), *asked)
+    record = with_answers(solved_file(result, window), *asked)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
-    if out is not None and along is not None:
-        files.append(answers.draw_frontier(curve, along[0], out / "frontier.png"))
+    if out is not None and record.frontier is not None:
+        files.append(draw_frontier(record.frontier, out / "frontier.png"))
     if json:
         console.print_json(as_plain(record))
     else:
-        console.print_table(*report.outcome_table(result, window))
-        console.print_table(*report.facts_table(result))
-        if result.choices:
-            console.print_table(*report.choice_table(result), title="What other C would have given")
-        if others:
-            console.print_table(*answers.clusterings_table(result, others), title="What other cells would have given")
-        if along is not None:
-            console.print_table(*answers.frontier_table(curve, along[0]), title=f"Along the limit on {along[0]}")
-        if explain is not None:
-            console.print_table(*answers.explain_table(alternatives, result), title=f"In state {explain}")
+        tables.outcome(record).show()
+        tables.trust(record).show()
+        if record.choices:
+            tables.choices(record).show()
+        if record.clusterings:
+            tables.clusterings(record).show()
+        if record.frontier is not None:
+            tables.frontier(record.frontier).show()
+        if record.explain:
+            tables.explained(record.explain, str(state)).show()
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
     for one, cost in zip(result.limits, result.costs, strict=True):

@@ -54,6 +54,24 @@ def compared_file(judged: Compared, limits: Sequence[Limit], level: float) -> Co
     return ComparedFile(level=level, policies=policies)
 
 
+def compared_json(judged: Compared, limits: Sequence[Limit]) -> dict[str, Any]:
+    """The same as plain values."""
+    names = ["value", *(str(limit) for limit in limits)]
+
+    def named(values: Any) -> dict[str, Any]:
+        return dict(zip(names, values.tolist(), strict=True))
+
+    return {
+        "policies": {
+            name: {
+                "estimate": named(judged.estimate[p]), "low": named(judged.low[p]), "high": named(judged.high[p]),
+                "lead": named(judged.difference[p]), "outside": float(judged.outside[p]),
+            }
+            for p, name in enumerate(judged.names)
+        }
+    }  # fmt: skip
+
+
 def write_compared(folder: str | os.PathLike[str], record: ComparedFile) -> Path:
     """Into the folder, and where it lies."""
     path = Path(folder) / FILE

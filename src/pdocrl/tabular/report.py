@@ -1,8 +1,7 @@
-"""A result for people and for programs: tables, notes, the files of a folder."""
+"""A result for people and for programs: notes, the files of a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,10 @@ from pdocrl.tabular.cells import Cells
 from pdocrl.tabular.counts import Counts, lookalikes
 from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.saddle import Result
-from pdocrl.tabular.solved_file import FILE, SolvedFile, limit_names, other_units, policy_lines, solved_file
+from pdocrl.tabular.solved_file import FILE, SolvedFile, policy_lines, solved_file
+from pdocrl.tabular.tables import FEW
 
-Rows = list[list[object]]
-UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
-FEW_ROWS = "best for this log, on few rows"  # what "optimal" reads where much rests on few rows
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
-FEW = 0.1  # share of steps on few rows from which a reader is told
-
-
-STATUS = {
-    "optimal": "optimal",
-    "approximate": "not optimal yet, see the certificate",
-    "not_shown": "limits not shown to be kept",
-    "infeasible": "infeasible",
-    "infeasible_covered": "infeasible among covered policies",
-}
 
 
 def policy_content(result: Result, unseen: str = "careful", cells: Cells | None = None) -> dict[str, Any]:
@@ -57,81 +44,6 @@ def policy_content(result: Result, unseen: str = "careful", cells: Cells | None 
     rows = [as_plain(line) for line in policy_lines(result)]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
     return content if cells is None else content | {"cells": cells.values}
-
-
-def outcome_table(result: Result, window: float | None = None) -> tuple[list[str], Rows]:
-    """What the policy earns and costs, against the limits."""
-    spread = result.intervals
-    level = f"{100 * spread.level:g} % interval" if spread else "interval"
-    rows: Rows = [["reward", result.log_value, result.value, _span(spread.value) if spread else "", "", ""]]
-    for i, (limit, cost, lam) in enumerate(zip(result.limits, result.costs, result.multipliers, strict=True)):
-        text = f"{limit.sense} {limit.value:.4g}"
-        if result.tightened[i] != limit.value:
-            text += f" (aimed at {result.tightened[i]:.4g})"
-        interval = _span(spread.costs[i]) if spread else ""
-        rows.append([limit.name, float(result.log_costs[i]), float(cost), interval, text, f"{lam:.4g}"])
-    columns = [UNITS[result.unit], "in the log", "policy", level, "limit", "multiplier"]
-    for name, values in other_units(result).items():
-        columns.append(name)
-        for row, value in zip(rows, values, strict=True):
-            row.append(value)
-    if window is not None:
-        columns.append(f"per {window:g} steps")
-        for row, value in zip(rows, [result.value, *result.costs.tolist()], strict=True):
-            row.append(value * window)
-    return columns, rows
-
-
-def facts_table(result: Result) -> tuple[list[str], Rows]:
-    """How it was found and how far the log supports it."""
-    cover = result.coverage
-    rows: Rows = [
-        [
-            "status",
-            FEW_ROWS if result.status == "optimal" and result.thin > FEW else STATUS[result.status],
-        ],
-        ["certificate ξ", f"{result.certificate.gap:.2g} ({result.method})"],
-        ["bound C on w", _bound(result.sets.C) + (" (chosen, see below)" if result.choices else "")],
-        ["rows a pair needs", f"{result.min_count}"],
-        ["bound B on the multipliers", f"{result.sets.B:.4g}"],
-        ["pairs in the log", f"{cover.pairs} of {cover.pairs_total}"],
-        ["states in the log", f"{cover.states} of {cover.states_total}"],
-        ["concentrability of the policy", f"{cover.concentrability:.4g}"],
-        ["time outside the log", f"{100 * cover.outside:.2g} %"],
-    ]
-    if result.shown is not None:
-        for name, limit, bound in zip(limit_names(result.limits), result.limits, result.shown.bound, strict=True):
-            sign = "<=" if limit.sense == "<=" else ">="
-            rows.insert(
-                1, [f"{name} at {100 * result.shown.confidence:g} %", f"{sign} {bound:.4g}, halves judging halves"]
-            )
-    if result.limits:
-        rows.insert(1, ["room inside the limits", f"{result.margin:.4g}"])
-    if result.intervals is not None and result.intervals.optimism:  # 0 where nothing was learned again
-        rows.append(["reward probably overrated by", f"{result.intervals.optimism:.2g}"])
-    for index, thin in enumerate(cover.thinnest[:3]):
-        label = "least covered states" if index == 0 else ""
-        rows.append([label, f"{thin.state}: {100 * thin.time:.2g} % of its time, {100 * thin.data:.2g} % of the log"])
-    return ["how far to trust it", ""], rows
-
-
-def choice_table(result: Result) -> tuple[list[str], Rows]:
-    """What other C would have given."""
-    names = limit_names(result.limits)
-    columns = ["C", "reward", *names, "limits", "concentrability", "expected, less the price of misses", ""]
-    rows: Rows = [
-        [
-            _bound(choice.C),
-            choice.value,
-            *(float(cost) for cost in choice.costs),
-            choice.limits,
-            choice.concentrability,
-            choice.score,
-            "chosen" if choice.C == result.sets.C else "",
-        ]
-        for choice in result.choices
-    ]
-    return columns, rows
 
 
 def notes(result: Result, counts: Counts) -> list[str]:
@@ -215,7 +127,3 @@ def save(
 
 def _bound(C: float) -> str:
     return f"{C:.4g}" if np.isfinite(C) else "none"
-
-
-def _span(interval: Sequence[float]) -> str:
-    return f"{interval[0]:.4g} … {interval[1]:.4g}"

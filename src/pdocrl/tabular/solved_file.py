@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import structs
 
 from pdocrl.errors import PdocrlError
 from pdocrl.records import Part, Record, read_record
@@ -20,7 +21,7 @@ from pdocrl.tabular.counts import Label
 from pdocrl.tabular.coverage import ThinState
 from pdocrl.tabular.episodes import split_label
 from pdocrl.tabular.limits import Limit
-from pdocrl.tabular.questions import Need
+from pdocrl.tabular.questions import Alternative, Need
 from pdocrl.tabular.saddle import Result
 
 FILE = "result.json"
@@ -167,7 +168,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def solved_file(result: Result, window: float | None = None) -> SolvedFile:
-    """The record of a result; what else was asked is added by `answers.with_answers`."""
+    """The record of a result; what else was asked is added by `with_answers`."""
     names = limit_names(result.limits)
     cover, spread, shown = result.coverage, result.intervals, result.shown
 
@@ -240,6 +241,37 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
     )
 
 
+def with_answers(
+    record: SolvedFile,
+    line: Sequence[Result],
+    name: str,
+    alternatives: Sequence[Alternative],
+    result: Result,
+    needs: Mapping[str, Sequence[Need]],
+    state: str | None = None,
+    clusterings: Sequence[Result] = (),
+) -> SolvedFile:
+    """The record of a result with what else was asked; nothing for what was not."""
+    columns = [str(limit) for limit in result.limits]
+    return structs.replace(
+        record,
+        more_data={key: list(some) for key, some in needs.items()},
+        frontier=Frontier(column=name, points=[_point(one, name) for one in line]) if line else None,
+        explain=[
+            ExplainedAction(**vars(one) | {"costs": dict(zip(columns, one.costs, strict=True))}) for one in alternatives
+        ]
+        or None,
+        explained=state,
+        clusterings=[
+            OtherClustering(
+                status=one.status, value=one.value, costs=dict(zip(columns, one.costs.tolist(), strict=True))
+            )
+            for one in clusterings
+        ]
+        or None,
+    )
+
+
 def read_solved(folder: str | os.PathLike[str]) -> SolvedFile:
     """What `pdocrl solve --out` wrote into a folder; every limit has its cost and whatever else is said of limits."""
     path, again = Path(folder) / FILE, f"Make it again: pdocrl solve LOG --out {folder}"
@@ -286,3 +318,16 @@ def limit_names(limits: Sequence[Limit]) -> list[str]:
 
 def _number(C: float) -> float | None:
     return C if np.isfinite(C) else None
+
+
+def _point(result: Result, name: str) -> FrontierPoint:
+    at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
+    return FrontierPoint(
+        limit=result.limits[at].value,
+        value=result.value,
+        interval=None if result.intervals is None else result.intervals.value,
+        cost=float(result.costs[at]),
+        multiplier=float(result.multipliers[at]),
+        status=result.status,
+        kept=result.status in {"optimal", "approximate"},
+    )
