@@ -8,14 +8,15 @@ import pytest
 from pdocrl.tabular import exact
 from pdocrl.tabular.bootstrap import redraw
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
-from pdocrl.tabular.confidence import Way, overrated
 from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.judges import overrated
 from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.report import notes
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup
 from pdocrl.tabular.solved_file import solved_file
 from pdocrl.tabular.tables import trust
+from pdocrl.tabular.ways import Way
 
 
 def trials(n: int, seed: int, p: float = 0.3) -> Counts:

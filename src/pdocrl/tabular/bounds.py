@@ -24,6 +24,7 @@ from scipy.stats import norm, t
 from pdocrl.tabular.cmdp import CMDP, occupancy, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Counts, Floats
 
+RULE_OF_THREE = 3.0  # −log .05: a rate of 3/n stays unseen in n tries once in twenty logs
 PRIOR_ROWS = 1.0  # rows' worth of the log's typical variance that a pair's own is mixed with: one row has none
 
 
@@ -116,12 +117,49 @@ class PolicyEstimate:
         typical = (squares / n * telling).sum(axis=1, keepdims=True) / telling.sum()
         return off, (squares + PRIOR_ROWS * typical) / np.maximum(n - 1 + PRIOR_ROWS, 1)
 
+    def sizes(self, off: Floats, high: bool) -> Floats:
+        """[1+K, M] the surprise of each transition at its worst.
+
+        Rows of one transition differ too, by what it paid: a cost that is rare there by E[x²]/E[x] − E[x].
+        """
+        mean, variance = self.counts.mean, self.counts.variance
+        within = np.sqrt(variance)
+        if high:
+            rare = np.divide(variance, mean, out=np.zeros_like(mean), where=(mean > 0) & (variance > 0))
+            within[1:] = np.maximum(within, rare)[1:]
+        return np.asarray(off + within if high else within - off)
+
     def jump(self, off: Floats, high: bool) -> Floats:
-        """[1+K] by how much one more occurrence of the log's largest surprise would move the estimate."""
+        """[1+K] by how much one more occurrence of the largest surprise, where the policy goes, moves the estimate."""
         goes = self.mu.ravel()[self.counts.pair] > 0
-        signed = np.where(goes, off + np.where(high, 1, -1) * np.sqrt(self.counts.variance), 0.0)
-        largest = signed.max(axis=1, initial=0) if high else -signed.min(axis=1, initial=0)
+        largest = np.where(goes, self.sizes(off, high), 0.0).max(axis=1, initial=0)
         return np.asarray(largest * self.weight_of_a_row)
+
+    def hidden(self, off: Floats, high: bool) -> Floats:
+        """[1+K, S, A] the size of the surprises that could be hiding at each pair, from all that the log has seen.
+
+        A disaster seen only where the policy does not go may be one that has not happened yet where it does. In n tries
+        a rate of up to 3/n can hide (the rule of three), so only where n is small enough for the smallest rate at which
+        the log has seen large surprises anywhere.
+        """
+        c, sizes = self.counts, self.sizes(off, high)
+        largest = sizes.max(axis=1, initial=0)
+        square = c.mean**2 + c.variance
+        share = np.where(c.variance > 0, c.mean**2 / np.where(square > 0, square, 1.0), 1.0)  # of its rows, if rare
+        share[0] = 1.0
+        tried = np.maximum(c.n, 1)
+        found = np.zeros((len(largest), *c.shape))
+        for k, (size, most) in enumerate(zip(sizes, largest, strict=True)):
+            events = np.bincount(c.pair, weights=c.count * share[k] * (size >= most / 2), minlength=tried.size)
+            rates = events / tried.ravel()
+            least = rates[events > 0].min(initial=1.0)
+            found[k] = np.where(tried <= RULE_OF_THREE / least, most, 0.0)
+        return found
+
+    def hidden_jump(self, off: Floats, high: bool) -> Floats:
+        """[1+K] `jump` for surprises that could be hiding where the policy goes."""
+        weight = self.mu**2 / np.maximum(self.counts.n, 1)
+        return np.asarray((weight * self.hidden(off, high)).sum(axis=(1, 2)) / max(float(self.mu.sum()), 1e-300))
 
     @cached_property
     def begun(self) -> float:
@@ -159,19 +197,22 @@ class Uncertainty(NamedTuple):
     jump: Floats  # [1+K] what one more rare event would add
 
 
-def spread_of_rows(estimate: PolicyEstimate, high: bool) -> Uncertainty:
-    """With rows independent given their pair."""
+def spread_of_rows(estimate: PolicyEstimate, high: bool, anywhere: bool = False) -> Uncertainty:
+    """With rows independent given their pair; `anywhere` reckons with surprises the log has seen elsewhere."""
     off, variance = estimate.surprise(high)
     weight = estimate.mu.ravel() ** 2 / np.maximum(estimate.counts.n.ravel(), 1)
-    return Uncertainty((weight * variance).sum(axis=1) + _start_variance(estimate, high), estimate.jump(off, high))
+    jump = estimate.jump(off, high)
+    if anywhere:
+        jump = np.maximum(jump, estimate.hidden_jump(off, high))
+    return Uncertainty((weight * variance).sum(axis=1) + _start_variance(estimate, high), jump)
 
 
-def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float) -> Uncertainty:
+def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float, anywhere: bool = False) -> Uncertainty:
     """Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)², or that of rows if larger.
 
     With G groups the quantile should be Student's; the variance is enlarged as if it were.
     """
-    rows, groups = spread_of_rows(estimate, high), estimate.counts.groups
+    rows, groups = spread_of_rows(estimate, high, anywhere), estimate.counts.groups
     if groups is None or len(groups) < 2:
         return rows
     part = group_influence(estimate, high)

@@ -67,14 +67,16 @@ def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
     return None if found is None else np.maximum(found.lam, 0)
 
 
-def strict(L: Lagrangian, C: float) -> Floats | None:
-    """μ [S, A] of the best policy covered within C when mass that leaves the data counts against the limits at once.
+def strict(L: Lagrangian, C: float) -> Optimum | None:
+    """μ [S, A] and λ of the best policy covered within C when mass that leaves the data counts against limits at once.
 
     In the saddle problem such mass is only priced, at q_low, so that a little of it may be worth its price.
     """
     worst = (L.r_range[0] / (1 - L.gamma), L.g_range[:, 0] / (1 - L.gamma))
     found = _optimise(L, C, L.r, leak=worst[0], leak_g=worst[1])
-    return None if found is None else np.clip(found.mu, 0, C * L.mu_D)
+    if found is None:
+        return None
+    return found._replace(mu=np.clip(found.mu, 0, C * L.mu_D), lam=np.maximum(found.lam, 0))
 
 
 def choose_B(L: Lagrangian, C: float) -> float:
@@ -95,7 +97,9 @@ def choose_B(L: Lagrangian, C: float) -> float:
     return 1 + 2 * float(lam.sum())
 
 
-class _Optimum(NamedTuple):
+class Optimum(NamedTuple):
+    """Of one of the programs."""
+
     mu: Floats  # [S, A]
     t: float
     V: Floats  # [S]
@@ -111,7 +115,7 @@ def _optimise(
     price: float | None = None,
     below: bool = False,
     tau: Floats | None = None,
-) -> _Optimum | None:
+) -> Optimum | None:
     """max ⟨μ, reward⟩ + leak Σp − price t over the rows above; None if infeasible.
 
     `leak_g` [I] is what a unit of p adds to each constraint. Without a price there is no t; `below` lets t be negative.
@@ -136,7 +140,7 @@ def _optimise(
         return None
     mu = np.zeros(L.r.size)
     mu[pairs] = found.x[: len(pairs)]
-    return _Optimum(mu.reshape(L.r.shape), float(found.x[-1]), -found.dual[:S], found.dual[S:])
+    return Optimum(mu.reshape(L.r.shape), float(found.x[-1]), -found.dual[:S], found.dual[S:])
 
 
 def plan_columns(L: Lagrangian, reward: Floats) -> NDArray[np.int64]:

@@ -18,16 +18,19 @@ from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.certificate import Certificate, Point
 from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
-from pdocrl.tabular.confidence import CUTS, Assurance, Way, aim_inside, overrated
+from pdocrl.tabular.confidence import Assurance, aim_inside
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
 from pdocrl.tabular.episodes import weighted
+from pdocrl.tabular.judges import CUTS, overrated
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
+from pdocrl.tabular.ways import Way
 
+NEAR = 3.0  # a bound on w that a confidence tries beside the chosen one
 LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
 
 
@@ -161,11 +164,13 @@ def solve(
         )
     best = max(choices, key=lambda choice: (choice.limits == "kept", choice.score), default=None)
     setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
-    shown, ways = None, [Way(setup, min_count or 1)]
+    shown = None
     if confidence is not None and log is not None and chosen:
-        ways = _ways(setup, choices, min_count or 1, narrow=asked or pairs > SIMPLEX_UP_TO)
-        solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, seed, progress)
-        min_count = ways[shown.option].min_count
+        large = pairs > SIMPLEX_UP_TO
+        ways = _ways(L, setup, choices, min_count or 1, fixed=asked, large=large)
+        cuts = 1 if large else CUTS
+        solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, cuts, seed, progress)
+        min_count = shown.way.min_count
         counts = trusted(log, min_count)
     else:
         progress(f"solving with C = {setup.C:g}")
@@ -178,7 +183,7 @@ def solve(
             optimism = redraw(counts, chosen, [solution], 0, relearned, seed, progress).optimism[0]
         if relearned and log.size > 1:
             progress("learning from halves of the log")
-            way = Way(Setup(ways[shown.option if shown else 0].setup.C, B), min_count or 1)
+            way = shown.way if shown else Way(Setup(setup.C, B), min_count or 1)
             cuts = CUTS if pairs <= SIMPLEX_UP_TO else 1
             halves = overrated(log, L.gamma, chosen, way, solution.L.tau - L.tau, cuts, seed)
             optimism = np.maximum(optimism, halves)
@@ -189,14 +194,20 @@ def solve(
     return result
 
 
-def _ways(setup: Setup, choices: tuple[Choice, ...], min_count: int, narrow: bool) -> list[Way]:
-    """For a confidence: the chosen C and none, more and fewer rows than by default.
+def _ways(
+    L: Lagrangian, setup: Setup, choices: tuple[Choice, ...], min_count: int, fixed: bool, large: bool
+) -> list[Way]:
+    """For a confidence: from near the log to as far as one likes, with more and fewer rows asked of a pair, by bounds.
 
-    Limits moved inwards may need a larger C than the given ones; `narrow` keeps to what was chosen.
+    Limits moved inwards may need a larger C than the chosen one. Where programs take seconds, more rows alone have to
+    do for nearness. What was given (`fixed`: the rows) stays.
     """
-    bounds = [setup.C] if narrow or not choices else sorted({setup.C, np.inf})
-    thresholds = [min_count] if narrow or min_count == 1 else [max(min_count // 2, 1), min_count, 2 * min_count]
-    return [Way(dataclasses.replace(setup, C=C), rows) for C in bounds for rows in thresholds]
+    bounds = [setup.C] if large or not choices else sorted({NEAR, setup.C, np.inf})
+    ways = [Way(dataclasses.replace(setup, C=C), min_count) for C in bounds]
+    if not fixed and min_count > 1:
+        ways += [Way(ways[-1].setup, rows) for rows in (2 * min_count, 4 * min_count if large else min_count // 2)]
+    free = dataclasses.replace(setup, C=np.inf, method="lp")
+    return [*ways, Way(free, min_count, price=solve_saddle(L, free).sets.B)]
 
 
 def _problem(
@@ -227,7 +238,7 @@ def make_result(
     everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
     log = outcome(pessimistic_model(everything), everything.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
-    unproven = shown is not None and not shown.reached and solution.status in {"optimal", "approximate"}
+    unproven = shown is not None and shown.possible and not shown.reached
     return Result(
         status="not_shown" if unproven else solution.status,
         policy=solution.policy,

@@ -12,9 +12,10 @@ from pdocrl.errors import PdocrlError
 from pdocrl.tabular import exact
 from pdocrl.tabular.algorithms import Algorithm, Mixture, make_players, run
 from pdocrl.tabular.certificate import Certificate, Point, certify
-from pdocrl.tabular.cmdp import CMDP, evaluate
+from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy
+from pdocrl.tabular.elsewhere import everywhere
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, Units, pessimistic_model, policy_of
-from pdocrl.tabular.lp import choose_B, margin, saddle_lp, strict
+from pdocrl.tabular.lp import Optimum, choose_B, margin, saddle_lp, strict
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
 Status = Literal["optimal", "approximate", "not_shown", "infeasible", "infeasible_covered"]
@@ -139,31 +140,45 @@ def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
         point = saddle_lp(scaled, sets)
     else:
         point, mixture = _play(scaled, sets, setup.method, setup.iterations)
-    solution = Solution(L, units, sets, point, policy_of(scaled, point.nu), mixture, None)
+    policy = everywhere(scaled, point.nu.sum(axis=1), policy_of(scaled, point.nu), sets.B)
+    solution = Solution(L, units, sets, point, policy, mixture, None)
     if setup.method == "lp" and not solution.keeps_limits:
         return _kept(solution)
     return solution
+
+
+def with_policy(solution: Solution, policy: Floats) -> Solution:
+    """The same with another policy, and where that goes in the data's own model."""
+    mu = np.where(solution.L.seen, occupancy(pessimistic_model(solution.L), policy), 0.0)
+    point = solution.point._replace(mu=mu, nu=policy * solution.scaled.inflow(mu)[:, None])
+    return dataclasses.replace(solution, policy=policy, point=point)
 
 
 def best_policy(L: Lagrangian, setup: Setup) -> Floats:
     """The policy [S, A] of `solve_saddle` alone, by one program where it is exact and the limits can be kept."""
     if setup.method == "lp" and np.isfinite(setup.C):
         scaled = Units.of(L).scale(L)
-        mu = strict(scaled, min(setup.C, 1 / float(L.mu_D[L.seen].min())))
-        if mu is not None:
-            return policy_of(scaled, mu)
+        found = strict(scaled, min(setup.C, 1 / float(L.mu_D[L.seen].min())))
+        if found is not None:
+            return _spread(scaled, found, setup.B)
     return solve_saddle(L, setup).policy
 
 
 def _kept(solution: Solution) -> Solution:
     """The same with a policy that keeps the limits also where it leaves the data, if that is possible within C."""
     scaled = solution.scaled
-    mu = strict(scaled, solution.sets.C)
-    if mu is None:
+    found = strict(scaled, solution.sets.C)
+    if found is None:
         return solution
-    policy = policy_of(scaled, mu)
-    point = solution.point._replace(mu=mu, nu=policy * scaled.inflow(mu)[:, None])
+    policy = _spread(scaled, found, solution.sets.B)
+    point = solution.point._replace(mu=found.mu, nu=policy * scaled.inflow(found.mu)[:, None])
     return dataclasses.replace(solution, point=point, policy=policy)
+
+
+def _spread(scaled: Lagrangian, found: Optimum, B: float | None) -> Floats:
+    """The policy of a program's μ, with a plan where that has none."""
+    price = 1 + 2 * float(found.lam.sum()) if B is None else B
+    return everywhere(scaled, found.mu.sum(axis=1), policy_of(scaled, found.mu), price)
 
 
 def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> Solution:
@@ -172,8 +187,8 @@ def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> S
     sets = Sets.tight(scaled, np.inf, 1 + 2 * float(found.lam.sum()) if B is None and len(L.tau) else B or 0.0)
     mu = np.where(L.seen, found.mu, 0.0)
     # What the plan does in states the log has nothing of is arbitrary, since everything is as bad there.
-    planned = (found.mu.sum(axis=1, keepdims=True) > 1e-12) & L.seen.any(axis=1, keepdims=True)
-    policy = np.where(planned, found.pi, L.behaviour)
+    reached = np.where(L.seen.any(axis=1), found.mu.sum(axis=1), 0.0)
+    policy = everywhere(scaled, reached, found.pi, sets.B)
     nu = policy * scaled.inflow(mu)[:, None]
     lam = found.lam * (sets.B if found.status == "infeasible" else 1.0)
     Q = np.clip(scaled.residual(found.V, np.zeros_like(mu), lam), sets.q_low, sets.q_high)

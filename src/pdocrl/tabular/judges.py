@@ -1,0 +1,121 @@
+"""One half of a log judges what the other half has learned: it had no say in it, so it is not flattered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from pdocrl.tabular.bounds import PolicyEstimate, score, spread_of_episodes
+from pdocrl.tabular.cmdp import extract
+from pdocrl.tabular.counts import Counts, Floats
+from pdocrl.tabular.limits import Limit
+from pdocrl.tabular.split import split
+from pdocrl.tabular.ways import Way
+
+KNOWN = 5  # tries of some action after which a half knows a state
+CUTS = 3  # ways to cut the log in two, each with two policies and two judges; all have to agree
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the judges said of one way to learn and one aim. Columns are in their own sign."""
+
+    way: Way
+    inward: Floats  # [I] the aim
+    value: float  # of the halves' policies, according to the other halves
+    bound: Floats  # [I] the worst end, at the confidence, of each limited column
+    estimate: Floats  # [I] the middle of it
+    short: float  # by how much the bound misses the limits, in shares of the room inside them; ≤ 0 if it keeps them
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Court:
+    """Halves that learn and the halves that judge them. The two judges of a cut share no row."""
+
+    pairs: Sequence[tuple[Counts, Counts]]  # (learner, judge)
+    gamma: float
+    limits: tuple[Limit, ...]
+    scale: Floats  # [I] in which a miss of each limit is measured
+    confidence: float
+
+    def judge(self, way: Way, inward: Floats, policies: Sequence[Floats]) -> Verdict:
+        """What the judges say of one policy from each learner. Each limit has its part of the risk.
+
+        Choosing the first aim that is cleared makes them a little too kind; that the whole log learns better than the
+        half they judge makes up for it.
+        """
+        judges = min(len(self.pairs), 2)
+        each = 1 - 2 * (1 - self.confidence) / len(self.limits)  # two-sided, of which one end is used
+        z = float(norm.ppf((1 + each) / 2))
+        signs = np.array([limit.sign for limit in self.limits])
+        tau = np.array([limit.sign * limit.value for limit in self.limits])
+        rows = [1 + limit.index(self.pairs[0][0].cost_names) for limit in self.limits]
+        end = (signs < 0).astype(int)  # the upper end of a cost, the lower end of what must be at least so much
+        tries = sum(learner.n + judge.n for learner, judge in self.pairs)
+        behaviour = extract(np.asarray(tries, np.float64))
+        found, spreads, values = [], [], []
+        for (learner, judge), policy in zip(self.pairs, policies, strict=True):
+            estimate = PolicyEstimate(judge, self.gamma, _known(learner, policy, behaviour))
+            both = [spread_of_episodes(estimate, high, each, anywhere=True) for high in (False, True)]
+            values.append(estimate.estimate[0, 0])
+            found.append(estimate.estimate[rows, end])
+            spreads.append([(both[e].variance[k], both[e].jump[k]) for k, e in zip(rows, end, strict=True)])
+        # The mean of two judges has half the variance, and one event moves it half as far. One who has seen no disaster
+        # is told by the other how large they come.
+        middle = np.reshape(found, (-1, judges, len(rows))).mean(axis=1)
+        parts = np.reshape(spreads, (-1, judges, len(rows), 2))
+        variance, jump = parts[..., 0].mean(axis=1) / judges, parts[..., 1].max(axis=1) / judges
+        upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
+        spans = np.array([PolicyEstimate(judge, self.gamma, behaviour).span[rows] for _, judge in self.pairs])
+        bound = np.clip(np.where(end, upper, lower), spans[..., 0].min(axis=0), spans[..., 1].max(axis=0))
+        short = (tau - signs * bound) / self.scale
+        worst = int(short.max(axis=1).argmax())  # every cut has to clear it: one alone may be lucky
+        return Verdict(way, inward, float(np.mean(values)), bound[worst], middle[worst], float(short.max()))
+
+
+def overrated(
+    counts: Counts, gamma: float, limits: Sequence[Limit], way: Way, inward: Floats, cuts: int = CUTS, seed: int = 0
+) -> Floats:
+    """[1+I] by how much value and constraint rewards look better to the half that learned than to the other.
+
+    A redrawn log cannot have what the log has not seen, so learning again from those misses one kind of optimism: a way
+    round the cliff looks safe where no gust blew in ten tries, and is chosen for it. The other half may have seen one.
+    Where the other half has nothing, the word of the one that learned stands: what nobody tried is no optimism.
+    """
+    rows = [0, *(1 + limit.index(counts.cost_names) for limit in limits)]
+    signs = np.array([1.0, *(limit.sign for limit in limits)])
+    end = (signs < 0).astype(int)  # pairs the log lacks count at their worst
+    behaviour = extract(counts.n.astype(np.float64))
+    found = []
+    for cut in range(cuts):
+        first, second = split(counts, np.random.default_rng([seed, cut]))
+        for learner, judge in ((first, second), (second, first)):
+            problem = way.problem(learner, gamma, limits)
+            aim = np.minimum(inward, 0.99 * problem.room) if inward.any() else inward
+            policy = _known(learner, way.policy(problem, aim), behaviour)
+            sides = (learner, _filled(judge, learner))
+            own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in sides)
+            found.append(signs * (own - other))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _filled(judge: Counts, learner: Counts) -> Counts:
+    """The judge's counts with the learner's at pairs where the judge has none."""
+    lacks = (judge.n == 0) & (learner.n > 0)
+    if not lacks.any():
+        return judge
+    more = learner.only(lacks)
+    names = ("pair", "to", "count", "mean", "variance")
+    both = {name: np.concatenate([getattr(judge, name), getattr(more, name)], axis=-1) for name in names}
+    order = np.lexsort((both["to"], both["pair"]))
+    changes: dict[str, Any] = {name: both[name][..., order] for name in names}
+    return dataclasses.replace(judge, **changes, groups=None)
+
+
+def _known(learner: Counts, policy: Floats, behaviour: Floats) -> Floats:
+    """Where a half has hardly been, the whole log will know better what to do: it does at least as the log did."""
+    return np.where(learner.n.max(axis=1, keepdims=True) >= KNOWN, policy, behaviour)
