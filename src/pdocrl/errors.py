@@ -9,8 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-NOT_CONTINUOUS = "Actions must be real numbers: finite actions are `pdocrl solve`'s, which reads a log of them."
-
 
 class PdocrlError(Exception):
     """Bad input or an environment that cannot do what was asked. The message is one line for a person."""

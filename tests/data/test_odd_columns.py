@@ -1,4 +1,4 @@
-"""What `data check` says of columns networks do not like, and discrete actions refused wherever data comes in."""
+"""What `data check` says of columns networks do not like; 0 and 1 are asked about wherever data comes in."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:
 @pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".csv"])
 def test_actions_of_zero_and_one_are_refused_with_the_remedy(tmp_path: Path, suffix: str) -> None:
     save(log(np.arange(60) % 2), tmp_path / f"x{suffix}")
-    with pytest.raises(DataError, match=r"nothing but 0 and 1: choices, not amounts.*pdocrl solve"):
+    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they choices.*--discrete-actions 2"):
         load(tmp_path / f"x{suffix}")
 
 

@@ -67,13 +67,13 @@ class Unbounded(Slide):
     action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
 
 
-class Discrete(Slide):
-    action_space = gymnasium.spaces.Discrete(3)
+class Several(Slide):
+    action_space = gymnasium.spaces.MultiDiscrete([3, 2])
 
 
 @pytest.fixture(autouse=True)
 def environments(monkeypatch):
-    for kind in (Slide, Costless, Explodes, Grows, Unbounded, Discrete):
+    for kind in (Slide, Costless, Explodes, Grows, Unbounded, Several):
         spec = gymnasium.envs.registration.EnvSpec(f"{kind.__name__}-v0", kind, max_episode_steps=20)
         monkeypatch.setitem(gymnasium.envs.registry, spec.id, spec)
 
@@ -218,7 +218,7 @@ def test_a_plan_says_what_and_how_long_and_writes_nothing(tmp_path, run_cli, mon
     ("words", "message"),
     [
         (["Costless-v0"], "puts no `cost` into `info`. Name the keys"),
-        (["Discrete-v0"], "has a Discrete action space"),
+        (["Several-v0"], "has a MultiDiscrete action space"),
         (["Unbounded-v0"], "has actions without bounds"),
         (["Explodes-v0", "--cost-max", "20"], "observation after 16 steps is not finite"),
         (["Grows-v0", "--cost-max", "20"], "environment's obs at step"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pdocrl.errors import PdocrlError
 from pdocrl.experts import ppo
-from pdocrl.experts.actor import noise_of
+from pdocrl.experts.actor import CategoricalActor, noise_of
 from pdocrl.experts.ppo import Batch, Moments, PPOConfig
 
 SMALL = PPOConfig(hidden=(8, 8), minibatch=100)
@@ -116,6 +116,35 @@ def test_each_cost_settles_at_its_own_limit_and_an_infinite_limit_is_none():
     assert held == pytest.approx(0.3, abs=0.1)
     assert free > 0.8
     assert history[-1][2] > 0 == history[-1][3]
+
+
+def test_an_expert_among_choices_takes_the_best_one_its_limit_allows():
+    """Choices earn 0, 1, 2; the last also costs 1. With a limit of 0.25 it is taken a quarter of the time."""
+    config = PPOConfig(hidden=(8, 8), minibatch=200, learning_rate=5e-3)
+    state = ppo.init(jax.random.PRNGKey(1), 1, 3, 1, config, choices=True)
+    taken = []
+    for batch in range(100):
+        actor = ppo.actor_of(state, (0, 1, 2))
+        names = [actor.begin(seed)(np.zeros(1, np.float32)) for seed in range(batch * 400, batch * 400 + 400)]
+        shares = np.bincount(names, minlength=3) / 400
+        columns = np.zeros((400, 1)), np.zeros((400, 1)), np.eye(3)[names], np.array([[0, 0], [1, 0], [2, 1]])[names]
+        floats = (jnp.asarray(column, jnp.float32) for column in columns)
+        data = Batch(*floats, jnp.ones(400, bool), jnp.ones(400, bool))
+        violation = jnp.asarray([(shares[2] - 0.25) / 0.25], jnp.float32)
+        state, _ = ppo.update(config, state, data, violation, jnp.float32(config.learning_rate))
+        taken.append(shares)
+    rest, walk, run = np.mean(taken[-40:], axis=0)
+    assert run == pytest.approx(0.25, abs=0.1)
+    assert walk > 0.6 > rest
+
+
+def test_a_choice_is_drawn_with_the_probability_of_its_score():
+    actor = CategoricalActor(
+        (np.zeros((1, 2), np.float32), np.zeros((2, 3), np.float32)), (np.zeros(2), np.log([1, 2, 5])), (4, 5, 6)
+    )
+    step = actor.begin(0)
+    names = [step(np.zeros(1, np.float32)) for _ in range(4000)]
+    np.testing.assert_allclose(np.bincount(names)[4:] / 4000, [0.125, 0.25, 0.625], atol=0.03)
 
 
 def test_the_multiplier_never_exceeds_its_largest_value_and_comes_back_from_it():

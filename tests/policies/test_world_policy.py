@@ -91,8 +91,8 @@ def test_an_environment_with_another_box_is_refused_in_one_line() -> None:
         rollout(Box, world([-1, -1], [1, 1]), 1, workers=0)
 
 
-def test_an_environment_with_discrete_actions_is_refused_in_one_line() -> None:
-    with pytest.raises(PdocrlError, match=r"Discrete\(2\), the policy's are real"):
+def test_an_environment_with_discrete_actions_is_refused_by_a_policy_for_amounts() -> None:
+    with pytest.raises(PdocrlError, match=r"Discrete\(2\), the policy's are amounts"):
         rollout("CartPole-v1", world(), 1, workers=0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdocrl.nn.density import ClippedGaussian, TanhGaussian
+from pdocrl.nn.density import Categorical, ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import Layers, MLPPolicy
 
@@ -19,8 +19,10 @@ def network_policy(network: MLP) -> MLPPolicy:
     return MLPPolicy(*layers_of(network))
 
 
-def mode_policy(actor: TanhGaussian | ClippedGaussian) -> MLPPolicy:
-    """The network of the mean, without the half that gives the scale."""
+def mode_policy(actor: TanhGaussian | ClippedGaussian | Categorical) -> MLPPolicy:
+    """The network of the mean, without the half that gives the scale; of choices, the network of their scores."""
+    if isinstance(actor, Categorical):
+        return MLPPolicy(*layers_of(actor.mlp), chooses=True)
     whole = network_policy(actor.mlp)
     half = whole.weights[-1].shape[-1] // 2
     weights = (*whole.weights[:-1], whole.weights[-1][:, :half])

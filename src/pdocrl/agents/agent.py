@@ -67,13 +67,15 @@ class Problem:
     n_costs: int
     reward_scale: float = 1.0  # largest |r| in the data
     cost_scale: float = 1.0  # largest c in the data
+    choices: bool = False  # whether actions are one-hot choices
     frontier: tuple[tuple[float, ...], ...] = ()  # (return, cost, …) of the best episodes, for agents that ask for them
 
     @staticmethod
     def of(dataset: Dataset) -> Problem:
         return Problem(
-            dataset.obs_dim, dataset.action_dim, dataset.n_costs, dataset.largest_reward, dataset.largest_cost
-        )
+            dataset.obs_dim, dataset.action_dim, dataset.n_costs, dataset.largest_reward, dataset.largest_cost,
+            bool(dataset.choices),
+        )  # fmt: skip
 
 
 class DeviceTable(eqx.Module):
@@ -140,6 +142,7 @@ class Agent(Generic[C, S]):
     fewest_costs: ClassVar[int] = 1
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
     quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
+    takes_choices: ClassVar[bool] = False  # whether it learns from one-hot choices, too
     Config: type[C]
 
     def ignores_limit(self, config: C) -> bool:
@@ -226,6 +229,11 @@ BUILT_IN = {
 def agent_names() -> list[str]:
     """All agents known here: built in, then those other packages offer under the entry point `pdocrl.agents`."""
     return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
+
+
+def agents_for_choices() -> list[str]:
+    """The built-in agents that learn from discrete actions."""
+    return [name for name in BUILT_IN if find_agent(name).takes_choices]
 
 
 def find_agent(name: str) -> Agent[Any, Any]:

@@ -46,6 +46,7 @@ class B2R(SequenceAgent[B2RConfig]):
     name = "b2r"
     summary = "A transformer that imitates the episodes within the limit, told what is left of the budget."
     paper = "Su et al., Boundary-to-Region Supervision for Offline Safe RL (NeurIPS 2025)"
+    takes_choices = True
     Config = B2RConfig
 
     def columns(self, config: B2RConfig, dataset: Dataset) -> Columns:
@@ -107,6 +108,7 @@ class B2R(SequenceAgent[B2RConfig]):
             reward_scale=float(1 / scale[0]),
             cost_shift=0.0,
             spends_at_most=True,
+            chooses=state.model.choices,
         )
 
 

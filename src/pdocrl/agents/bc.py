@@ -1,6 +1,6 @@
 """Behaviour cloning: imitate the dataset, or the part of it one would like to see again.
 
-    minimise  E_D[ ‖π(s) − a‖² ],   π(s) = tanh(network(s))
+    minimise  E_D[ ‖π(s) − a‖² ],   π(s) = tanh(network(s));   of choices  −E_D[ log π(a|s) ],   π = softmax(network)
 
 BC-All imitates everything, BC-Safe the episodes that kept every limit, BC-Frontier those that (nearly) none beats in
 reward at no more cost. docs/agents/bc.md.
@@ -18,11 +18,12 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.acting import network_policy
+from pdocrl.agents.acting import mode_policy, network_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
+from pdocrl.nn.density import Categorical
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import MLPPolicy
@@ -39,18 +40,19 @@ class BCConfig(AgentConfig):
 class BCState(eqx.Module):
     """The policy and its optimiser."""
 
-    actor: MLP
+    actor: MLP | Categorical
     actor_opt: optax.OptState
 
 
 class BC(Agent[BCConfig, BCState]):
-    """Behaviour cloning by least squares."""
+    """Behaviour cloning by least squares, of choices by likelihood."""
 
     name = "bc"
     summary = "Imitates all episodes, the safe ones (episodes=safe) or those near the frontier (episodes=frontier)."
     paper = "Pomerleau, ALVINN (1989); safe and frontier: Liu et al., Datasets and Benchmarks (2023)"
     needs = "any number of costs"
     fewest_costs = 0
+    takes_choices = True
     Config = BCConfig
 
     def ignores_limit(self, config: BCConfig) -> bool:
@@ -72,13 +74,16 @@ class BC(Agent[BCConfig, BCState]):
         return dataset.rows_of(np.flatnonzero(kept))
 
     def init(self, config: BCConfig, problem: Problem, key: PRNGKeyArray) -> BCState:
-        actor = MLP.create(key, (problem.obs_dim, *config.hidden, problem.action_dim))
+        mlp = MLP.create(key, (problem.obs_dim, *config.hidden, problem.action_dim))
+        actor = Categorical(mlp) if problem.choices else mlp
         return BCState(actor, optax.scale_by_adam().init(actor))
 
     def update(
         self, config: BCConfig, state: BCState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[BCState, Metrics]:
-        def actor_loss(actor: MLP) -> Array:
+        def actor_loss(actor: MLP | Categorical) -> Array:
+            if isinstance(actor, Categorical):
+                return -actor.log_prob(batch.obs, batch.action).mean()
             return jnp.mean((jnp.tanh(actor(batch.obs)) - batch.action) ** 2)
 
         loss, gradient = jax.value_and_grad(actor_loss)(state.actor)
@@ -86,4 +91,5 @@ class BC(Agent[BCConfig, BCState]):
         return BCState(actor, actor_opt), {"actor_loss": loss}
 
     def policy(self, config: BCConfig, state: BCState) -> MLPPolicy:
-        return network_policy(state.actor)
+        actor = state.actor
+        return mode_policy(actor) if isinstance(actor, Categorical) else network_policy(actor)

@@ -37,7 +37,9 @@ def check_heads(config: CAPSConfig) -> None:
         raise PdocrlError(f"setting heads is {config.heads}, must be at least 2: one that earns, one that avoids cost.")
 
 
-def switching_policy(config: CAPSConfig, actor: MLP, action_dim: int, critic: MLP, cost_critic: MLP) -> SwitchingPolicy:
+def switching_policy(
+    config: CAPSConfig, actor: MLP, action_dim: int, critic: MLP, cost_critic: MLP, chooses: bool = False
+) -> SwitchingPolicy:
     """The heads' modes (the network's first H·A outputs), and the critics that choose among them."""
     weights, biases = layers_of(actor)
     modes = config.heads * action_dim
@@ -51,4 +53,5 @@ def switching_policy(config: CAPSConfig, actor: MLP, action_dim: int, critic: ML
         gamma=float(config.gamma),
         limit=tuple(float(np.float32(limit)) for limit in config.cost_limit),
         heads=config.heads,
+        chooses=chooses,
     )

@@ -56,12 +56,26 @@ class GaussianHeads(eqx.Module):
         return (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std).sum(-1)
 
 
+class CategoricalHeads(eqx.Module):
+    """H distributions over n choices on one network."""
+
+    mlp: MLP
+    heads: int = eqx.field(static=True)
+
+    def log_prob(self, obs: Float[Array, "B S"], action: Float[Array, "B A"]) -> Float[Array, "H B"]:
+        scores = self.mlp(obs).reshape(len(obs), self.heads, -1)
+        return (action[:, None] * jax.nn.log_softmax(scores)).sum(-1).T
+
+
+Heads = GaussianHeads | CategoricalHeads
+
+
 class CAPSIQLState(eqx.Module):
     """Values of reward and costs, and the heads."""
 
     reward: ImplicitValues
     cost: ImplicitValues
-    actor: GaussianHeads
+    actor: Heads
     actor_opt: optax.OptState
 
 
@@ -71,6 +85,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
     name = "caps_iql"
     summary = "Heads that copy what earns or what saves cost; acts by the best whose cost value keeps any given limit."
     paper = PAPER
+    takes_choices = True
     Config = CAPSIQLConfig
 
     def ignores_limit(self, config: CAPSIQLConfig) -> bool:
@@ -80,7 +95,9 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         check_heads(config)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = GaussianHeads.create(keys[2], s, a, config.heads, config.hidden)
+        actor: Heads = GaussianHeads.create(keys[2], s, a, config.heads, config.hidden)
+        if problem.choices:
+            actor = CategoricalHeads(actor.mlp, config.heads)
         return CAPSIQLState(
             ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
@@ -100,7 +117,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         between = [earns + price_of_cost(k, config.heads) * saves for k in range(1, config.heads - 1)]
         weights = jnp.stack([earns, *between, saves])  # [H, B]
 
-        def actor_loss(actor: GaussianHeads) -> Array:
+        def actor_loss(actor: Heads) -> Array:
             return -(weights * actor.log_prob(batch.obs, batch.action)).mean()
 
         objective, gradient = jax.value_and_grad(actor_loss)(state.actor)
@@ -119,5 +136,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         return CAPSIQLState(reward, cost, actor, actor_opt), metrics
 
     def policy(self, config: CAPSIQLConfig, state: CAPSIQLState) -> SwitchingPolicy:
-        action_dim = state.actor.log_std.shape[-1]
-        return switching_policy(config, state.actor.mlp, action_dim, state.reward.critic, state.cost.critic)
+        actor = state.actor
+        action_dim = actor.mlp.biases[-1].shape[-1] // config.heads
+        chooses = isinstance(actor, CategoricalHeads)
+        return switching_policy(config, actor.mlp, action_dim, state.reward.critic, state.cost.critic, chooses)

@@ -32,7 +32,7 @@ from pdocrl.agents.agent import (
     static,
 )
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
 from pdocrl.nn.optimise import adam_step
@@ -56,7 +56,7 @@ class COptiDICEConfig(AgentConfig):
 class COptiDICEState(eqx.Module):
     """ν, χ, the parameters of λ and τ, and the extracted policy."""
 
-    actor: ClippedGaussian
+    actor: Copier
     nu: MLP
     chi: MLP
     scalars: Float[Array, "2 K"]  # before softplus: λ, τ
@@ -72,6 +72,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     name = "coptidice"
     summary = "Corrects the data's state-action distribution under an upper bound of its cost, then imitates it."
     paper = "Lee et al., COptiDICE: Offline Constrained RL via Stationary Distribution Correction (ICLR 2022)"
+    takes_choices = True
     Config = COptiDICEConfig
 
     def columns(self, config: COptiDICEConfig, dataset: Dataset) -> Columns:
@@ -94,7 +95,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     def init(self, config: COptiDICEConfig, problem: Problem, key: PRNGKeyArray) -> COptiDICEState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = ClippedGaussian.create(keys[0], s, a, config.hidden)
+        actor = copier(problem.choices).create(keys[0], s, a, config.hidden)
         nu, chi = MLP.create(keys[1], (s, *config.hidden, 1)), MLP.create(keys[2], (s, *config.hidden, k))
         scalars = jnp.broadcast_to(softplus_inverse(config.multiplier_init), (2, k))
         adam = optax.scale_by_adam()
@@ -134,7 +135,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
             objective: Array = lam @ (limit - bound) + tau @ (config.cost_epsilon - divergence)
             return objective
 
-        def actor_loss(actor: ClippedGaussian) -> Array:
+        def actor_loss(actor: Copier) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         scalars_gradient = jax.grad(scalars_loss)(state.scalars)

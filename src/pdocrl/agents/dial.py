@@ -30,7 +30,7 @@ from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metric
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import Thinned, polyak
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import DialPolicy
@@ -69,8 +69,8 @@ class DialConfig(AgentConfig):
 class DialState(eqx.Module):
     """The policy, the models, and where episodes begin."""
 
-    actor: ClippedGaussian
-    average: ClippedGaussian  # the policy that is returned
+    actor: Copier
+    average: Copier  # the policy that is returned
     models: Model  # every array with a leading axis of `MEMBERS`
     models_average: Model
     standards: Standards
@@ -108,6 +108,7 @@ class Dial(Agent[DialConfig, DialState]):
     paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "at least one cost"
     quick_policy = False  # it rehearses
+    takes_choices = True
     Config = DialConfig
 
     def ignores_limit(self, config: DialConfig) -> bool:
@@ -147,7 +148,7 @@ class Dial(Agent[DialConfig, DialState]):
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key)
-        actor = ClippedGaussian.create(keys[0], s + 2 + 8 * k, a, config.hidden)
+        actor = copier(problem.choices).create(keys[0], s + 2 + 8 * k, a, config.hidden)
         models = jax.vmap(lambda key: Model.create(key, s, a, k, config.model_hidden, 1))(
             jax.random.split(keys[1], MEMBERS)
         )
@@ -170,8 +171,8 @@ class Dial(Agent[DialConfig, DialState]):
         w = jnp.exp(config.focus * (batch.condition[:, 0] - 1))
         w = w / w.mean()
 
-        def actor_loss(actor: ClippedGaussian) -> Array:
-            thinned = ClippedGaussian(Thinned(actor.mlp, kept))  # type: ignore[arg-type]
+        def actor_loss(actor: Copier) -> Array:
+            thinned = type(actor)(Thinned(actor.mlp, kept))  # type: ignore[arg-type]
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
@@ -204,7 +205,7 @@ class Dial(Agent[DialConfig, DialState]):
         policy = DialPolicy(
             network.weights, network.biases, float(config.horizon), largest,
             tuple(float(limit) for limit in config.cost_limit), quality, ask, stop,
-            np.zeros(len(ask), np.float32), np.zeros_like(ask),
+            np.zeros(len(ask), np.float32), np.zeros_like(ask), network.chooses,
         )  # fmt: skip
         lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(

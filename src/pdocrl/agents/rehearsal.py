@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pdocrl.agents.imagination import Model, Standards
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.density import Copier
 from pdocrl.policies.policy import DialPolicy
 
 
 def rehearse(
-    models: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"], dial: DialPolicy,
+    models: Model, standards: Standards, actor: Copier, starts: Float[Array, "P S"], dial: DialPolicy,
     lasting: Bool[NDArray[np.bool_], " N"], confidence: float, episodes: float,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:  # fmt: skip
     """Mean reward [N] and costs [N, K] of an episode under each of the dial's N settings, and a bound on the costs.
@@ -74,7 +74,7 @@ def bound(
 
 @jax.jit
 def _play(
-    casts: Model, standards: Standards, actor: ClippedGaussian, starts: Float[Array, "P S"],
+    casts: Model, standards: Standards, actor: Copier, starts: Float[Array, "P S"],
     quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
     largest: Float[Array, " K"], horizon: Float[Array, ""],
 ) -> tuple[Float[Array, "C N P"], Float[Array, "C N P K"]]:  # fmt: skip

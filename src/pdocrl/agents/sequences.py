@@ -3,7 +3,8 @@
     π(a_t | R_t, C_t, s_t, and the steps before),   R_t = Σ_{u≥t} r_u,   C_t a number for what may still be spent
     minimise  −E[log π] − ζ H(π) + w · cross-entropy of whether each step costs
 
-ζ keeps the entropy at a target. Asked for is the best return of any logged episode within the limit.
+ζ keeps the entropy at a target; of choices it is 0, which leaves the likelihood. Asked for is the best return of any
+logged episode within the limit.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def start(
     """A fresh transformer that tells `times` steps apart, or, for None, only how far they lie apart."""
     model = CausalTransformer.create(
         key, problem.obs_dim, problem.action_dim, problem.n_costs,
-        config.embedding, config.layers, config.heads, times, published,
+        config.embedding, config.layers, config.heads, times, published, problem.choices,
     )  # fmt: skip
     log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
     return SequenceState(
@@ -127,16 +128,21 @@ def imitate(
     share = windows.mask[..., None] / windows.mask.sum()
     # in the published code padding counts, as 0
     counted = windows.mask.sum() / windows.mask.size if state.model.published else 1.0
-    temperature = jnp.exp(state.log_temperature)
+    choices = state.model.choices
+    temperature = jnp.where(choices, 0.0, jnp.exp(state.log_temperature))
     parts = math.gcd(len(share), PARTS)
 
     def loss(model: CausalTransformer, some: Any) -> tuple[Array, tuple[Array, Array, Array]]:
         """A sum over windows, so that of all is that of their parts."""
         windows, costly, share, keys = some
         mean, log_std, cost_logits = model(windows, config.dropout, keys)
-        z = (windows.action - mean) * jnp.exp(-log_std)
-        log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
-        entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
+        if choices:
+            log_likelihood = (share * windows.action * mean).sum()
+            entropy = -(share * jnp.exp(mean) * mean).sum()
+        else:
+            z = (windows.action - mean) * jnp.exp(-log_std)
+            log_likelihood = (share * (-0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std)).sum() / z.shape[-1]
+            entropy = (share * (0.5 * (1 + jnp.log(2 * jnp.pi)) + log_std)).sum() / z.shape[-1]
         surprise = (share * optax.sigmoid_binary_cross_entropy(cost_logits, costly)).sum() / costly.shape[-1]
         total = -(log_likelihood + temperature * entropy) + config.cost_weight * counted * surprise
         return total, (log_likelihood, entropy, surprise)

@@ -117,17 +117,21 @@ def convert(
     out: str,
     columns: Columns = (),
     rescale_actions: tuple[float, ...] = (),
+    discrete_actions: tuple[int, ...] = (),
     task: str | None = None,
     tasks_file: Path | None = None,
     json: bool = False,
 ) -> None:
     """Write a dataset in another format. The suffix chooses it; the digest stays the same.
 
-    Actions are kept in [-1, 1], with what that stands for beside them; logs in other units are brought there.
+    Actions are kept in [-1, 1], with what that stands for beside them; logs in other units are brought there. Choices
+    are kept as choices once it is said that they are.
 
     Example: pdocrl data convert BallRun --out ballrun.parquet
 
     Example: pdocrl data convert pendulum.csv --out pendulum.hdf5 --rescale-actions -2 2
+
+    Example: pdocrl data convert cart.csv --out cart.hdf5 --discrete-actions 2
 
     Example: pdocrl data convert log.csv --out log.hdf5 --columns obs=x,y,speed action=force reward=r cost=c
 
@@ -136,6 +140,7 @@ def convert(
         out: The file to write: .hdf5, .h5, .npz, .parquet, .csv; without suffix, or as minari:ID, a Minari dataset.
         columns: Of a table: which columns hold what, where they are not named as ours.
         rescale_actions: The lowest and the highest action of the environment; or all lowest, then all highest.
+        discrete_actions: Actions are choices: how many, counted from 0; or each of them, such as 1 2 3.
         task: Check the file against this task's dimensions.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object: what `data info` says, and `out`.
@@ -147,7 +152,7 @@ def convert(
         raise DataError("--rescale-actions takes the lowest and the highest action, or all lowest, then all highest.")
     middle = len(rescale_actions) // 2
     low, high = rescale_actions[:middle], rescale_actions[middle:]
-    data = load(dataset, task, action_low=low, action_high=high, columns=_mapping(columns))
+    data = load(dataset, task, action_low=low, action_high=high, choices=discrete_actions, columns=_mapping(columns))
     save(data, out)
     _report(data, out, json)
 

@@ -16,6 +16,7 @@ from pdocrl.data.tasks import Task
 from pdocrl.errors import DataError
 
 SCALES_APART = 1e3  # columns whose sizes differ by more are named
+MOST_CHOICES = 10  # actions with so few values are asked about
 LOOKED_AT = 20_000  # rows, when values are counted
 
 
@@ -92,6 +93,14 @@ def _odd_columns(dataset: Dataset) -> list[str]:
     if clock.any():
         found.append(f"observation columns that count steps: {_listed(clock)}. Does the policy get a clock, too?")
     few = np.array([len(np.unique(column[:LOOKED_AT])) <= 10 for column in dataset.obs.T]) & changes
+    values = np.unique(dataset.action[:LOOKED_AT])
+    if not dataset.choices and 2 <= len(values) <= MOST_CHOICES:
+        found.append(
+            f"actions take {len(values)} values only. Are they choices? `pdocrl data convert --discrete-actions N`."
+        )
+    unseen = [str(c) for c, taken in zip(dataset.choices, dataset.action.max(0), strict=False) if not taken]
+    if unseen:
+        found.append(f"choices that were never taken, of which nothing can be learned: {', '.join(unseen)}.")
     if few.any():
         found.append(f"observation columns with at most ten values: {_listed(few)}. Categories do better one-hot.")
     return found

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds
+from pdocrl.data.choices import KEY, chosen, stored
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import FIELDS, ArrayColumn, Source, blaming
 from pdocrl.errors import DataError, UnknownNameError
@@ -48,7 +49,9 @@ def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) 
         columns |= _episode_flags(path.name, table, columns)
     bounds = _action_bounds(path.name, table, len(found.get("action", ())))
     names = tuple(found.get("cost", ()))
-    yield Source(path.name, columns, tuple(table.column_names), None, names, bounds, spelling=SPELLING)
+    source = Source(path.name, columns, tuple(table.column_names), None, names, bounds, spelling=SPELLING)
+    choices = _choices(path.name, table)
+    yield source if choices is None else chosen(source, choices)
 
 
 def write(dataset: Dataset, path: Path) -> None:
@@ -73,6 +76,9 @@ def _named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
         if field.name == "cost":
             names = [name if name.startswith("cost") else f"cost_{name}" for name in dataset.cost_names]
             named |= {name: np.ascontiguousarray(array[:, i]) for i, name in enumerate(names)}
+        elif field.name == "action" and dataset.choices:
+            named |= {"action_0": stored(array, dataset.choices)}
+            named |= {KEY: np.full(len(dataset), " ".join(map(str, dataset.choices)))}
         elif field.axes == 2:
             named |= {f"{field.name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
         else:
@@ -100,6 +106,17 @@ def _action_bounds(name: str, table: pyarrow.Table, dims: int) -> Bounds | None:
             raise DataError(f"{name}: `{_label(names)}` must hold one number throughout: they are bounds.")
         sides.append(values[0])
     return make_bounds(name, sides[0], sides[1], dims)
+
+
+def _choices(name: str, table: pyarrow.Table) -> list[int] | None:
+    """Which choices there are, from a column that holds their names, separated by spaces, in every row."""
+    if KEY not in table.column_names:
+        return None
+    told = set(table.column(KEY).to_pylist())
+    words = str(next(iter(told))).split()
+    if len(told) != 1 or not all(word.lstrip("-").isdigit() for word in words):
+        raise DataError(f"{name}: `{KEY}` must hold the same choices throughout, such as `0 1 2`.")
+    return [int(word) for word in words]
 
 
 def _episode_flags(name: str, table: pyarrow.Table, columns: Mapping[str, ArrayColumn]) -> dict[str, ArrayColumn]:
@@ -208,10 +225,12 @@ def _read_csv(path: Path, mapping: Mapping[str, Sequence[str]]) -> pyarrow.Table
         numbers = {
             name: pyarrow.float32()
             for name in header
-            if name not in flags and (re.match(NUMBERS, name) or name in mapped)
+            if name not in flags and name != KEY and (re.match(NUMBERS, name) or name in mapped)
         }
         # "nan" is a number to complain about, not an empty cell.
-        options = pyarrow.csv.ConvertOptions(column_types=numbers | flags, null_values=[""], strings_can_be_null=True)
+        options = pyarrow.csv.ConvertOptions(
+            column_types={KEY: pyarrow.string()} | numbers | flags, null_values=[""], strings_can_be_null=True
+        )
         return pyarrow.csv.read_csv(path, convert_options=options)
 
 

@@ -3,6 +3,7 @@
 `terminal` ends the bootstrap (the world stopped), `timeout` does not (only the recording stopped); both end an episode.
 Costs are a matrix [N, K] with K ≥ 0 constraints everywhere, so that no code needs a special case for one cost.
 Actions are within [−1, 1]; what that stands for in the environment, `action_low … action_high`, travels with them.
+Where an action is one of n choices, it is one-hot, and what its columns stand for, `choices`, travels with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bounds
+from pdocrl.data.choices import Choices, make_choices, one_hot
 from pdocrl.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -31,7 +33,7 @@ class Dataset:
     """N transitions (s, a, r, c, s′). Arrays are read-only; rows of an episode are contiguous and in time order."""
 
     obs: Floats  # [N, S]
-    action: Floats  # [N, A] in [−1, 1]
+    action: Floats  # [N, A] in [−1, 1]; of choices, one-hot
     reward: Floats  # [N]
     cost: Floats  # [N, K]
     next_obs: Floats  # [N, S]
@@ -42,6 +44,7 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
     action_low: tuple[float, ...] = ()  # [A] the environment's action that −1 stands for; defaults to −1
     action_high: tuple[float, ...] = ()  # [A] … and 1
+    choices: Choices = ()  # [A] the environment's action that column i stands for; (): actions are amounts
 
     def __post_init__(self) -> None:
         n = len(self.obs)
@@ -64,13 +67,23 @@ class Dataset:
             low, high = unit_bounds(self.action_dim)
         else:
             low, high = make_bounds(self.name, self.action_low, self.action_high, self.action_dim)
+        if self.choices:
+            self._refuse_other_than_choices()
         object.__setattr__(self, "action_low", low)
         object.__setattr__(self, "action_high", high)
+
+    def _refuse_other_than_choices(self) -> None:
+        object.__setattr__(self, "choices", make_choices(self.name, self.choices))
+        if self.action_dim != len(self.choices) or not is_one_hot(self.action):
+            raise DataError(
+                f"{self.name}: `action` has shape {self.action.shape}, expected {len(self.choices)} choices one-hot."
+            )
 
     def __repr__(self) -> str:
         costs = ", ".join(self.cost_names) or "no costs"
         return (
-            f"Dataset({self.name}: {len(self):,} transitions, {self.obs_dim} observations, {self.action_dim} actions, "
+            f"Dataset({self.name}: {len(self):,} transitions, {self.obs_dim} observations, {self.action_dim} "
+            f"{'choices' if self.choices else 'actions'}, "
             f"{costs})"
         )
 
@@ -158,7 +171,7 @@ class Dataset:
             sha.update(array.data)
         for field in ("terminal", "timeout"):
             sha.update(np.packbits(getattr(self, field)).tobytes())
-        add_bounds(sha, self.action_bounds)
+        add_meaning(sha, self.action_bounds, self.choices)
         return sha.hexdigest()
 
     def age(self) -> Rows:
@@ -207,10 +220,17 @@ def moments(blocks: Iterable[Floats]) -> Moments:
     return np.asarray(mean), np.sqrt(spread / count)
 
 
-def add_bounds(sha: Any, bounds: Bounds) -> None:
-    """Bounds other than ±1 are part of a digest: the same numbers then mean other actions."""
+def add_meaning(sha: Any, bounds: Bounds, choices: Choices) -> None:
+    """Bounds other than ±1, and choices, are part of a digest: the same numbers then mean other actions."""
     if not is_unit(bounds):
         sha.update(np.asarray(bounds, "<f4").tobytes())
+    if choices:
+        sha.update(f"choices{choices}".encode())
+
+
+def is_one_hot(action: Floats) -> bool:
+    """Whether each row [A] is 1 in one place and 0 elsewhere."""
+    return bool(((action == 0) | (action == 1)).all() and (action.sum(1) == 1).all())
 
 
 def make_dataset(
@@ -225,10 +245,12 @@ def make_dataset(
     cost_names: tuple[str, ...] = (),
     action_low: ArrayLike | None = None,
     action_high: ArrayLike | None = None,
+    choices: int | Sequence[int] = (),
 ) -> Dataset:
     """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0.
 
-    With `action_low` and `action_high` (a number, or one per dimension) actions are given in these units.
+    With `action_low` and `action_high` (a number, or one per dimension) actions are given in these units. With
+    `choices` (how many, or each) they are choices, given by their names, [N].
     """
     n = len(np.asarray(obs))
 
@@ -245,7 +267,8 @@ def make_dataset(
     def flags(values: ArrayLike) -> Flags:
         return np.ascontiguousarray(column(values) != 0)
 
-    actions = matrix(action)
+    known = make_choices(name, choices) if np.size(choices) else ()
+    actions = one_hot(action, known, f"{name}: `action`") if known else matrix(action)
     bounds = unit_bounds(actions.shape[1])
     if action_low is not None and action_high is not None:
         bounds = make_bounds(name, action_low, action_high, actions.shape[1])
@@ -262,4 +285,5 @@ def make_dataset(
         cost_names=cost_names,
         action_low=bounds[0],
         action_high=bounds[1],
+        choices=known,
     )

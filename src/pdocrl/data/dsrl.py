@@ -2,8 +2,8 @@
 
 Read with tolerance for what is found in the wild: `next_observations` missing (see `validate`), `[N, 1]` columns,
 float64, flags as bool or 0/1, several costs as `costs` [N, K], further keys. What ±1 stands for among the actions is
-the array `action_bounds` [2, A], unless it is ±1. Written with a checksum per chunk, so that
-a flipped bit is an error and not a number.
+the array `action_bounds` [2, A], unless it is ±1. Choices are an array of names [N]; `action_choices` [n] says which.
+Written with a checksum per chunk, so that a flipped bit is an error and not a number.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds
+from pdocrl.data.choices import KEY, chosen, stored
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
@@ -62,8 +63,10 @@ def open_source(path: Path) -> Iterator[Source]:
             columns = {field: _column(file, key, path.name) for field, key in fields_by_key(keys).items()}
             names, bounds = _cost_names(file, columns), _action_bounds(file, columns, path.name)
             told = file.attrs.get("task")
+            choices = np.asarray(file[KEY][...]) if KEY in file else None
         task = told if isinstance(told, str) else None
-        yield Source(path.name, columns, keys, path.stat().st_size, names, bounds, task)
+        source = Source(path.name, columns, keys, path.stat().st_size, names, bounds, task)
+        yield source if choices is None else chosen(source, choices)
 
 
 def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = None) -> None:
@@ -72,6 +75,8 @@ def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = N
         file.attrs.update(attributes or {})
         for field in FIELDS:
             array = getattr(dataset, field.name)
+            if field.name == "action":
+                array = stored(array, dataset.choices)
             if not array.size:  # no costs: an array without columns, which has no chunks to compress
                 file.create_dataset(field.key, data=array)
                 continue
@@ -81,6 +86,8 @@ def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = N
         if not is_unit(dataset.action_bounds):
             bounds = np.asarray(dataset.action_bounds, np.float32)
             file.create_dataset(BOUNDS, data=bounds, chunks=bounds.shape, fletcher32=True)
+        if dataset.choices:
+            file.create_dataset(KEY, data=dataset.choices, chunks=(len(dataset.choices),), fletcher32=True)
 
 
 def _column(file: h5py.File, key: str, name: str) -> Column:

@@ -18,6 +18,7 @@ import numpy as np
 from pdocrl.data import columns as tables
 from pdocrl.data import dsrl, minari, npz, validate
 from pdocrl.data.bounds import rescaled
+from pdocrl.data.choices import chosen
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.source import Source
 from pdocrl.data.tasks import Task, all_tasks, find_task, refuse_other_task
@@ -34,17 +35,23 @@ def load(
     *,
     action_low: float | Sequence[float] = (),
     action_high: float | Sequence[float] = (),
+    choices: int | Sequence[int] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Dataset:
     """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
 
     A file is checked against `task` when one is given; a task's own file always is. A file with actions in the
-    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each. Of
-    a table with other names than ours, `columns` says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
+    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each;
+    one whose actions are choices with `choices`, how many or each. Of a table with other names than ours, `columns`
+    says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
     """
     low, high = np.atleast_1d(action_low).tolist(), np.atleast_1d(action_high).tolist()
     with open_named(name_or_path, task, columns) as (source, known):
-        dataset = validate.read(rescaled(source, low, high) if low or high else source, known)
+        if low or high:
+            source = rescaled(source, low, high)
+        if np.size(choices):
+            source = chosen(source, choices)
+        dataset = validate.read(source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
     return dataset
 

@@ -1,8 +1,8 @@
 """Minari datasets, both ways: episodes with T + 1 observations, costs in `infos["cost"]` or `infos["cost_<name>"]`.
 
 Infos recorded by Minari's collector have T + 1 entries, the first belonging to the reset; infos with T entries are read
-as one per step. Actions are stored in the units of the dataset's own action space, and read from them to [−1, 1]. Needs
-the extra `minari`.
+as one per step. Actions are stored in the units of the dataset's own action space, and read from them to [−1, 1]; those
+of a `Discrete` space are choices. Needs the extra `minari`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import rescaled, to_real
+from pdocrl.data.choices import chosen, stored
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.hdf5 import new_file
 from pdocrl.data.source import ArrayColumn, Source, blaming
-from pdocrl.errors import NOT_CONTINUOUS, DataError, MissingExtraError
+from pdocrl.errors import DataError, MissingExtraError
 from pdocrl.files import atomic_folder
 
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AssertionError, MemoryError, ImportError)
@@ -60,15 +61,14 @@ def open_source(path: Path) -> Iterator[Source]:
         columns["cost"] = ArrayColumn("infos/cost", np.concatenate([_as_matrix(joined[key]) for key in costs], axis=1))
     names = tuple(costs) if costs and columns["cost"].shape[1] == len(costs) else ()
     source = Source(path.name, columns, tuple(joined), cost_names=names)
-    box = _bounded_box(path.name, opened.spec.action_space)
-    yield source if box is None else rescaled(source, *box)
+    yield _understood(source, opened.spec.action_space)
 
 
 def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
     """A Minari dataset folder, whole or not at all. `dataset_id` defaults to the folder's name, with a version."""
     minari = _minari_module("minari")
     storage_class = _minari_module("minari.dataset.minari_storage").MinariStorage
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Discrete
 
     _refuse_gaps(dataset)
     name = dataset_id or (path.name if re.search(r"-v\d+$", path.name) else f"{path.name}-v0")
@@ -77,7 +77,9 @@ def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
         storage = storage_class.new(
             data,
             observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
-            action_space=Box(*np.asarray(dataset.action_bounds, np.float32), dtype=np.float32),
+            action_space=Discrete(len(dataset.choices), start=dataset.choices[0])
+            if dataset.choices
+            else Box(*np.asarray(dataset.action_bounds, np.float32), dtype=np.float32),
         )
         # Minari's own writer lets libhdf5 meet a full disk (see `hdf5`); so its main file is written here.
         with new_file(data / "main_data.hdf5") as file:
@@ -93,7 +95,8 @@ def _write_episode(group: Any, dataset: Dataset, index: int) -> None:
     group.attrs["id"] = index
     group.attrs["total_steps"] = int(length)
     group["observations"] = np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]])
-    group["actions"] = to_real(dataset.action[rows], dataset.action_bounds)
+    action = dataset.action[rows]
+    group["actions"] = stored(action, dataset.choices) if dataset.choices else to_real(action, dataset.action_bounds)
     group["rewards"] = dataset.reward[rows]
     group["terminations"] = dataset.terminal[rows]
     group["truncations"] = dataset.timeout[rows]
@@ -116,16 +119,18 @@ def _refuse_gaps(dataset: Dataset) -> None:
         )
 
 
-def _bounded_box(name: str, space: Any) -> tuple[Any, Any] | None:
-    """The bounds Minari keeps beside the data; None where they are ±1, or infinite and so say nothing."""
-    from gymnasium.spaces import Box
+def _understood(source: Source, space: Any) -> Source:
+    """The source with its actions read by the space Minari keeps beside them; infinite bounds say nothing."""
+    from gymnasium.spaces import Box, Discrete
 
+    if isinstance(space, Discrete):
+        return chosen(source, range(int(space.start), int(space.start + space.n)))
     if not isinstance(space, Box):
-        raise DataError(f"{name}: its action space is {space}. {NOT_CONTINUOUS}")
+        raise DataError(f"{source.name}: its action space is {space}; boxes and `Discrete` are read.")
     finite = np.isfinite(space.low).all() and np.isfinite(space.high).all()
     if not finite or ((space.low == -1).all() and (space.high == 1).all()):
-        return None
-    return space.low.reshape(-1), space.high.reshape(-1)
+        return source
+    return rescaled(source, space.low.reshape(-1), space.high.reshape(-1))
 
 
 def _episode_columns(name: str, index: int, episode: Any) -> dict[str, NDArray[Any]]:

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from pdocrl.data import validate
 from pdocrl.data.bounds import Bounds, unit_bounds
-from pdocrl.data.dataset import Floats, Moments, Rows, add_bounds, moments
+from pdocrl.data.choices import Choices
+from pdocrl.data.dataset import Floats, Moments, Rows, add_meaning, moments
 from pdocrl.data.load import open_named
 from pdocrl.data.source import FIELDS, Source
 from pdocrl.data.tasks import Task
@@ -98,6 +99,11 @@ class Stream:
         """What −1 and 1 stand for in the environment."""
         return self._source.action_bounds or unit_bounds(self.action_dim)
 
+    @property
+    def choices(self) -> Choices:
+        """What the columns of one-hot actions stand for; (): actions are amounts."""
+        return self._source.choices
+
     @cached_property
     def longest_episode(self) -> int:
         ends = np.flatnonzero(self._kept("terminal") | self._kept("timeout"))
@@ -124,11 +130,11 @@ class Stream:
                 spread = moments(block for block in noted(name) if len(block))
             else:
                 collections.deque(noted(name), maxlen=0)
-        if held == {"0", "1"}:
+        if held == {"0", "1"} and not self.choices:
             validate.refuse(f"{self.name}: `{self._source.columns['action'].key}` {validate.FINITE}")
         for name in self._flags:
             sha.update(np.packbits(self._kept(name)).tobytes())
-        add_bounds(sha, self.action_bounds)
+        add_meaning(sha, self.action_bounds, self.choices)
         return Facts(sha.hexdigest(), largest["reward"], largest["cost"], spread)
 
     def batches(self, batch_size: int, seed: int) -> Iterator[dict[str, NDArray[Any]]]:

@@ -18,8 +18,11 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "transitions": len(dataset),
         "obs_dim": dataset.obs_dim,
         "action_dim": dataset.action_dim,
-        "action_low": list(dataset.action_low),
-        "action_high": list(dataset.action_high),
+        **(
+            {"choices": list(dataset.choices)}
+            if dataset.choices
+            else {"action_low": list(dataset.action_low), "action_high": list(dataset.action_high)}
+        ),
         "n_costs": dataset.n_costs,
         "reward_return": _quantiles(dataset.reward_return),
         "cost_return": costs[0] if len(costs) == 1 else costs,

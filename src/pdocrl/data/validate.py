@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset, Flags, Rows
 from pdocrl.data.source import FIELDS, Column, Field, Source
 from pdocrl.data.tasks import Task
-from pdocrl.errors import NOT_CONTINUOUS, DataError, did_you_mean
+from pdocrl.errors import DataError, did_you_mean
 
 Report = Callable[[str], object]
 
 ACTION_SLACK = 1e-5  # rounding of a rescaled action, not a different scale
 RESCALE = "Actions must lie in [-1, 1]: `pdocrl data convert --rescale-actions LOW HIGH` makes them so."
-FINITE = f"holds nothing but 0 and 1: choices, not amounts. {NOT_CONTINUOUS}"
+CHOICES = "Are they choices? `pdocrl data convert --discrete-actions {}` says so"
+FINITE = f"holds nothing but 0 and 1. {CHOICES.format(2)}; amounts are told by `--rescale-actions 0 1`."
 LARGEST_RATIO = 1100  # deflate, the densest common compression, reaches 1032:1; more is a broken or hostile header
 BLOCK_ROWS = 1 << 14  # values are checked in blocks, so that checking needs no memory worth naming
 
@@ -48,13 +49,14 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
         notes.append("no costs in the file: read as a dataset without constraints.")
     if "next_obs" not in arrays:
         notes.append(_derive_next_obs(arrays, source.name))
-    if finite_actions(arrays["action"]):
+    if not source.choices and finite_actions(arrays["action"]):
         findings(f"{source.name}: `{source.columns['action'].key}` {FINITE}")
         return None
     low, high = source.action_bounds or ((), ())
     return Dataset(
-        **arrays, name=source.name, cost_names=source.cost_names, notes=tuple(notes), action_low=low, action_high=high
-    )
+        **arrays, name=source.name, cost_names=source.cost_names, notes=tuple(notes), action_low=low, action_high=high,
+        choices=source.choices,
+    )  # fmt: skip
 
 
 def check_shapes(source: Source, task: Task | None, report: Report) -> None:
@@ -150,7 +152,7 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
     if not bad.any() and field.name == "action":
         bad, why = np.abs(values) > 1 + ACTION_SLACK, RESCALE
         if bad.any() and len(values) > 1 and (values == np.rint(values)).all():
-            why = f"Are they choices? {NOT_CONTINUOUS} Else they {RESCALE.removeprefix('Actions ')}"
+            why = f"{CHOICES.format('N')}. Else they {RESCALE.removeprefix('Actions ')}"
     if not bad.any() and field.name == "cost":
         bad, why = values < 0, "Costs must be ≥ 0: is this a reward?"
     if not bad.any():

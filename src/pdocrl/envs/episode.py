@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import NOT_CONTINUOUS, PdocrlError
+from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import WorldPolicy
 
 Step = Callable[[NDArray[np.float32], float, NDArray[np.float64]], Any]
@@ -22,10 +22,11 @@ class Trajectory:
     """Every step of one episode, as the policy saw it and as it was carried out."""
 
     obs: NDArray[np.float32]  # [T + 1, S] the last one is where the episode ended
-    action: NDArray[Any]  # [T, A] after clipping, in the environment's units
+    action: NDArray[Any]  # [T, A] after clipping, in the environment's units; [T] where it is discrete
     reward: NDArray[np.float64]  # [T]
     cost: NDArray[np.float64]  # [T, K]
     bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # [A] each, of the environment's actions; None: discrete
+    choices: tuple[int, ...] = ()  # a discrete environment's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +53,15 @@ class Player:
     def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None, exact: bool = False) -> None:
         self.env = env
         space = env.action_space
-        self._discrete = isinstance(space, gymnasium.spaces.Discrete)
-        if not self._discrete and not isinstance(space, gymnasium.spaces.Box):
+        self._choices: tuple[int, ...] = ()
+        if isinstance(space, gymnasium.spaces.Discrete):
+            self._choices = tuple(range(int(space.start), int(space.start + space.n)))
+        elif isinstance(space, gymnasium.spaces.Box):
+            self._low, self._high = space.low, space.high
+        else:
             raise PdocrlError(
                 f"environment has a {type(space).__name__} action space; box and discrete ones are known."
             )
-        if not self._discrete:
-            self._low, self._high = space.low, space.high
         self._keys, self.cost_names = self._find_costs(costs, exact)
 
     def play(
@@ -71,7 +74,7 @@ class Player:
         episodes are played side by side. `look` is called after the reset and after every step.
         """
         if isinstance(policy, WorldPolicy):
-            self._refuse_other_bounds(policy)
+            self._refuse_other_actions(policy)
         step: Step = policy.begin(seed) if hasattr(policy, "begin") else lambda obs, *_: policy(obs[None])[0]
         raw, _ = self.env.reset(seed=seed)
         reward, cost = 0.0, np.zeros(len(self.cost_names))
@@ -100,17 +103,22 @@ class Player:
         if record:
             last = np.atleast_1d(np.asarray(raw, dtype=np.float32))
             trajectory = Trajectory(
-                np.stack([*seen, last]), np.stack([np.atleast_1d(a) for a in done]), np.array(rewards), np.stack(costs),
-                None if self._discrete else (self._low, self._high),
+                np.stack([*seen, last]), np.array(done), np.array(rewards), np.stack(costs),
+                None if self._choices else (self._low, self._high), self._choices,
             )  # fmt: skip
         return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
 
-    def _refuse_other_bounds(self, policy: WorldPolicy) -> None:
+    def _refuse_other_actions(self, policy: WorldPolicy) -> None:
         """A trained policy speaks the units of its data; where the environment's are others it must not act."""
-        if self._discrete:
+        known = tuple(policy.scales.choices.tolist())
+        if known != self._choices:
+            own = f"choices {known[0]} … {known[-1]}" if known else "amounts"
             raise PdocrlError(
-                f"the environment's actions are {self.env.action_space}, the policy's are real. {NOT_CONTINUOUS}"
+                f"the environment's actions are {self.env.action_space}, the policy's are {own}. Is it the environment "
+                "of the data? A file is told its choices by `pdocrl data convert --discrete-actions N`."
             )
+        if known:
+            return
         low, high = policy.scales.action_low, policy.scales.action_high
         if low.shape != self._low.shape:
             return  # named by the action's own shape
@@ -126,8 +134,8 @@ class Player:
 
         Clipped here, once for all: some simulators clip what moves the body but charge for the action as given.
         """
-        if self._discrete:
-            return int(np.asarray(output).reshape(()))
+        if self._choices:
+            return self._choice(output, step)
         action = np.asarray(output, dtype=self._low.dtype)
         if action.shape != self._low.shape:
             raise PdocrlError(
@@ -136,6 +144,16 @@ class Player:
         if not np.isfinite(action).all():
             raise PdocrlError(f"the policy's action at step {step} is not finite: {action.tolist()}.")
         return np.minimum(np.maximum(action, self._low), self._high)
+
+    def _choice(self, output: Any, step: int) -> int:
+        """One of the environment's choices: a half is not rounded to one, and nothing beyond them is tried."""
+        given = np.asarray(output)
+        if given.size != 1 or given.reshape(()) not in self._choices:
+            raise PdocrlError(
+                f"the policy's action at step {step} is {given.tolist()}, the environment takes one of "
+                f"{self._choices[0]} … {self._choices[-1]}."
+            )
+        return int(given.reshape(()))
 
     def _find_costs(self, asked: tuple[str, ...] | None, exact: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(keys in `info`, names of the K costs). Played out, since no environment declares what its `info` holds."""

@@ -31,7 +31,7 @@ from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.envs.bullet import maker
 from pdocrl.envs.episode import Outcome, Player, Trajectory
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
-from pdocrl.errors import NOT_CONTINUOUS, PdocrlError
+from pdocrl.errors import PdocrlError
 
 EnvLike = str | Callable[[], gymnasium.Env]
 
@@ -74,10 +74,9 @@ class Episodes:
         """The recorded transitions, episode after episode."""
         if self.trajectories is None:
             raise PdocrlError("these episodes were not recorded; roll out with record=True.")
-        bounds = self.trajectories[0].bounds
-        if bounds is None:
-            raise PdocrlError(f"{name}: the environment's actions are discrete. {NOT_CONTINUOUS}")
-        given = {"action_low": bounds[0], "action_high": bounds[1]} if np.isfinite(bounds).all() else {}
+        bounds, given = self.trajectories[0].bounds, dict[str, Any]()
+        if bounds is not None and np.isfinite(bounds).all():
+            given = {"action_low": bounds[0], "action_high": bounds[1]}
         last = np.cumsum(self.length) - 1
         terminal, timeout = np.zeros((2, last[-1] + 1), dtype=bool)
         terminal[last], timeout[last] = self.terminated, ~self.terminated
@@ -91,6 +90,7 @@ class Episodes:
             timeout=timeout,
             name=name,
             cost_names=self.cost_names,
+            choices=self.trajectories[0].choices,
             **given,
         )
 

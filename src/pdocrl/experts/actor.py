@@ -1,4 +1,4 @@
-"""The expert as it plays: a Gaussian policy in plain NumPy, small enough to send to a worker process for every batch.
+"""The expert as it plays: a random policy in plain NumPy, small enough to send to a worker process for every batch.
 
 Its noise is a function of the episode's seed alone. So the numbers do not depend on how many processes play, and the
 learner can draw the same noise again instead of having it sent along.
@@ -32,28 +32,49 @@ class GaussianActor:
 
     def begin(self, seed: int) -> Callable[..., NDArray[Any]]:
         """The episode's own `step(obs [S], …) → action [A]`."""
-        rng = _noise_generator(seed)
-        (w0, *middle, w_last), (b0, *middle_biases, b_last) = self.weights, self.biases
-        hidden = list(zip(middle, middle_biases, strict=True))
-        actions, ones = len(self.std), np.ones(len(w0), np.float32)
-        steps = 0
+        rng, network, actions = _noise_generator(seed), _tanh_network(self.weights, self.biases), len(self.std)
+        return lambda obs, *_: network(obs) + self.std * rng.standard_normal(actions)
 
-        def step(obs: Floats, *_: object) -> NDArray[Any]:
-            nonlocal steps
-            if not math.isfinite(obs.dot(ones)):  # the cheapest way to notice one NaN or infinity
-                bad = np.flatnonzero(~np.isfinite(obs)).tolist() or [0]
-                raise PdocrlError(
-                    f"the observation after {steps} steps is not finite (component {bad[0]} is "
-                    f"{obs[bad[0]]}). Does the environment end before its state explodes?"
-                )
-            steps += 1
-            x = np.tanh(obs.dot(w0) + b0)
-            for weight, bias in hidden:
-                x = np.tanh(x.dot(weight) + bias)
-            action: NDArray[Any] = x.dot(w_last) + b_last + self.std * rng.standard_normal(actions)
-            return action
 
-        return step
+@dataclasses.dataclass(frozen=True)
+class CategoricalActor:
+    """One of n choices with the probabilities softmax(network(s)): the largest score after Gumbel noise is added."""
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    choices: tuple[int, ...]
+
+    def begin(self, seed: int) -> Callable[..., int]:
+        """The episode's own `step(obs [S], …) → choice`."""
+        rng, network = _noise_generator(seed), _tanh_network(self.weights, self.biases)
+        return lambda obs, *_: self.choices[int(np.argmax(network(obs) + rng.gumbel(size=len(self.choices))))]
+
+
+def _tanh_network(weights: tuple[Floats, ...], biases: tuple[Floats, ...]) -> Callable[[Floats], NDArray[Any]]:
+    """One observation [S] after another → the network's output; refuses an observation that is not finite."""
+    (w0, *middle, w_last), (b0, *middle_biases, b_last) = weights, biases
+    hidden = list(zip(middle, middle_biases, strict=True))
+    ones, steps = np.ones(len(w0), np.float32), 0
+
+    def out(obs: Floats) -> NDArray[Any]:
+        nonlocal steps
+        if not math.isfinite(obs.dot(ones)):  # the cheapest way to notice one NaN or infinity
+            bad = np.flatnonzero(~np.isfinite(obs)).tolist() or [0]
+            raise PdocrlError(
+                f"the observation after {steps} steps is not finite (component {bad[0]} is "
+                f"{obs[bad[0]]}). Does the environment end before its state explodes?"
+            )
+        steps += 1
+        x = np.tanh(obs.dot(w0) + b0)
+        for weight, bias in hidden:
+            x = np.tanh(x.dot(weight) + bias)
+        scores: NDArray[Any] = x.dot(w_last) + b_last
+        return scores
+
+    return out
+
+
+Actor = GaussianActor | CategoricalActor
 
 
 def noise_of(seed: int, steps: int, actions: int) -> NDArray[np.float64]:

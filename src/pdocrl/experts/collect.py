@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdocrl.data import dsrl
+from pdocrl.data.choices import one_hot
 from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import Episodes, Rollouts
 from pdocrl.errors import PdocrlError
 from pdocrl.experts import grid, ppo
-from pdocrl.experts.actor import GaussianActor, noise_of
+from pdocrl.experts.actor import Actor, noise_of
 from pdocrl.experts.journal import Episode, Place, Store
 from pdocrl.experts.problem import ExpertProblem
 from pdocrl.experts.settings import Settings
@@ -94,11 +95,11 @@ def train_experts(
             while steps < settings.steps_each:
                 done = steps / settings.steps_each
                 limit = settings.limits(expert, done)
-                actor = ppo.actor_of(state)
+                actor = ppo.actor_of(state, problem.choices)
                 episodes = _play(pool, actor, problem, store, (expert, batch), rows)
                 clock.spent("simulate_s")
                 cost = np.mean([episode.cost.sum(axis=0) for episode in episodes], axis=0)
-                state, metrics = learn(settings, state, assemble(episodes, rows), cost, limit, done)
+                state, metrics = learn(settings, state, assemble(episodes, rows, problem.choices), cost, limit, done)
                 steps += sum(map(len, episodes))
                 batch += 1
                 clock.spent("learn_s")
@@ -133,7 +134,8 @@ def batch_rows(problem: ExpertProblem, config: ppo.PPOConfig) -> int:
 def new_expert(problem: ExpertProblem, settings: Settings, expert: int) -> ppo.ExpertState:
     """The untrained expert of this number."""
     key = jax.random.fold_in(jax.random.PRNGKey(settings.seed), expert)
-    return ppo.init(key, problem.obs_dim, problem.action_dim, len(problem.cost_names), settings.config)
+    sizes = problem.obs_dim, problem.action_dim, len(problem.cost_names)
+    return ppo.init(key, *sizes, settings.config, bool(problem.choices))
 
 
 def learn(
@@ -154,16 +156,20 @@ def learn(
     return moved, metrics
 
 
-def assemble(episodes: Sequence[Episode], rows: int) -> ppo.Batch:
-    """The first `rows` transitions of the episodes, with the noise their policy drew."""
-    actions = episodes[0].action.shape[1]
+def assemble(episodes: Sequence[Episode], rows: int, choices: tuple[int, ...] = ()) -> ppo.Batch:
+    """The first `rows` transitions of the episodes, with the noise their policy drew, or the choices it made."""
+    if choices:
+        drawn = one_hot(np.concatenate([episode.action for episode in episodes]), choices, "the journal's action")
+    else:
+        actions = episodes[0].action.shape[1]
+        drawn = np.concatenate([noise_of(e.seed, len(e), actions) for e in episodes]).astype(np.float32)
     ends = np.cumsum([len(episode) for episode in episodes]) - 1
     terminal, end = np.zeros((2, ends[-1] + 1), dtype=bool)
     end[ends], terminal[ends] = True, [episode.terminated for episode in episodes]
     columns = (
         np.concatenate([episode.obs[:-1] for episode in episodes]),
         np.concatenate([episode.obs[1:] for episode in episodes]),
-        np.concatenate([noise_of(e.seed, len(e), actions) for e in episodes]).astype(np.float32),
+        drawn,
         np.concatenate([np.column_stack([episode.reward, episode.cost]) for episode in episodes]),
         terminal,
         end,
@@ -184,11 +190,10 @@ def write_dataset(problem: ExpertProblem, store: Store, path: Path, wanted: Filt
     """The collection after DSRL's grid filter, as a DSRL file that says how it was made."""
     entries = store.journal.ordered()
     chosen = grid.choose(entries, store.settings.cost_max, wanted.reward_min, wanted.target, wanted.seed)
-    dataset = dataclasses.replace(
-        store.journal.dataset(chosen, path.name, problem.cost_names),
-        action_low=tuple(problem.low.tolist()),
-        action_high=tuple(problem.high.tolist()),
-    )
+    dataset = store.journal.dataset(chosen, path.name, problem.cost_names, problem.choices)
+    if not problem.choices:
+        low, high = tuple(problem.low.tolist()), tuple(problem.high.tolist())
+        dataset = dataclasses.replace(dataset, action_low=low, action_high=high)
     reward_min = None if math.isinf(wanted.reward_min) else wanted.reward_min
     filtered = {**vars(wanted), "reward_min": reward_min, "bins": grid.BINS, "collected_episodes": len(entries)}
     filtered["collected_steps"] = sum(entry.length for entry in entries)  # fewer than `steps`: stopped before its end
@@ -215,7 +220,7 @@ def _resume(problem: ExpertProblem, store: Store) -> tuple[int, ppo.ExpertState,
 
 
 def _play(
-    pool: Rollouts, actor: GaussianActor, problem: ExpertProblem, store: Store, place: tuple[int, int], rows: int
+    pool: Rollouts, actor: Actor, problem: ExpertProblem, store: Store, place: tuple[int, int], rows: int
 ) -> list[Episode]:
     """Episodes of one batch, until they hold enough transitions.
 
@@ -230,7 +235,7 @@ def _play(
     return episodes
 
 
-def _round(pool: Rollouts, actor: GaussianActor, store: Store, places: Sequence[Place]) -> list[Episode]:
+def _round(pool: Rollouts, actor: Actor, store: Store, places: Sequence[Place]) -> list[Episode]:
     journal = store.journal
     known = {place: journal.read(journal.entries[place]) for place in places if place in journal.entries}
     games = {

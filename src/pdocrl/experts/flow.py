@@ -77,7 +77,7 @@ def parse_budget(text: str) -> Budget:
 def forecast(problem: ExpertProblem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
     """Play for about `seconds` and learn from it, for the clock only."""
     state = new_expert(problem, settings, 0)
-    actor = ppo.actor_of(state)
+    actor = ppo.actor_of(state, problem.choices)
     played: list[Episodes] = []
     elapsed = 0.0
     with Rollouts(problem.make, workers, problem.info_keys) as pool:
@@ -102,14 +102,17 @@ def _learning_time(problem: ExpertProblem, settings: Settings, state: ppo.Expert
         0,
         False,
         rng.normal(size=(rows + 1, problem.obs_dim)).astype(np.float32),
-        np.zeros((rows, problem.action_dim), np.float32),
+        np.full(rows, problem.choices[0], np.float32)
+        if problem.choices
+        else np.zeros((rows, problem.action_dim), np.float32),
         rng.normal(size=rows).astype(np.float32),
         rng.integers(2, size=(rows, len(problem.cost_names))).astype(np.float32),
     )
     times = []
     for _ in range(2):
         begun = time.perf_counter()
-        state, _ = learn(settings, state, assemble([made_up], rows), settings.cost_max, settings.cost_max, 0.0)
+        batch = assemble([made_up], rows, problem.choices)
+        state, _ = learn(settings, state, batch, settings.cost_max, settings.cost_max, 0.0)
         times.append(time.perf_counter() - begun)
     return times[1], times[0] - times[1]
 

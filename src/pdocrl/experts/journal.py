@@ -44,7 +44,7 @@ class Episode:
     seed: int
     terminated: bool  # the world stopped, not the clock
     obs: NDArray[np.float32]  # [T + 1, S]
-    action: NDArray[np.float32]  # [T, A] as carried out
+    action: NDArray[np.float32]  # [T, A] as carried out; of choices, [T]
     reward: NDArray[np.float32]  # [T]
     cost: NDArray[np.float32]  # [T, K]
 
@@ -116,7 +116,9 @@ class Journal:
         """Entries in the order of their places, whatever order the episodes ended in."""
         return [self.entries[place] for place in sorted(self.entries)]
 
-    def dataset(self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...]) -> Dataset:
+    def dataset(
+        self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...], choices: tuple[int, ...] = ()
+    ) -> Dataset:
         """The transitions of the chosen episodes, one episode after another."""
         episodes = [self.read(entry) for entry in entries]
         last = np.cumsum([len(episode) for episode in episodes]) - 1
@@ -133,6 +135,7 @@ class Journal:
             timeout=timeout,
             name=name,
             cost_names=cost_names,
+            choices=choices,
         )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is to be collected from: an environment with box actions, and the costs of each of its steps.
+"""What is to be collected from: an environment with box or discrete actions, and the costs of each of its steps.
 
 Costs come from the environment's `info` (one key or several), or from a function of one's own (see `envs.costs`); both
 may stand with the task in its TOML file, so that `evaluate` knows them too:
@@ -27,10 +27,10 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 
 @dataclasses.dataclass(frozen=True)
 class ExpertProblem:
-    """An environment that has been looked at: it can be made, has box actions, and says what its steps cost."""
+    """An environment that has been looked at: it can be made, its actions are known, and what its steps cost."""
 
     name: str  # of the task, or the environment's id
-    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1]; may be sent to another process
+    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1], or choices; may be sent to another process
     info_keys: tuple[str, ...]  # where `info` holds the costs
     cost_names: tuple[str, ...]  # K
     obs_dim: int
@@ -38,10 +38,11 @@ class ExpertProblem:
     high: NDArray[np.float32]  # [A] … and 1
     horizon: int | None  # steps of a full episode, where known
     task: Task | None  # where the task table knows it
+    choices: tuple[int, ...] = ()  # of a discrete environment, whose `low` and `high` are empty
 
     @property
     def action_dim(self) -> int:
-        return len(self.low)
+        return len(self.choices) or len(self.low)
 
 
 class UnitActions(gymnasium.Wrapper):  # type: ignore[misc]
@@ -72,11 +73,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     made = make()
     try:
         obs_space, action_space = made.observation_space, made.action_space
-        if not isinstance(action_space, gymnasium.spaces.Box) or len(action_space.shape) != 1:
-            kind = type(action_space).__name__
-            raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] of real numbers only.")
-        if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
-            raise PdocrlError(f"{env} has actions without bounds; the experts explore between finite ones.")
+        low, high, choices = _actions_of(env, action_space)
         if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
             kind = type(obs_space).__name__
             raise PdocrlError(f"{env} has a {kind} observation space {obs_space.shape}; a flat box [S] is needed.")
@@ -91,14 +88,15 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     limit = getattr(made.spec, "max_episode_steps", None)
     return ExpertProblem(
         name=task.name if task else env,
-        make=make if _is_unit(action_space) else functools.partial(_with_unit_actions, make),
+        make=make if (low == -1).all() and (high == 1).all() else functools.partial(_with_unit_actions, make),
         info_keys=costs or ("cost",),
         cost_names=player.cost_names,
         obs_dim=int(obs_space.shape[0]),
-        low=action_space.low.astype(np.float32),
-        high=action_space.high.astype(np.float32),
+        low=low,
+        high=high,
         horizon=task.horizon if task else limit,
         task=task,
+        choices=choices,
     )
 
 
@@ -106,8 +104,17 @@ def _with_unit_actions(make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     return UnitActions(make())
 
 
-def _is_unit(space: gymnasium.spaces.Box) -> bool:
-    return bool((space.low == -1).all() and (space.high == 1).all())
+def _actions_of(env: str, space: gymnasium.Space) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, ...]]:
+    """Bounds [A] of a box, or choices; refuses every other kind."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        none = np.zeros(0, np.float32)
+        return none, none, tuple(range(int(space.start), int(space.start + space.n)))
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+        kind = type(space).__name__
+        raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] and among choices only.")
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise PdocrlError(f"{env} has actions without bounds; the experts explore between finite ones.")
+    return space.low.astype(np.float32), space.high.astype(np.float32), ()
 
 
 def _player(env: gymnasium.Env, name: str, costs: tuple[str, ...], cost_function: str | None) -> Player:

@@ -1,7 +1,7 @@
-"""The class Π: policies as densities over actions in [−1, 1]^A.
+"""The class Π: policies as densities over actions in [−1, 1]^A, or as probabilities of n choices.
 
-Two of them, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` copies logged
-actions by likelihood. Of both the mode acts, tanh of the network's first half.
+Of amounts two, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` copies logged
+actions by likelihood. Of both the mode acts, tanh of the network's first half. `Categorical` copies logged choices.
 """
 
 from __future__ import annotations
@@ -97,6 +97,37 @@ class ClippedGaussian(eqx.Module):
         inside = -0.5 * (z**2 + jnp.log(2 * jnp.pi)) - log_std
         beyond = jax.scipy.special.log_ndtr(jnp.where(action > 0, -z, z))
         return jnp.where(jnp.abs(action) >= AT_BOUND, beyond, inside).sum(-1)
+
+
+class Categorical(eqx.Module):
+    """π(·|s) = softmax(network) over n choices, to copy logged choices with. Actions are one-hot, [..., n]."""
+
+    mlp: MLP
+
+    @staticmethod
+    def create(key: PRNGKeyArray, obs_dim: int, choices: int, hidden: Sequence[int]) -> Categorical:
+        return Categorical(MLP.create(key, (obs_dim, *hidden, choices)))
+
+    def mode(self, obs: Array) -> Array:
+        """The action taken when evaluated: the likeliest choice."""
+        scores = self.mlp(obs)
+        return jax.nn.one_hot(scores.argmax(-1), scores.shape[-1])
+
+    def log_prob(self, obs: Array, action: Array) -> Array:
+        """log π(a|s), [...]."""
+        return (action * jax.nn.log_softmax(self.mlp(obs))).sum(-1)
+
+    def unclipped_log_prob(self, obs: Array, action: Array) -> Array:
+        """The same: no choice was clipped."""
+        return self.log_prob(obs, action)
+
+
+Copier = ClippedGaussian | Categorical
+
+
+def copier(choices: bool) -> type[Copier]:
+    """The class that copies what was logged by likelihood: amounts, or choices."""
+    return Categorical if choices else ClippedGaussian
 
 
 def squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:

@@ -36,12 +36,16 @@ class Windows(eqx.Module):
 
 
 class CausalTransformer(eqx.Module):
-    """Windows → mean and log standard deviation of each action, and logits of whether each step costs."""
+    """Windows → mean and log standard deviation of each action, and logits of whether each step costs.
+
+    Of choices, instead of the mean the logarithms of their probabilities, and 0.
+    """
 
     arrays: dict[str, Array]
     layers: int = eqx.field(static=True)
     heads: int = eqx.field(static=True)
     published: bool = eqx.field(static=True, default=False)  # as the reference: σ free, two logits a cost, more dropout
+    choices: bool = eqx.field(static=True, default=False)
 
     @property
     def rotary(self) -> bool:
@@ -50,7 +54,7 @@ class CausalTransformer(eqx.Module):
     @staticmethod
     def create(
         key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int,
-        times: int | None, published: bool = False,
+        times: int | None, published: bool = False, choices: bool = False,
     ) -> CausalTransformer:  # fmt: skip
         """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider.
 
@@ -70,7 +74,7 @@ class CausalTransformer(eqx.Module):
             affine(f"block_{i}/out", width, width)
             affine(f"block_{i}/up", width, 4 * width)
             affine(f"block_{i}/down", 4 * width, width)
-        affine("action_head", width, 2 * action_dim)
+        affine("action_head", width, action_dim if choices else 2 * action_dim)
         affine("cost_head", width, 2 * n_costs if published else n_costs)
         drawn = normals(key, *weights.values())
         arrays = {name: INIT_STD * array for name, array in zip(weights, drawn, strict=True)}
@@ -83,7 +87,7 @@ class CausalTransformer(eqx.Module):
                 arrays[name.replace("/weight", "/bias")] = jnp.zeros(n_out)
         for name in norms:
             arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
-        return CausalTransformer(arrays, layers, heads, published)
+        return CausalTransformer(arrays, layers, heads, published, choices)
 
     def __call__(
         self, windows: Windows, dropout: float | Array = 0.0, keys: PRNGKeyArray | None = None
@@ -105,7 +109,12 @@ class CausalTransformer(eqx.Module):
             hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
-        mean, raw = jnp.split(self._affine("action_head", x[:, :, 0]), 2, axis=-1)
+        head = self._affine("action_head", x[:, :, 0])
+        if self.choices:
+            mean = jax.nn.log_softmax(head)
+            raw = jnp.zeros_like(mean)
+        else:
+            mean, raw = jnp.split(head, 2, axis=-1)
         costs = self._affine("cost_head", x[:, :, 1])
         if self.published:
             free, costly = jnp.split(costs, 2, axis=-1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.limits import LimitedPolicy
-from pdocrl.policies.network import forward
+from pdocrl.policies.network import forward, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,7 @@ class DialPolicy(LimitedPolicy):
     stop: NDArray[np.float32]  # [M, K] and spent before nothing is asked for any more
     reward: NDArray[np.float32]  # [M] what each earns, as rehearsed
     cost: NDArray[np.float32]  # [M, K] what each costs, as rehearsed, with its margin
+    chooses: bool = False  # whether outputs are scores of choices
 
     @classmethod
     def features(cls, budget: NDArray[Any], largest: NDArray[Any]) -> NDArray[np.float32]:
@@ -69,15 +70,16 @@ class DialPolicy(LimitedPolicy):
         given = [self.quality[chosen][:, None], time_left]
         budgets = [self.features(ask - spent, self.largest), self.features(np.maximum(ask, spent), self.largest)]
         inputs = np.concatenate([obs, *given, *budgets], -1)
-        action: NDArray[np.float32] = np.tanh(forward((self.weights, self.biases), inputs))
-        return action
+        out = forward((self.weights, self.biases), inputs)
+        return one_hot(out) if self.chooses else np.tanh(out)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         layers = {f"{name}_{i}": array for name in ("weights", "biases") for i, array in enumerate(getattr(self, name))}
         return layers | {name: getattr(self, name) for name in self.TABLES}
 
     def settings(self) -> dict[str, Any]:
-        return {"layers": len(self.weights), "horizon": self.horizon, "limit": list(self.limit)}
+        numbers = {"horizon": self.horizon, "limit": list(self.limit)}
+        return {"layers": len(self.weights), **numbers, "chooses": self.chooses}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> DialPolicy:
@@ -85,4 +87,5 @@ class DialPolicy(LimitedPolicy):
             part: tuple(arrays[f"{part}_{i}"] for i in range(settings["layers"])) for part in ("weights", "biases")
         }
         tables: dict[str, Any] = {name: arrays[name] for name in cls.TABLES}
-        return cls(**layers, horizon=settings["horizon"], limit=tuple(settings["limit"]), **tables)
+        limit, chooses = tuple(settings["limit"]), settings.get("chooses", False)
+        return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, chooses=chooses)

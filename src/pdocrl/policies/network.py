@@ -27,6 +27,13 @@ class Policy(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
+def one_hot(scores: NDArray[Any]) -> NDArray[np.float32]:
+    """1 where the last axis is largest (the first place of several), 0 elsewhere."""
+    best = np.asarray(scores).argmax(-1)
+    out: NDArray[np.float32] = (best[..., None] == np.arange(np.shape(scores)[-1])).astype(np.float32)
+    return out
+
+
 Layers = tuple[tuple[NDArray[np.float32], ...], tuple[NDArray[np.float32], ...]]  # weights, biases
 
 

@@ -2,6 +2,7 @@
 
 A trained policy's model is in the world's units, as the policy is: raw observations in, the environment's own actions
 out (and in, where past actions are an input). The bounds also stand in its metadata, `action_low` and `action_high`.
+Of choices, `action` is [batch] and `actions` [batch, L], both int64, and the metadata says `choices`.
 
 MLPPolicy          obs [batch, S]                                                       → action [batch, A]
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
@@ -90,13 +91,29 @@ class Graph:
 
     def past_actions(self, *shape: int) -> str:
         """The input `actions`, as the network sees it."""
+        if self._chooses:
+            assert self._scales is not None
+            named = self.op("Unsqueeze", self.input("actions", *shape[:-1], integer=True), self.ints(-1))
+            return self.op("Cast", self.op("Equal", named, self.constant(self._scales.choices, np.int64)), to=1)
         actions = self.input("actions", *shape)
         if self._scales is None:
             return actions
         centre, half = self._centre_and_half(self._scales)
         return self.op("Div", self.op("Sub", actions, centre), half)
 
+    @property
+    def _chooses(self) -> bool:
+        return self._scales is not None and len(self._scales.choices) > 0
+
+    def one_hot(self, scores: str, count: int) -> str:
+        """`network.one_hot` of scores [..., count]."""
+        best = self.op("ArgMax", scores, axis=-1, keepdims=1)
+        return self.op("Cast", self.op("Equal", best, self.ints(*range(count))), to=1)
+
     def _real(self, action: str, scales: WorldScales) -> str:
+        if self._chooses:
+            best = self.op("ArgMax", action, axis=1, keepdims=0)
+            return self.op("Gather", self.constant(scales.choices, np.int64), best)
         centre, half = self._centre_and_half(scales)
         moved = self.op("Add", self.op("Mul", action, half), centre)
         low, high = self.constant(scales.action_low), self.constant(scales.action_high)
@@ -166,22 +183,27 @@ class Graph:
         if self._scales is not None:
             action = self._real(action, self._scales)
         self._nodes.append(self._onnx.helper.make_node("Identity", [action], ["action"]))
-        helper, float32 = self._onnx.helper, self._onnx.TensorProto.FLOAT
-        output = helper.make_tensor_value_info("action", float32, ["batch", "actions"])
+        helper, kinds = self._onnx.helper, self._onnx.TensorProto
+        if self._chooses:
+            output = helper.make_tensor_value_info("action", kinds.INT64, ["batch"])
+        else:
+            output = helper.make_tensor_value_info("action", kinds.FLOAT, ["batch", "actions"])
         graph = helper.make_graph(self._nodes, "policy", self._inputs, [output], self._constants)
         model = helper.make_model(
             graph, producer_name="pdocrl", opset_imports=[helper.make_opsetid("", 17)], ir_version=9
         )
         if self._scales is not None:
-            bounds = {name: getattr(self._scales, name).tolist() for name in ("action_low", "action_high")}
-            helper.set_model_props(model, {name: json.dumps(value) for name, value in bounds.items()})
+            told = ("choices",) if self._chooses else ("action_low", "action_high")
+            meaning = {name: getattr(self._scales, name).tolist() for name in told}
+            helper.set_model_props(model, {name: json.dumps(value) for name, value in meaning.items()})
         self._onnx.checker.check_model(model)
         return model
 
 
 def _mlp(graph: Graph, policy: MLPPolicy) -> str:
     obs = graph.observations(policy.weights[0].shape[0])
-    return graph.op("Tanh", graph.network(obs, (policy.weights, policy.biases)))
+    out = graph.network(obs, (policy.weights, policy.biases))
+    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
 
 
 def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
@@ -261,6 +283,8 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
         x = graph.op("Add", x, affine(f"{block}/out", mixed))
         x = graph.op("Add", x, affine(f"{block}/down", _gelu(graph, affine(f"{block}/up", norm(f"{block}/norm_2", x)))))
     head = affine("action_head", norm("last_norm", graph.last(x, 1, tokens - 2)))  # the last state's token
+    if policy.chooses:
+        return graph.one_hot(head, sizes["action"])
     mean = graph.op("Slice", head, graph.ints(0), graph.ints(sizes["action"]), graph.ints(1))
     return graph.clip(mean, -1.0, 1.0)
 
@@ -308,15 +332,17 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
         return [graph.scaled(curve, 2.0) for curve in (graph.op("Sqrt", share), *curves)]
 
     inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(whole), axis=1)
-    return graph.op("Tanh", graph.network(inputs, (policy.weights, policy.biases)))
+    out = graph.network(inputs, (policy.weights, policy.biases))
+    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
 
 
 def _switching(graph: Graph, policy: SwitchingPolicy) -> str:
     nets, heads, costs = policy.networks, policy.heads, len(policy.limit)
     obs = graph.observations(nets["actor"][0][0].shape[0])
     limit, spent = graph.input("limit", costs), graph.input("spent", costs)
-    modes = graph.op("Tanh", graph.network(obs, nets["actor"]))
-    action = graph.op("Reshape", modes, graph.ints(0, heads, -1))  # [B, H, A]
+    out = graph.op("Reshape", graph.network(obs, nets["actor"]), graph.ints(0, heads, -1))  # [B, H, A]
+    actions = nets["actor"][1][-1].shape[-1] // heads
+    action = graph.one_hot(out, actions) if policy.chooses else graph.op("Tanh", out)
     states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, heads, 1))
     pairs = graph.op("Concat", states, action, axis=2)
     value = graph.members(pairs, nets["critic"], "Min")  # [B, H, 1]

@@ -4,12 +4,13 @@ It needs NumPy alone. `pdocrl export` writes it and the kinds of policy as one f
 
     from policy import load
     act = load("policy.npz")
-    action = act(obs)          # obs [B, S] → action [B, A], both in the environment's own units
+    action = act(obs)          # obs [B, S] → action [B, A], both in the environment's own units; of choices, [B]
 
 runs where neither JAX nor pdocrl is installed.
 
-Networks think in standardised observations and in actions within [−1, 1]. What is trained, saved and played is a
-`WorldPolicy`: such a network and the `WorldScales` between its numbers and the world's, applied there and nowhere else.
+Networks think in standardised observations and in actions within [−1, 1], or one-hot choices. What is trained, saved
+and played is a `WorldPolicy`: such a network and the `WorldScales` between its numbers and the world's, applied there
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -64,20 +65,26 @@ class WorldScales:
     obs_scale: NDArray[np.float32]  # [S] 1 / standard deviation; 0 for what never changes in the data: it is ignored
     action_low: NDArray[np.float32]  # [A] the action that −1 stands for
     action_high: NDArray[np.float32]  # [A] … and 1
+    choices: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    # [A] the action that column i of a one-hot choice stands for; none: actions are amounts
 
     def standardised(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Observations [..., S] as networks see them."""
         out: NDArray[np.float32] = (np.asarray(obs, np.float32) - self.obs_mean) * self.obs_scale
         return out
 
-    def real(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        """Actions [..., A] in [−1, 1] → in the environment's units, never outside its bounds."""
+    def real(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Actions [..., A] in [−1, 1] → in the environment's units, within its bounds; one-hot → choices [...]."""
+        if len(self.choices):
+            return np.asarray(self.choices[np.asarray(action).argmax(-1)])
         moved = np.asarray(action, np.float32) * self._half + self._centre
         out: NDArray[np.float32] = np.minimum(np.maximum(moved, self.action_low), self.action_high)  # faster than clip
         return out
 
     def unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        """Actions [..., A] in the environment's units → in [−1, 1]."""
+        """Actions [..., A] in the environment's units → in [−1, 1]; choices [...] → one-hot [..., A]."""
+        if len(self.choices):
+            return np.asarray(np.asarray(action)[..., None] == self.choices, np.float32)
         out: NDArray[np.float32] = (np.asarray(action, np.float32) - self._centre) / self._half
         return out
 
@@ -98,7 +105,7 @@ class WorldPolicy:
     network: Any  # a Policy: standardised observations → actions in [−1, 1]
     scales: WorldScales
 
-    def __call__(self, obs: NDArray[Any], **wishes: Any) -> NDArray[np.float32]:
+    def __call__(self, obs: NDArray[Any], **wishes: Any) -> NDArray[Any]:
         """Actions on an episode's first step; a policy with a dial takes `limit`."""
         return self.scales.real(self.network(self.scales.standardised(obs), **wishes))
 
@@ -106,9 +113,7 @@ class WorldPolicy:
         """The steps of one episode, whether or not the network has memory or randomness; a dial takes `limit`."""
         inner = self.network.begin(seed, **wishes) if self.has_memory else lambda obs, *_: self.network(obs[None])[0]
 
-        def step(
-            obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, **wishes: Any
-        ) -> NDArray[np.float32]:
+        def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, **wishes: Any) -> NDArray[Any]:
             return self.scales.real(inner(self.scales.standardised(obs), last_reward, last_cost, **wishes))
 
         return step
@@ -118,7 +123,7 @@ class WorldPolicy:
         """Whether an action depends on more than the observation: on the episode so far, or on chance."""
         return hasattr(self.network, "begin")
 
-    def act(self, **inputs: NDArray[Any]) -> NDArray[np.float32]:
+    def act(self, **inputs: NDArray[Any]) -> NDArray[Any]:
         """The network's own function of its named inputs, those of the ONNX model, in the world's units."""
         if "actions" in inputs:
             inputs["actions"] = self.scales.unit(inputs["actions"])
@@ -126,7 +131,7 @@ class WorldPolicy:
         function = getattr(self.network, "act", self.network)
         return self.scales.real(function(**inputs))
 
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         own = {f"scales/{field.name}": getattr(self.scales, field.name) for field in dataclasses.fields(WorldScales)}
         return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
 
@@ -134,8 +139,8 @@ class WorldPolicy:
         return {"kind": self.network.kind, "settings": self.network.settings()}
 
     @classmethod
-    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> WorldPolicy:
-        parts: dict[str, dict[str, NDArray[np.float32]]] = {"scales": {}, "network": {}}
+    def restore(cls, arrays: dict[str, NDArray[Any]], settings: dict[str, Any]) -> WorldPolicy:
+        parts: dict[str, dict[str, NDArray[Any]]] = {"scales": {}, "network": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition("/")
             parts[part][rest] = array

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.limits import LimitedPolicy, discounted_budget
-from pdocrl.policies.network import Layers, forward, layer_arrays, layers_from
+from pdocrl.policies.network import Layers, forward, layer_arrays, layers_from, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +25,15 @@ class SwitchingPolicy(LimitedPolicy):
     gamma: float  # of the critics
     limit: tuple[float, ...]  # [K] where none is given
     heads: int  # H
+    chooses: bool = False  # whether the actor gives scores of choices
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
     ) -> NDArray[np.float32]:
         """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
         obs = np.asarray(obs, np.float32)
-        action = np.tanh(forward(self.networks["actor"], obs)).reshape(len(obs), self.heads, -1)  # [B, H, A]
+        out = forward(self.networks["actor"], obs).reshape(len(obs), self.heads, -1)  # [B, H, A]
+        action = one_hot(out) if self.chooses else np.tanh(out)
         pairs = np.concatenate([np.repeat(obs[:, None], self.heads, 1), action], -1).reshape(len(obs) * self.heads, -1)
         value = forward(self.networks["critic"], pairs).min(0).reshape(len(obs), self.heads)
         cost = np.maximum(forward(self.networks["cost_critic"], pairs).max(0), 0)
@@ -47,10 +49,10 @@ class SwitchingPolicy(LimitedPolicy):
 
     def settings(self) -> dict[str, Any]:
         layers = {name: len(network[0]) for name, network in self.networks.items()}
-        numbers = {name: getattr(self, name) for name in ("horizon", "gamma", "heads")}
+        numbers = {name: getattr(self, name) for name in ("horizon", "gamma", "heads", "chooses")}
         return {"layers": layers, "limit": list(self.limit), **numbers}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> SwitchingPolicy:
-        numbers = {name: settings[name] for name in ("horizon", "gamma", "heads")}
+        numbers = {name: value for name, value in settings.items() if name not in {"layers", "limit"}}
         return cls(layers_from(arrays, settings["layers"]), limit=tuple(settings["limit"]), **numbers)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Step
+from pdocrl.policies.network import Step, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,7 @@ class TransformerPolicy:
     reward_scale: float  # returns enter as reward_scale · R
     cost_shift: float  # costs enter as cost_shift − C
     spends_at_most: bool = False  # whether the costs still allowed end at 0, or go below when more is paid
+    chooses: bool = False  # whether the head gives scores of choices, not mean and scale of amounts
 
     def act(
         self,
@@ -59,8 +60,8 @@ class TransformerPolicy:
                 x, attends = x[:, -1:], attends[:, :, -1:]
             x = x + self._attention(f"block_{i}", x, seen, attends)
             x = x + self._affine(f"block_{i}/down", self._hidden(f"block_{i}", x))
-        mean = self._affine("action_head", self._norm("last_norm", x[:, -1]))
-        return np.asarray(np.clip(mean[:, : mean.shape[1] // 2], -1, 1), np.float32)
+        out = self._affine("action_head", self._norm("last_norm", x[:, -1]))
+        return one_hot(out) if self.chooses else np.asarray(np.clip(out[:, : out.shape[1] // 2], -1, 1), np.float32)
 
     def _attention(
         self, block: str, x: NDArray[np.float32], seen: NDArray[np.float32], attends: NDArray[np.bool_]

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Problem
+from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Problem, agents_for_choices
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
@@ -213,7 +213,13 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         raise PdocrlError(
             f"{agent.name} takes at most {agent.most_costs} cost(s); {dataset.name} has {dataset.n_costs}."
         )
-    if finite_actions(dataset.action):
+    if dataset.choices and not agent.takes_choices:
+        known = ", ".join(agents_for_choices())
+        raise PdocrlError(
+            f"{dataset.name}: its actions are {len(dataset.choices)} choices, {agent.name} is for amounts. Agents for "
+            f"choices: {known}."
+        )
+    if not dataset.choices and finite_actions(dataset.action):
         raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
     for run in runs:
         if len(run.config.cost_limit) != dataset.n_costs:

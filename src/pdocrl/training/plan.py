@@ -50,6 +50,7 @@ class Plan(Record, frozen=True, kw_only=True):
     refresh_every: int = 0  # steps a window serves
     action_low: list[float] = msgspec.field(default_factory=list)  # [A] what −1 stands for in the environment
     action_high: list[float] = msgspec.field(default_factory=list)  # [A] … and 1
+    choices: list[int] = msgspec.field(default_factory=list)  # [A] what one-hot columns stand for; []: amounts
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
@@ -72,6 +73,7 @@ class Plan(Record, frozen=True, kw_only=True):
             versions=versions(),
             action_low=list(dataset.action_low),
             action_high=list(dataset.action_high),
+            choices=list(dataset.choices),
             **rest,
         )
 

@@ -26,7 +26,8 @@ def scales_of(dataset: Dataset) -> WorldScales:
     changes = (std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max())
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=changes)
     low, high = np.asarray(dataset.action_bounds, np.float32)
-    return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high)
+    choices = np.asarray(dataset.choices, np.int64)
+    return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high, choices)
 
 
 def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:

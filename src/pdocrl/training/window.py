@@ -96,7 +96,7 @@ class FileWindows:
         low, high = self.stream.action_bounds
         return Window(
             **arrays, name=self.stream.name, cost_names=self.stream.cost_names, action_low=low, action_high=high,
-            windows=self, starts=self.initial_obs,
+            choices=self.stream.choices, windows=self, starts=self.initial_obs,
         )  # fmt: skip
 
     def _draw(self, number: int) -> Window:
