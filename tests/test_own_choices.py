@@ -89,8 +89,9 @@ def test_bench_evaluate_report_ope_and_export_agree(world: Path, data: Dataset, 
 
     pdocrl.export(folder, tmp_path / "robot", onnx=False)
     robot = (
-        "import sys, json; sys.modules.update(dict.fromkeys(('pdocrl', 'jax', 'scipy')))\n"
-        "import numpy as np, policy, toll_world, gymnasium\n"
+        "import sys, numpy as np, gymnasium, toll_world\n"
+        "sys.modules.update(dict.fromkeys(('pdocrl', 'jax', 'scipy')))\n"
+        "import policy\n"
         "env, act, sums = gymnasium.make('Toll-v0'), policy.load('policy.npz'), []\n"
         f"for seed in {episode_seeds(EVALUATION_SEED, EPISODES)!r}:\n"
         "    (obs, _), total, over = env.reset(seed=seed), 0.0, False\n"

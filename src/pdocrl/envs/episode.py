@@ -44,7 +44,7 @@ class Player:
     """An environment that plays one episode after another.
 
     Args:
-        env: any Gymnasium environment with array observations and box or discrete actions.
+        env: any Gymnasium environment with array observations, which are flattened, and box or discrete actions.
         costs: the keys of `info` that hold the costs; where it lacks them, the names of the K numbers in `cost`. None:
             `cost` where the environment has it (a number, or one per constraint), else no cost at all.
         exact: whether `costs` are keys and nothing else.
@@ -81,7 +81,7 @@ class Player:
         total, total_cost, length = 0.0, cost, 0
         seen, done, rewards, costs = [], [], [], []
         while True:
-            obs = np.atleast_1d(np.asarray(raw, dtype=np.float32))
+            obs = np.asarray(raw, np.float32).reshape(-1)
             if look is not None:
                 look(self.env)
             action = self._executable(step(obs, reward, cost), length)
@@ -101,7 +101,7 @@ class Player:
             look(self.env)
         trajectory = None
         if record:
-            last = np.atleast_1d(np.asarray(raw, dtype=np.float32))
+            last = np.asarray(raw, np.float32).reshape(-1)
             trajectory = Trajectory(
                 np.stack([*seen, last]), np.array(done), np.array(rewards), np.stack(costs),
                 None if self._choices else (self._low, self._high), self._choices,

@@ -74,9 +74,11 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     try:
         obs_space, action_space = made.observation_space, made.action_space
         low, high, choices = _actions_of(env, action_space)
-        if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
+        if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) not in (1, 2):
             kind = type(obs_space).__name__
-            raise PdocrlError(f"{env} has a {kind} observation space {obs_space.shape}; a flat box [S] is needed.")
+            raise PdocrlError(
+                f"{env} has a {kind} observation space {obs_space.shape}; a box of one or two axes is needed."
+            )
         player = _player(made, env, costs, cost_function)
     finally:
         made.close()
@@ -91,7 +93,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
         make=make if (low == -1).all() and (high == 1).all() else functools.partial(_with_unit_actions, make),
         info_keys=costs or ("cost",),
         cost_names=player.cost_names,
-        obs_dim=int(obs_space.shape[0]),
+        obs_dim=int(np.prod(obs_space.shape)),
         low=low,
         high=high,
         horizon=task.horizon if task else limit,
