@@ -29,8 +29,16 @@ import numpy as np
 
 import pdocrl
 from pdocrl.agents.agent import Agent, find_agent, make_config
-from pdocrl.bench.results import PARQUET, GroupStatus, Row, read_rows, write_rows, write_status, write_suite
-from pdocrl.bench.rows import config_digest
+from pdocrl.bench.results import (
+    PARQUET,
+    GroupStatus,
+    Row,
+    config_digest,
+    read_rows,
+    write_rows,
+    write_status,
+    write_suite,
+)
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import load, search

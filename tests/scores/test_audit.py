@@ -8,29 +8,34 @@ from scipy.stats import binom
 
 from pdocrl.errors import PdocrlError
 from pdocrl.scores.audit import (
+    STAKES,
+    _mixed,
     audit,
     episodes_needed,
-    log_capital,
     mean_lower,
     mean_upper,
-    safe_episodes_needed,
-    share_lower,
     share_upper,
     verdict_of,
 )
 
 
+def log_capital(cost, mean, cost_max):
+    """[..., n] log K(mean) after each of the episodes of costs [..., n], in their order: the bets of `mean_upper`."""
+    x, m = np.asarray(cost) / cost_max, mean / cost_max
+    with np.errstate(divide="ignore"):
+        return _mixed(np.array([np.log1p(np.maximum(s * (m - x) / (1 - m), -1.0)).cumsum(-1) for s in STAKES]))
+
+
 def test_fifty_nine_safe_episodes_of_fifty_nine_show_five_percent_and_fifty_eight_do_not():
     assert share_upper(0, 59) <= 0.05 < share_upper(0, 58)
-    assert safe_episodes_needed(0.05) == 59
-    assert safe_episodes_needed(0.01) == 299
+    assert share_upper(0, 299) <= 0.01 < share_upper(0, 298)
 
 
 @pytest.mark.parametrize("n", [20, 59, 200])
 def test_the_share_is_covered_at_its_level_at_every_share_and_number_of_episodes(n):
     """Exactly, by summing over all outcomes: coverage of the upper and of the lower bound is at least .95."""
     upper = np.array([share_upper(k, n) for k in range(n + 1)])
-    lower = np.array([share_lower(k, n) for k in range(n + 1)])
+    lower = np.array([1 - share_upper(n - k, n) for k in range(n + 1)])
     for p in np.linspace(0.001, 0.999, 200):
         chance = binom.pmf(np.arange(n + 1), n, p)
         assert chance[upper >= p].sum() >= 0.95 - 1e-9

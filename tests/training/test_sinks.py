@@ -13,7 +13,7 @@ from pdocrl.cli import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
 from pdocrl.training.folder import read_lines
-from pdocrl.training.sinks import open_sinks
+from pdocrl.training.on_the_way import open_sinks
 from pdocrl.training.train import train
 from probes import bandit
 

@@ -15,8 +15,7 @@ import msgspec
 
 from pdocrl.agents.agent import find_agent
 from pdocrl.bench.player import EVALUATION_SEED
-from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status
-from pdocrl.bench.rows import make_rows, plain_settings
+from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status, make_rows, plain_settings
 from pdocrl.bench.suite import Group
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import load

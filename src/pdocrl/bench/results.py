@@ -3,7 +3,7 @@
 OUT/suite.json       the resolved suite: name, protocol, tasks, agents, limits, seeds, steps, episodes
 OUT/status.json      how far each group is: {groups: [{name, task, agent, variant, runs, status, reason}]}
 OUT/groups/NAME/     one training folder per agent (with its variant) and task: run.json, policies.npz, scores.json, …
-OUT/results.parquet  the rows below; OUT/results.csv the same as text
+OUT/results.parquet  the rows below, of `make_rows`; OUT/results.csv the same as text
 OUT/tables/          *.md and *.tex, made from the rows by `pdocrl.report`
 
     rows = read_rows("runs/bench-paper")
@@ -18,17 +18,22 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from msgspec import field
 
+from pdocrl.agents.agent import find_agent
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
 from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.scores.evaluate import RunScore, Scores
+from pdocrl.training.plan import Plan
 
 SUITE = "suite.json"
 STATUS = "status.json"
@@ -229,3 +234,77 @@ def _field(column: str) -> str:
     """The field a column belongs to: `cost_limit_2` → `cost_limit`."""
     stem, _, number = column.rpartition("_")
     return stem if stem in _VECTORS and number.isdigit() else column
+
+
+def make_rows(
+    plan: Plan,
+    scores: Scores,
+    task: Task,
+    *,
+    suite: str,
+    protocol: str,
+    variant: Callable[[RunScore], str],
+    seconds: float | None,
+    episodes: int | None = None,
+) -> list[Row]:
+    """The episodes of every run, the first `episodes` of each; `variant` names the method beside its agent."""
+    digests = _digests(plan)
+    name = scores.data.name
+    return [
+        Row(
+            suite=suite,
+            protocol=protocol,
+            task=task.name,
+            agent=plan.agent,
+            variant=variant(run),
+            cost_limit=tuple(run.cost_limit),
+            seed=run.seed,
+            training=run.training,
+            trained_limit=tuple(run.trained_limit),
+            step=scores.step,
+            episode=i,
+            reward=episode.reward,
+            cost=tuple(episode.cost),
+            length=episode.length,
+            normalized_reward=episode.normalized_reward,
+            normalized_cost=episode.normalized_cost,
+            failure=run.failure,
+            config_digest=digests[run.run],
+            data_digest=plan.data_digest,
+            data=name,
+            recollected=name not in task.files if task.files else None,
+            train_seconds=seconds,
+            pdocrl=plan.versions["pdocrl"],
+            jax=plan.versions["jax"],
+            numpy=plan.versions["numpy"],
+        )
+        for run in scores.runs
+        for i, episode in enumerate(run.episodes[:episodes])
+    ]
+
+
+def plain_settings(config: Any) -> dict[str, Any]:
+    """Every field of a config, as JSON would have it; 1 and 1.0 are the same."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [plain(v) for v in value]
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+    return {field.name: plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def config_digest(agent: str, steps: int, config: Any) -> str:
+    """Over everything that decides a training but for its data, limit and seed."""
+    kept = {key: value for key, value in plain_settings(config).items() if key != "cost_limit"}
+    story = {"agent": agent, "steps": steps, "settings": kept}
+    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+
+
+def _digests(plan: Plan) -> list[str]:
+    """Of each run: over the agent's full settings; "" for an agent that is not installed here."""
+    try:
+        runs = plan.make_runs(find_agent(plan.agent))
+    except PdocrlError:
+        return [""] * len(plan.runs)
+    return [config_digest(plan.agent, plan.steps, run.config) for run in runs]

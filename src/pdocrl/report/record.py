@@ -13,9 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pdocrl.bench.results import GROUPS, SUITE, GroupStatus, Row, SuiteFile, method_name, read_rows, read_status
+from pdocrl.bench.results import (
+    GROUPS,
+    SUITE,
+    GroupStatus,
+    Row,
+    SuiteFile,
+    make_rows,
+    method_name,
+    read_rows,
+    read_status,
+)
 from pdocrl.bench.results import read_suite as read_suite_file
-from pdocrl.bench.rows import make_rows
 from pdocrl.data import Dataset, find_task, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task

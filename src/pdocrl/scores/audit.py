@@ -90,19 +90,6 @@ def share_upper(over: int, episodes: int, confidence: float = 0.95) -> float:
     return 1.0 if over == episodes else float(beta.ppf(confidence, over + 1, episodes - over))
 
 
-def share_lower(over: int, episodes: int, confidence: float = 0.95) -> float:
-    """The least share that k of n over the limit leaves possible: one minus the bound on the share within."""
-    return 1.0 - share_upper(episodes - over, episodes, confidence)
-
-
-def safe_episodes_needed(share: float, confidence: float = 0.95) -> int:
-    """n episodes without one over the limit show a share of at most `share`: (1 − share)ⁿ ≤ 1 − confidence."""
-    _check_confidence(confidence)
-    if not 0 < share < 1:
-        raise PdocrlError(f"audit: a share of {share} cannot be shown by any number of episodes; give one in (0, 1).")
-    return math.ceil(round(math.log1p(-confidence) / math.log1p(-share), 9))
-
-
 def mean_upper(cost: ArrayLike, cost_max: float, confidence: float = 0.95) -> float:
     """The upper end of a confidence sequence for the mean of costs in [0, cost_max]; holds at any stopping time.
 
@@ -162,14 +149,6 @@ def episodes_needed(cost: ArrayLike, limit: float, cost_max: float, confidence: 
         middle = (low + high) / 2
         low, high = (low, middle) if _mixed(growth * middle) >= goal else (middle, high)
     return math.ceil(high * len(x))
-
-
-def log_capital(cost: ArrayLike, mean: float, cost_max: float) -> Floats:
-    """[..., n] log K(mean) after each of the episodes of costs [..., n], in their order: the bets of `mean_upper`."""
-    x, m = np.asarray(cost, np.float64) / cost_max, mean / cost_max
-    with np.errstate(divide="ignore"):
-        grown = [np.log1p(np.maximum(stake * (m - x) / (1 - m), -1.0)).cumsum(axis=-1) for stake in STAKES]
-    return _mixed(np.array(grown))
 
 
 def _log_growth(win: Floats) -> Floats:

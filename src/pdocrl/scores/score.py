@@ -9,7 +9,7 @@ mean over all runs is the largest. (The mean of each run's worst would be larger
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -143,38 +143,18 @@ class Cell:
         return np.concatenate([at.run_costs for at in self.limits])
 
 
-def score(task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit) -> Score:
-    """Score the runs of one limit, each a training of its own.
+def at_limit(
+    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit, trainings: Sequence[Hashable] | None = None
+) -> AtLimit:
+    """Runs of one limit, undiscounted episode sums as normalised ones; or an error that shows the shapes.
 
     Args:
         task: gives the reference scores.
         reward: [R, E] or [E] undiscounted episode rewards, R runs of E episodes.
         cost: [R, E, K], or [R, E] or [E] for one constraint: undiscounted episode costs.
         limit: allowed cost per episode, one number or one per constraint.
+        trainings: [R] the name of each run's training; without it every run is a training of its own.
     """
-    return at_limit(task, reward, cost, limit).score
-
-
-def score_limits(
-    task: str | Task,
-    runs: Mapping[Limit, tuple[ArrayLike, ArrayLike]],
-    trainings: Mapping[Limit, Sequence[Hashable]] | None = None,
-) -> Score:
-    """Score several limits and their mean: {limit: (reward [R, E], cost [R, E, K])}, each as in `score`.
-
-    `trainings` names each run's training, {limit: [R]}; without it every run is a training of its own.
-    """
-    if not runs:
-        raise PdocrlError("no limits to score.")
-    named = trainings or {}
-    made = [at_limit(task, reward, cost, limit, named.get(limit)) for limit, (reward, cost) in runs.items()]
-    return Cell(task if isinstance(task, str) else task.name, "", tuple(made)).score
-
-
-def at_limit(
-    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit, trainings: Sequence[Hashable] | None = None
-) -> AtLimit:
-    """Undiscounted episode sums as normalised ones; or an error that shows the shapes."""
     limits = (float(limit),) if isinstance(limit, int | float) else tuple(float(x) for x in limit)
     rewards = np.asarray(reward, dtype=np.float64)
     costs = np.asarray(cost, dtype=np.float64)

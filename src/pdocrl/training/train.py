@@ -23,9 +23,9 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
-from pdocrl.training.evaluate_during import DuringTraining
 from pdocrl.training.folder import CHECKPOINT, Trained, locked
 from pdocrl.training.loop import BLOCK, Progress, Trainer
+from pdocrl.training.on_the_way import DuringTraining, Sink, open_sinks
 from pdocrl.training.plan import (
     Limits,
     Plan,
@@ -37,7 +37,6 @@ from pdocrl.training.plan import (
     seeds_of,
     task_of,
 )
-from pdocrl.training.sinks import Sink, open_sinks
 from pdocrl.training.window import open_windows
 
 
