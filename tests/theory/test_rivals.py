@@ -364,6 +364,17 @@ class TestDPDL:
         assert evaluate(worse, pi).value == pytest.approx(best.value, **EXACT)
         assert evaluate(worse, pi).constraints[0] >= worse.tau[0] - 1e-9
 
+    @pytest.mark.parametrize("kappa", [0.0, 1.0])
+    def test_a_plan_in_the_worse_model_is_what_its_program_finds(self, kappa, monkeypatch):
+        """Also where no policy keeps the tightened limit, κ = 1."""
+        _, counts, limits, view = problem(seed=19, states=6, actions=3, n=500, missing=True)
+        by_program = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
+        monkeypatch.setattr("pdocrl.theory.rivals.dpdl.SIMPLEX_UP_TO", 0)
+        by_plans = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
+        mine, theirs = (evaluate(view.model, pi) for pi in (by_plans, by_program))
+        assert mine.value == pytest.approx(theirs.value, abs=1e-6)
+        assert mine.constraints == pytest.approx(theirs.constraints, abs=1e-6)
+
     def test_it_breaks_no_limit_where_the_plug_in_solution_breaks_it_half_the_time(self):
         broken = np.zeros(2)
         for seed in range(20):

@@ -46,10 +46,10 @@ ICU_ITERATIONS = {"pdca": 100, "pspi": 100, "atac": 100, "mbcl": 100, "wsac": 10
 # With 9,000 pairs some programs take seconds: of each method the theory's setting (0) and those of the grid named here,
 # by their place in it; without limits, only the methods that know none, beside three to compare with.
 ICU_SETTINGS = {
-    "pdocrl": (0, 3, 4, 5), "pdocrl_often": (0, 3, 4, 5), "coral": (0, 3, 4, 5), "pocc": (0, 2, 3), "pro_rl": (0, 5, 6),
-    "pdca": (0, 2, 3), "wsac": (0, 3), "mbcl": (0, 2, 3), "pessimistic": (0, 4, 5), "dpdl": (0, 4, 6),
-    "mo_spibb": (0, 1, 2, 3, 4, 5, 6), "coptidice": (0, 5, 6), "plug_in": (0, 1, 2, 3, 4), "pspi": (0, 2, 4, 6),
-    "atac": (0, 2, 4, 6), "a_crab": (0, 4), "spibb": (0, 1, 2, 3, 4, 5), "soft_spibb": (0, 1, 2, 3, 4), "fqi": (0,),
+    "pdocrl": (0, 3, 4, 5), "pdocrl_often": (0, 3, 4, 5), "coral": (0, 3, 4, 5), "pocc": (0, 2, 3), "pro_rl": (0, 5),
+    "pdca": (0, 3), "wsac": (0, 3), "mbcl": (0, 2), "pessimistic": (0, 3, 4), "dpdl": (0, 5, 6, 7, 8, 9),
+    "mo_spibb": (0, 1, 2, 3, 4, 5, 6), "coptidice": (0, 5), "plug_in": (0, 1, 2, 3, 4), "pspi": (0, 2, 4),
+    "atac": (0, 2, 4), "a_crab": (0, 4), "spibb": (0, 1, 2, 3, 4, 5), "soft_spibb": (0, 1, 2, 3, 4), "fqi": (0,),
     "behaviour_cloning": (0,),
 }  # fmt: skip
 ICU_FREE = ("pdocrl_often", "plug_in", "behaviour_cloning")

@@ -18,7 +18,9 @@ import numpy as np
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.tabular.limits import Limits
+from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.theory.rivals.problem import LogModel, best_occupancy
+from pdocrl.theory.rivals.spibb_sets import Bootstrapped, best_near
 
 DELTA = 0.1  # the probability with which the bounds may fail
 
@@ -28,8 +30,12 @@ def dpdl(
 ) -> Floats:
     """The policy [S, A], one linear program; bonus 1 is Hoeffding's deviation."""
     problem = LogModel.of(counts, gamma, limits)
-    b = deviation(problem, bonus)
-    return problem.policy(best_occupancy(problem, C, b, problem.L.tau + kappa))
+    b, tau = deviation(problem, bonus), problem.L.tau + kappa
+    if np.isinf(C) and len(problem.pairs) > SIMPLEX_UP_TO:  # a plan with limits, in a model made worse
+        worse, model = np.where(problem.L.seen, b, 0.0), problem.model
+        model = model.replace(r=model.r - worse, g=model.g - worse, tau=tau)
+        return problem.policy(best_near(problem, Bootstrapped(problem, min_count=0), model))
+    return problem.policy(best_occupancy(problem, C, b, tau))
 
 
 def deviation(problem: LogModel, bonus: float) -> Floats:

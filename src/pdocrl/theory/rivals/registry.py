@@ -184,7 +184,7 @@ RIVALS: dict[str, Rival] = {
                     lambda f: [{"C": k * f.C, "step": step} for k in (0.5, 1, 3) for step in (30.0, 300.0)],
                     limits=False, claim=Claim("any π_c", "no", "no", 2)),
     "dpdl": Rival("DPDL", dpdl, lambda f: {"bonus": 1 / f.stretch, "C": f.C},
-                  _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4))),
+                  _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4, 1e-4, 3e-5))),
     "mo_spibb": Rival("MO-SPIBB", mo_spibb, lambda f: {"epsilon": 1.0},
                       lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
                       free=False),

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pdocrl.tabular.cmdp import CMDP
 from pdocrl.tabular.exact import Columns, generate
 from pdocrl.tabular.lagrangian import Floats
 from pdocrl.theory.rivals.problem import LogModel
@@ -92,9 +93,12 @@ def errors(problem: LogModel) -> Floats:
     return np.asarray(np.sqrt(2 * np.log(2 * problem.n.size / DELTA) / np.maximum(problem.n, 1)))
 
 
-def best_near(problem: LogModel, near: Near) -> Floats:
-    """μ [m] of the pairs tried: the best policy of the set that keeps the limits, or misses them by the least."""
-    columns = NearColumns(problem, near)
+def best_near(problem: LogModel, near: Near, model: CMDP | None = None) -> Floats:
+    """μ [m] of the pairs tried: the best policy of the set that keeps the limits, or misses them by the least.
+
+    The signals and limits are those of a model that moves as the log's own does, by default of that one itself.
+    """
+    columns = NearColumns(problem, near, model or problem.model)
     columns.price(np.zeros(len(problem.L.tau)), reward=True)
     if not len(problem.L.tau):
         return np.asarray(columns.occupancies[0].ravel()[problem.pairs])
@@ -107,8 +111,8 @@ def best_near(problem: LogModel, near: Near) -> Floats:
 class NearColumns(Columns):
     """Plans within the set."""
 
-    def __init__(self, problem: LogModel, near: Near) -> None:
-        super().__init__(problem.model)
+    def __init__(self, problem: LogModel, near: Near, model: CMDP) -> None:
+        super().__init__(model)
         self.problem, self.near = problem, near
         self.pi = problem.L.behaviour
         self.occupancies: list[Floats] = []  # [S, A] each
