@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 
 import gymnasium
 import numpy as np
+import onnxruntime
 import pytest
 
 import pdocrl
@@ -21,6 +23,9 @@ from pdocrl.envs import make
 from pdocrl.envs.mujoco_models import modern
 from pdocrl.envs.safety_gymnasium import INSTALL, _array_defaults, is_safety_gymnasium
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.ensemble import EnsembleConfig
+from pdocrl.ope.prepare import Prepared
+from pdocrl.policies import policy as policies
 
 ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
 OLD = gymnasium.__version__.startswith("0.")
@@ -31,6 +36,20 @@ with_mujoco = pytest.mark.skipif(
 with_safety_gymnasium = pytest.mark.skipif(
     importlib.util.find_spec("safety_gymnasium") is None, reason=f"Safety-Gymnasium is not installed: {INSTALL}"
 )
+
+
+SPEED = """
+def too_fast(obs, action, next_obs, info):
+    return float(info["x_velocity"] > 0.7402)
+"""
+HOPPER_SPEED = """
+[HopperSpeed]
+horizon = 1000
+env_id = "Hopper-v{version}"
+cost_function = "speed_costs:too_fast"
+reward_max = 1900.0
+cost_max = 200.0
+"""
 
 
 @old_gymnasium
@@ -136,19 +155,51 @@ def test_a_seed_is_an_episode_whatever_was_played_before(task: str) -> None:
     assert (env.observation_space.shape, env.action_space.shape) == ((known.obs_dim,), (known.action_dim,))
 
 
-@with_safety_gymnasium
-def test_safety_gymnasium_from_collecting_to_the_exported_policy(
-    tmp_path: Path, run_cli: Callable[..., tuple[int, str, str]]
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("HopperVelocity", marks=with_safety_gymnasium),
+        pytest.param("HopperSpeed", marks=with_mujoco),
+    ],
+)
+def test_a_mujoco_task_goes_from_collecting_to_acting_elsewhere(
+    name: str, tmp_path: Path, run_cli: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker process plays what this one plays, and a policy's ten lines of NumPy play it too."""
+    """Safety-Gymnasium's own task, and Gymnasium's with a cost function: equal returns at every hand-over."""
+    (tmp_path / "speed_costs.py").write_text(SPEED)
+    (tmp_path / "tasks.toml").write_text(HOPPER_SPEED.format(version=4 if OLD else 5))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PDOCRL_TASKS", str(tmp_path / "tasks.toml"))
     file, folder = tmp_path / "hopper.hdf5", tmp_path / "run"
-    data = pdocrl.collect("HopperVelocity", file, budget=4000, target=40, workers=1)
+    data = pdocrl.collect(name, file, budget=4000, target=40, workers=1)
     assert (data.obs_dim, data.action_dim, data.n_costs) == (11, 3, 1)
-    pdocrl.train(file, "bc", task="HopperVelocity", cost_limit=20, steps=20, settings={"hidden": (8,)}, out=folder)
+    assert json.loads(run_cli("data", "check", file, "--task", name, "--json")[1])["ok"]
+    pdocrl.train(file, "bc", task=name, cost_limit=20, steps=20, settings={"hidden": (8,)}, out=folder)
+
     status, out, err = run_cli("evaluate", folder, "--episodes", "2", "--workers", "1", "--json")
     assert status == 0, err
-    played = [episode["reward"] for episode in json.loads(out)["runs"][0]["episodes"]]
+    played = [(e["reward"], e["cost"]) for e in json.loads(out)["runs"][0]["episodes"]]
     here = pdocrl.evaluate(folder, 2, workers=0).runs[0].episodes
-    assert [episode.reward for episode in here] == played
-    assert Path(pdocrl.report(folder)).exists()
-    assert pdocrl.export(folder, tmp_path / "robot", onnx=False)
+    assert [(e.reward, e.cost) for e in here] == played
+
+    small = EnsembleConfig(folds=2, each=2, hidden=(8,), outcome_hidden=(8,), steps=20)
+    (told,) = pdocrl.ope(folder, Prepared.of(data, config=small, cache=False)).runs
+    assert told.verdict in Path(pdocrl.report(folder)).read_text()
+
+    pdocrl.export(folder, tmp_path / "robot")
+    by_numpy = policies.load(tmp_path / "robot/policy.npz")
+    session = onnxruntime.InferenceSession(tmp_path / "robot/policy.onnx")
+    for act in (by_numpy, lambda obs: session.run(None, {"obs": obs})[0]):
+        total, paid = sums(make(name), act, here[0].seed)
+        assert paid == here[0].cost[0]
+        assert total == pytest.approx(here[0].reward, rel=1e-4)
+
+
+def sums(env: Any, act: Callable[[Any], Any], seed: int) -> tuple[float, float]:
+    """Return and cost of an episode, by a loop that knows nothing of pdocrl's."""
+    (obs, _), total, paid, over = env.reset(seed=seed), 0.0, 0.0, False
+    while not over:
+        obs, reward, ended, cut, info = env.step(act(np.asarray(obs, np.float32)[None])[0])
+        total, paid, over = total + reward, paid + info["cost"], ended or cut
+    return total, paid
