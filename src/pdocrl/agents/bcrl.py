@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.acting import layers_of, mode_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.iql import ImplicitValues, advantage_weight
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import Thinned
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.budget import BudgetPolicy
@@ -49,8 +49,8 @@ class BCRLState(eqx.Module):
 
     reward: ImplicitValues  # of (s, a, δ) and (s, δ)
     cost: ImplicitValues
-    actor: ClippedGaussian
-    safe: ClippedGaussian
+    actor: Copier
+    safe: Copier
     unit: Array  # the largest cost of a step
     steps: Array  # taken so far
     actor_opt: optax.OptState
@@ -63,6 +63,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     name = "bcrl"
     summary = "Implicit Q-learning told what is left of the limit beyond the least that must be spent; any limit."
     paper = "Brahmanage, Kumar, Beyond Hard Constraints: Budget-Conditioned Reachability (ICAPS 2026)"
+    takes_choices = True
     Config = BCRLConfig
 
     def ignores_limit(self, config: BCRLConfig) -> bool:
@@ -71,8 +72,8 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     def init(self, config: BCRLConfig, problem: Problem, key: PRNGKeyArray) -> BCRLState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
-        actor = ClippedGaussian.create(keys[2], s + k, a, config.hidden)
-        safe = ClippedGaussian.create(keys[3], s, a, config.hidden)
+        make = copier(problem.choices).create
+        actor, safe = make(keys[2], s + k, a, config.hidden), make(keys[3], s, a, config.hidden)
         adam = optax.scale_by_adam()
         return BCRLState(
             ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
@@ -124,8 +125,8 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         saves = advantage_weight((state_cost - action_cost).sum(-1), config.beta)
         kept = (jax.random.uniform(for_dropout, (2, size, config.hidden[-1])) >= config.dropout) / (1 - config.dropout)
 
-        def copy_loss(policy: ClippedGaussian, inputs: Array, weight: Array, units: Array) -> Array:
-            thinned = ClippedGaussian(Thinned(policy.mlp, [1.0] * (len(config.hidden) - 1) + [units]))  # type: ignore[arg-type]
+        def copy_loss(policy: Copier, inputs: Array, weight: Array, units: Array) -> Array:
+            thinned = type(policy)(Thinned(policy.mlp, [1.0] * (len(config.hidden) - 1) + [units]))  # type: ignore[arg-type]
             return -(weight * thinned.unclipped_log_prob(inputs, batch.action)).mean()
 
         loss, gradient = jax.value_and_grad(copy_loss)(state.actor, given, earns, kept[0])
@@ -148,4 +149,5 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
             "cost_value": layers_of(state.cost.value),
         }
         limit = tuple(float(one) for one in config.cost_limit)
-        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), float(state.unit), limit)
+        numbers = float(config.horizon), float(config.gamma), float(state.unit)
+        return BudgetPolicy(networks, *numbers, limit, actor.chooses)

@@ -17,7 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
 from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optimise import adam_step
@@ -28,11 +28,11 @@ class PDOCRLExtractionState(eqx.Module):
     """w, V with its target, λ, and the extracted policy."""
 
     weight: MLP
-    actor: ClippedGaussian
+    actor: Copier
     critic: MLP
     target: MLP
     multiplier: SoftplusMultiplier | LogMultiplier
-    average: ClippedGaussian
+    average: Copier
     steps: Array
     v_bound: Array  # largest |V| of the class, used by the linear critic only
     weight_opt: optax.OptState
@@ -51,12 +51,13 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
     paper = "Offline Constrained RL under Partial Data Coverage, ablation study"
     needs = "any number of costs"
     fewest_costs = 0
+    takes_choices = True
     Config = SaddleConfig
 
     def init(self, config: SaddleConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
         keys = jax.random.split(key, 3)
         weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
-        actor = ClippedGaussian.create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        actor = copier(problem.choices).create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
         critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
         multiplier = make_multiplier(config, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
@@ -95,7 +96,7 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         def weight_loss(weight: MLP) -> Array:
             return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
 
-        def actor_loss(actor: ClippedGaussian) -> Array:
+        def actor_loss(actor: Copier) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         weight, weight_opt = adam_step(

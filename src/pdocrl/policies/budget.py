@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.limits import LimitedPolicy, discounted_budget
-from pdocrl.policies.network import Layers, forward, layer_arrays, layers_from
+from pdocrl.policies.network import Layers, forward, layer_arrays, layers_from, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,7 @@ class BudgetPolicy(LimitedPolicy):
     gamma: float  # of the cost's value
     unit: float  # the largest cost of a step; the networks count in it
     limit: tuple[float, ...]  # [K] where none is given
+    chooses: bool = False  # whether both policies give scores of choices
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
@@ -36,16 +37,18 @@ class BudgetPolicy(LimitedPolicy):
         free = forward(self.networks["actor"], np.concatenate([obs, beyond], -1))
         least = forward(self.networks["safe"], obs)
         little = (beyond < np.float32(self.LITTLE)).any(-1, keepdims=True)
-        return np.asarray(np.tanh(np.where(little, least, free)), np.float32)
+        out = np.where(little, least, free)
+        return one_hot(out) if self.chooses else np.asarray(np.tanh(out), np.float32)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         return layer_arrays(self.networks)
 
     def settings(self) -> dict[str, Any]:
         layers = {name: len(network[0]) for name, network in self.networks.items()}
-        return {"layers": layers, "limit": list(self.limit), **{name: getattr(self, name) for name in self.NUMBERS}}
+        numbers = {name: getattr(self, name) for name in (*self.NUMBERS, "chooses")}
+        return {"layers": layers, "limit": list(self.limit), **numbers}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> BudgetPolicy:
-        numbers = {name: settings[name] for name in cls.NUMBERS}
+        numbers = {name: value for name, value in settings.items() if name not in {"layers", "limit"}}
         return cls(layers_from(arrays, settings["layers"]), limit=tuple(settings["limit"]), **numbers)

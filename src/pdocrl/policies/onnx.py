@@ -367,7 +367,8 @@ def _budget(graph: Graph, policy: BudgetPolicy) -> str:
     beyond = graph.op("Relu", graph.op("Sub", budget, graph.network(obs, nets["cost_value"])))
     free = graph.network(graph.op("Concat", obs, beyond, axis=1), nets["actor"])
     little = graph.op("Less", graph.op("ReduceMin", beyond, axes=[1], keepdims=1), graph.constant(policy.LITTLE))
-    return graph.op("Tanh", graph.op("Where", little, graph.network(obs, nets["safe"]), free))
+    out = graph.op("Where", little, graph.network(obs, nets["safe"]), free)
+    return graph.one_hot(out, nets["safe"][1][-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
 
 
 def _feasible(graph: Graph, policy: FeasiblePolicy) -> str:
