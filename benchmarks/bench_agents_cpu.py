@@ -10,6 +10,12 @@ the drawing is `their_update_only`. The sides take turns of some seconds in one 
 of which the better counts; figures are medians over turns, ratios are of one turn. Compilation is not counted.
 `ratio_per_cpu` compares steps per second of CPU time and so holds on a busy machine too (d3rlpy with one thread).
 
+The roofline is measured in the same turns: `product_gflops` are the GFLOP a second of products and nothing else, of
+5,120 rows by 256 × 256 in float32, as XLA does them on the same cores. Over `our_gflop` they are the steps a second
+that no arrangement of the same arithmetic exceeds, `roof`; `roof_ratio` is that over theirs. Per second of CPU time
+likewise. benchmarks/results/agents_cpu.csv was measured on quiet cores before the roofline was; agents_roof.csv is of
+bcq_lag and bear_lag on a busy machine.
+
 The work differs: ours learns twin cost critics and multipliers besides (`bcq_lag`, `bear_lag`), and reads four tokens a
 step where the Decision Transformer reads three (`cdt`). The columns in GFLOP count the matrix products of one step as
 XLA and torch count them. d3rlpy needs an environment of its own with torch 2.13.0 and d3rlpy 2.8.1.
@@ -135,6 +141,19 @@ def gflop(trainer: Trainer) -> float:
     return float(cost["flops"]) / 1e9 * config.batch_size / odd
 
 
+def product_rates(seconds: float) -> tuple[float, float]:
+    """GFLOP per second, of wall time and of CPU time, of float32 products that stay in the caches."""
+    x, w = jnp.ones((5120, 256)), jnp.full((256, 256), 1 / 256)
+    many = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, x: x @ w, x))
+    many(x).block_until_ready()
+    done, began, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - began < seconds:
+        many(x).block_until_ready()
+        done += 1
+    gflop = done * 20 * 2 * 5120 * 256 * 256 / 1e9
+    return gflop / (time.perf_counter() - began), gflop / (time.process_time() - cpu)
+
+
 def own_rates(trainer: Trainer, steps: int) -> tuple[float, float]:
     """Steps per second of wall time and of CPU time."""
     began, cpu = time.perf_counter(), time.process_time()
@@ -156,6 +175,10 @@ def measure(name: str, dataset: Dataset, rounds: int, seconds: float, other: Oth
     for turn in range(rounds):
         ours, ours_per_cpu = own_rates(trainer, steps)
         row: dict[str, Any] = {"agent": name, "round": turn, "ours": ours, "ours_per_cpu": ours_per_cpu}
+        row["product_gflops"], row["product_gflops_per_cpu"] = product_rates(seconds)
+        row["roof"] = row["product_gflops"] / facts["our_gflop"]
+        row["share_of_roof"] = ours / row["roof"]
+        row["share_of_roof_per_cpu"] = ours_per_cpu * facts["our_gflop"] / row["product_gflops_per_cpu"]
         if other is not None and theirs is not None:
             answers = {t: other.ask(name=theirs, threads=t, seconds=seconds) for t in THREADS}
             best = max(THREADS, key=lambda t: answers[t]["whole"])
@@ -165,6 +188,8 @@ def measure(name: str, dataset: Dataset, rounds: int, seconds: float, other: Oth
             row["ratio_update_only"] = ours / row["their_update_only"]
             row["theirs_per_cpu"] = answers[1]["whole_per_cpu"]
             row["ratio_per_cpu"] = ours_per_cpu / row["theirs_per_cpu"]
+            row["roof_ratio"] = row["roof"] / row["theirs"]
+            row["roof_ratio_per_cpu"] = row["product_gflops_per_cpu"] / facts["our_gflop"] / row["theirs_per_cpu"]
         rows.append({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()} | facts)
         print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     return rows
@@ -196,7 +221,10 @@ def main() -> None:
     if other is not None:
         other.close()
     print(f"\nmedians of {arguments.rounds}, steps/s on {os.cpu_count()} cores")
-    shown = ("ours", "theirs", "ratio", "ratio_update_only", "ratio_per_cpu", "our_gflop", "their_gflop")
+    shown = (
+        "ours", "theirs", "ratio", "ratio_per_cpu", "our_gflop", "their_gflop", "roof", "share_of_roof", "roof_ratio",
+        "roof_ratio_per_cpu",
+    )  # fmt: skip
     print(f"{'agent':20}", *(f"{column:>18}" for column in shown))
     for name in arguments.agents:
         own = [row for row in rows if row["agent"] == name]

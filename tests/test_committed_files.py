@@ -26,6 +26,7 @@ MAKERS = {
     "docs/img/solve.png": "pictures.py",
     "benchmarks/results/agents_cpu.csv": "bench_agents_cpu.py",
     "benchmarks/results/agents_device.csv": "bench_agents_device.py",
+    "benchmarks/results/agents_roof.csv": "bench_agents_cpu.py",
     "benchmarks/results/anchored.csv": "anchored.py",
     "benchmarks/results/anchored_ablation.csv": "anchored.py",
     "benchmarks/results/anchored_calibration.csv": "anchored.py",
