@@ -103,7 +103,7 @@ def summary(rows: Sequence[Row]) -> str:
     lines = []
     for case in _cases(rows):
         default, sure, plug = (_answered(_of(rows, case, method)) for method in (DEFAULT, CONFIDENT, PLUG_IN))
-        shown = [row for row in sure if row["status"] == "optimal"]
+        shown = [row for row in sure if row["status"] in {"shown", "optimal"}]
         seconds = ", ".join(f"{_mean(some, 'seconds'):.2g}" if some else "–" for some in (default, sure))
         count = f"{len(default)}" if len(default) == len(sure) else f"{len(default)}, {len(sure)}"
         lines.append((

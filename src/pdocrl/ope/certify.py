@@ -153,9 +153,12 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         told += "solve again with --confidence 0.95."
     else:
         bound, sure = shown.bounds[name], shown.asked
-        kept = sign * (limit - bound) >= 0
+        kept = bound is not None and sign * (limit - bound) >= 0
         verdict = "within" if kept else "cannot be shown"
-        told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {word} {bound:.4g} "
+        said = (
+            f"{word} {bound:.4g}" if bound is not None else "unknown, since some limited cost never occurred in the log"
+        )
+        told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
         low, high = (None, bound) if sign > 0 else (bound, None)
     return Statement(

@@ -67,7 +67,7 @@ def _notes(result: SolvedFile) -> list[str]:
         found.append("The limits are not shown to be kept at the confidence asked: more rows would be needed.")
     elif result.status == "approximate":
         found.append("The method was stopped before the best policy: its certificate says how far from it at most.")
-    elif result.status != "optimal":
+    elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
     broken = [name for name in result.limits if not tables.keeps(result, name)]
     if broken:

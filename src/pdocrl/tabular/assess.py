@@ -9,7 +9,6 @@ could be made to promise. That is not always worth having: a careful method stay
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +21,7 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.saddle import Result, make_result
-from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.tabular.solution import Setup, solve_saddle, with_policy
 
 
 def assess(
@@ -40,18 +39,12 @@ def assess(
     learned again."""
     chosen = as_limits(limits)
     L = Lagrangian.empirical(counts, gamma, chosen)
-    model = pessimistic_model(L)
     mixture = found if isinstance(found, Mixture) else None
     policy = found if not isinstance(found, Mixture) else one_policy(L, found)
     progress("planning in the log's own model")
     best = solve_saddle(L, Setup(np.inf, B))
     assert best.planned is not None, "without a bound on w the problem is planned"
-    mu = np.where(L.seen, occupancy(model, policy), 0.0)
-    point = best.point._replace(mu=mu, nu=policy * best.scaled.inflow(mu)[:, None])
-    solution = dataclasses.replace(best, policy=policy, mixture=mixture, point=point)
-    missed = (L.tau - solution.estimate[1:]) / best.units.constraints
-    lower = solution.estimate[0] / best.units.reward - best.sets.B * max(0.0, float(missed.max(initial=0.0)))
-    solution = dataclasses.replace(solution, planned=dataclasses.replace(best.planned, value=float(lower)))
+    solution = with_policy(best, policy, mixture)
     spread = None
     if with_intervals:
         spread = intervals(PolicyEstimate(counts, gamma, policy), np.zeros(1 + len(chosen)), chosen, level)

@@ -23,7 +23,7 @@ from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
 from pdocrl.tabular.limits import Limit
 
 ROUNDS = 30
-STEPS = 0.7 ** np.arange(0, 24)  # of a round towards its plan, of which the best is taken
+STEPS = np.append(0.7 ** np.arange(24), 0.0)  # of a round towards its plan, of which the best is taken
 ACCURACY = 1e-7
 
 
@@ -34,21 +34,19 @@ def cautious(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float, p
     model = pessimistic_model(scaled)
     worth = 0.0 if np.isinf(price) else 1 / price
     bounds = [_Bound(counts, L, limit, z, float(unit)) for limit, unit in zip(limits, units.constraints, strict=True)]
-
-    def loss(mu: Floats) -> float:
-        return sum(bound(mu) for bound in bounds) - float(np.vdot(mu, model.g.sum(axis=0) + worth * model.r))
-
-    mu = occupancy(model, scaled.behaviour)
-    V = None
+    gains = model.g.sum(axis=0) + worth * model.r
+    mu, V = occupancy(model, scaled.behaviour), None
     for _ in range(ROUNDS):
         slope = sum((bound.slope(mu) for bound in bounds), np.zeros_like(mu))
-        best = plan(model, model.g.sum(axis=0) + worth * model.r - slope, start=V, accuracy=ACCURACY)
+        best = plan(model, gains - slope, start=V, accuracy=ACCURACY)
         V = best.V
         towards = occupancy(model, as_matrix(best.actions, model.n_actions))
-        losses = [loss(mu + step * (towards - mu)) for step in STEPS]
-        if not min(losses) < loss(mu):
+        change = towards - mu
+        losses = sum((bound.along(mu, change) for bound in bounds), -STEPS * float(np.vdot(change, gains)))
+        best_step = int(np.argmin(losses))
+        if not STEPS[best_step]:
             break
-        mu = mu + STEPS[int(np.argmin(losses))] * (towards - mu)
+        mu = mu + STEPS[best_step] * change
     return everywhere(scaled, mu.sum(axis=1), extract(mu), 1.0 if np.isinf(price) else price)
 
 
@@ -64,15 +62,22 @@ class _Bound:
         self.variance = np.where(L.seen, variance[row].reshape(L.r.shape) / unit**2 / tried, 0.0)  # v/n
         self.size = np.where(L.seen, estimate.hidden(off, high)[row] / unit / tried, 0.0)  # D/n
 
-    def _parts(self, mu: Floats) -> tuple[float, float]:
-        half = self.z2 * float(np.vdot(mu**2, self.size)) / 2 / float(mu.sum())
-        return half, float(np.sqrt(self.z2 * np.vdot(mu**2, self.variance) + half**2))
-
-    def __call__(self, mu: Floats) -> float:
-        return sum(self._parts(mu))
+    def along(self, mu: Floats, change: Floats) -> Floats:
+        """The bound after each of `STEPS` from μ by a change of it."""
+        half, variance = (_squares(weight, mu, change) for weight in (self.size, self.variance))
+        half *= self.z2 / 2 / (mu.sum() + STEPS * change.sum())
+        return np.asarray(half + np.sqrt(self.z2 * variance + half**2))
 
     def slope(self, mu: Floats) -> Floats:
         """∂/∂μ, with Σμ held."""
-        half, root = self._parts(mu)
-        by_half = self.z2 * mu * self.size / float(mu.sum())
+        total = float(mu.sum())
+        half = self.z2 * float(np.vdot(mu**2, self.size)) / 2 / total
+        root = float(np.sqrt(self.z2 * np.vdot(mu**2, self.variance) + half**2))
+        by_half = self.z2 * mu * self.size / total
         return np.asarray(by_half + (self.z2 * mu * self.variance + half * by_half) / max(root, 1e-300))
+
+
+def _squares(weight: Floats, mu: Floats, change: Floats) -> Floats:
+    """Σ weight (μ + step · change)² for each of `STEPS`."""
+    at, mixed, beyond = (float(np.vdot(weight, x)) for x in (mu**2, 2 * mu * change, change**2))
+    return np.asarray(np.maximum(at + STEPS * mixed + STEPS**2 * beyond, 0))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from pdocrl.tabular.solution import Solution, with_policy
 from pdocrl.tabular.split import split
 from pdocrl.tabular.ways import Lesson, Way
 
+Learned = Literal["costs", "bounds", "log"]  # what was planned for, or that it is the log's own policy
 AIMS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the room inside the limits
 PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
 ALIKE = 0.05  # bounds that differ by no more, in shares of the smallest, are as good
@@ -44,6 +46,7 @@ class Assurance:
     bound: Floats  # [I] the worst end, at the confidence, of each limited column; infinite if it never occurred
     estimate: Floats  # [I] the middle of it
     way: Way  # in which it was learned
+    learned: Learned
     possible: bool = True  # whether any policy of the log's own model keeps the limits
 
 
@@ -71,7 +74,7 @@ def aim_inside(
         own = Court([(counts, counts)], gamma, tuple(limits), np.ones(len(limits)), confidence)
         solution = options[0].solve(problems[0], nothing)
         trial = own.judge(options[0], nothing, [solution.policy])
-        return solution, Assurance(confidence, False, trial.bound, trial.estimate, options[0], possible=False)
+        return solution, Assurance(confidence, False, trial.bound, trial.estimate, options[0], "costs", possible=False)
     if unknown_size(counts, limits):
         return _own_policy(counts, problems[0], options[0], confidence)
     pairs = [pair for first, second in halves for pair in ((first, second), (second, first))]
@@ -85,7 +88,8 @@ def aim_inside(
     good = cleared or [trial for trial in trials if trial.short <= least + ALIKE * (1 + least)]
     best = max(good, key=lambda trial: trial.value)
     solution = best.way.solve(best.way.problem(counts, gamma, limits), best.inward)
-    return solution, Assurance(confidence, bool(cleared), best.bound, best.estimate, best.way)
+    learned: Learned = "costs" if best.way.price is None else "bounds"
+    return solution, Assurance(confidence, bool(cleared), best.bound, best.estimate, best.way, learned)
 
 
 def unknown_size(counts: Counts, limits: Sequence[Limit]) -> list[str]:
@@ -101,7 +105,8 @@ def _own_policy(counts: Counts, problem: Lesson, way: Way, confidence: float) ->
     policy = Lagrangian.empirical(counts, problem.L.gamma, problem.limits).behaviour
     rows = [1 + limit.index(counts.cost_names) for limit in problem.limits]
     estimate = PolicyEstimate(counts, problem.L.gamma, policy).estimate[rows, 1]
-    return with_policy(solution, policy), Assurance(confidence, False, np.full(len(rows), np.inf), estimate, way)
+    bound = np.full(len(rows), np.inf)
+    return with_policy(solution, policy), Assurance(confidence, False, bound, estimate, way, "log")
 
 
 def _tried(court: Court, way: Way, room: Floats) -> list[Verdict]:

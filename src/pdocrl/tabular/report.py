@@ -12,6 +12,7 @@ from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular import policy
 from pdocrl.tabular.cells import Cells
+from pdocrl.tabular.confidence import Assurance, unknown_size
 from pdocrl.tabular.counts import Counts, lookalikes
 from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.saddle import Result
@@ -50,14 +51,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
     """What a reader should not overlook."""
     found = []
     if result.status == "not_shown" and result.shown is not None:
-        said = [
-            f"{limit} (the bound is {bound:.4g})"
-            for limit, bound in zip(result.limits, result.shown.bound, strict=True)
-        ]
-        found.append(
-            f"not shown at {100 * result.shown.confidence:g} %: {' and '.join(said)}. The policy is the one most "
-            "likely to keep them; it may not. More rows, a wider limit or a lower confidence help."
-        )
+        found.append(_not_shown(result, result.shown, counts))
     if counts.cells is not None:
         for one in counts.cells.hidden:
             if one.share > HIDES:
@@ -86,6 +80,21 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
     return found
+
+
+def _not_shown(result: Result, shown: Assurance, counts: Counts) -> str:
+    level = f"not shown at {100 * shown.confidence:g} %"
+    if shown.learned == "log":
+        never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
+        return (
+            f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "
+            "log's own, of which it knows most."
+        )
+    said = [f"{limit} (the bound is {bound:.4g})" for limit, bound in zip(result.limits, shown.bound, strict=True)]
+    return (
+        f"{level}: {' and '.join(said)}. The policy is the one whose costs the log can bound best; it may not keep "
+        "the limits. More rows, wider limits or a lower confidence help."
+    )
 
 
 def infeasible(result: Result) -> str:

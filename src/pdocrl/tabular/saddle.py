@@ -119,8 +119,8 @@ def solve(
         relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
-        confidence: aim inside the limits until halves of the log clear each other's policies with this confidence; if
-            they never do the status is "not_shown" (see `confidence`).
+        confidence: plan more carefully until halves of the log clear each other's policies with this confidence: the
+            status is "shown". If they never do it is "not_shown" (see `confidence`).
         seed: of the redrawn logs.
         progress: is told in words what is being done.
     """
@@ -238,9 +238,11 @@ def make_result(
     everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
     log = outcome(pessimistic_model(everything), everything.behaviour)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
-    unproven = shown is not None and shown.possible and not shown.reached
+    status = solution.status
+    if shown is not None and shown.possible:
+        status = "shown" if shown.reached else "not_shown"
     return Result(
-        status="not_shown" if unproven else solution.status,
+        status=status,
         policy=solution.policy,
         value=float(solution.estimate[0]),
         costs=signs * solution.estimate[1:],

@@ -18,7 +18,7 @@ from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, Units, pessimist
 from pdocrl.tabular.lp import Optimum, choose_B, margin, saddle_lp, strict
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
-Status = Literal["optimal", "approximate", "not_shown", "infeasible", "infeasible_covered"]
+Status = Literal["optimal", "approximate", "shown", "not_shown", "infeasible", "infeasible_covered"]
 
 TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
 CLOSE = 0.01  # of the largest reward: a policy certified to be no further from the best is called optimal
@@ -147,11 +147,17 @@ def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
     return solution
 
 
-def with_policy(solution: Solution, policy: Floats) -> Solution:
-    """The same with another policy, and where that goes in the data's own model."""
-    mu = np.where(solution.L.seen, occupancy(pessimistic_model(solution.L), policy), 0.0)
+def with_policy(solution: Solution, policy: Floats, mixture: Mixture | None = None) -> Solution:
+    """The same with another policy, where that goes in the data's own model, and how far it is from the best there."""
+    L = solution.L
+    mu = np.where(L.seen, occupancy(pessimistic_model(L), policy), 0.0)
     point = solution.point._replace(mu=mu, nu=policy * solution.scaled.inflow(mu)[:, None])
-    return dataclasses.replace(solution, policy=policy, point=point)
+    changed = dataclasses.replace(solution, policy=policy, mixture=mixture, point=point)
+    if solution.planned is None:
+        return changed
+    missed = (L.tau - changed.estimate[1:]) / solution.units.constraints
+    lower = changed.estimate[0] / solution.units.reward - solution.sets.B * max(0.0, float(missed.max(initial=0.0)))
+    return dataclasses.replace(changed, planned=dataclasses.replace(solution.planned, value=float(lower)))
 
 
 def best_policy(L: Lagrangian, setup: Setup) -> Floats:

@@ -84,7 +84,8 @@ class Confident(Part, frozen=True, kw_only=True):
     asked: float
     reached: bool
     by: str
-    bounds: Numbers
+    learned: Literal["costs", "bounds", "log"] = "costs"  # what was planned for, or that it is the log's own policy
+    bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
     estimates: Numbers
 
 
@@ -231,7 +232,8 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
             asked=shown.confidence,
             reached=shown.reached,
             by="halves",
-            bounds=named(shown.bound),
+            learned=shown.learned,
+            bounds={name: _number(bound) for name, bound in named(shown.bound).items()},
             estimates=named(shown.estimate),
         ),
         window=window,
@@ -329,5 +331,5 @@ def _point(result: Result, name: str) -> FrontierPoint:
         cost=float(result.costs[at]),
         multiplier=float(result.multipliers[at]),
         status=result.status,
-        kept=result.status in {"optimal", "approximate"},
+        kept=result.status in {"optimal", "approximate", "shown"},
     )

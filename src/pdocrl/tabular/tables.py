@@ -7,11 +7,17 @@ from pdocrl.tabular.compared_file import ComparedFile
 from pdocrl.tabular.solved_file import ExplainedAction, Frontier, SolvedFile
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
+LEARNED = {
+    "costs": "planning for costs as the log has them",
+    "bounds": "planning for bounds on costs",
+    "log": "nothing, it is the log's own policy",
+}
 FEW = 0.1  # share of steps on few rows from which a reader is told
 FEW_ROWS = "best for this log, on few rows"  # what "optimal" reads where much rests on few rows
 STATUS = {
     "optimal": "optimal",
     "approximate": "not optimal yet, see the certificate",
+    "shown": "limits shown to be kept",
     "not_shown": "limits not shown to be kept",
     "infeasible": "infeasible",
     "infeasible_covered": "infeasible among covered policies",
@@ -56,7 +62,10 @@ def trust(solved: SolvedFile) -> Table:
         rows.append(["room inside the limits", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
-        rows.append([f"{name} at {100 * sure.asked:g} %", f"{solved.senses[name]} {bound:.4g}, halves judging halves"])
+        said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by halves"
+        rows.append([f"{name} at {100 * sure.asked:g} %", said])
+    if sure is not None:
+        rows.append(["learned by", LEARNED[sure.learned]])
     rows += [
         ["certificate ξ", f"{solved.certificate:.2g} ({solved.method})"],
         ["discount γ", f"{solved.gamma:g}"],
