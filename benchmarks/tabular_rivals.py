@@ -5,7 +5,8 @@
     python benchmarks/tabular_rivals.py
 
 The first two measure, anywhere NumPy, SciPy, highspy and clarabel are (the second also needs icu-sepsis); the third
-writes what stands between the two marks of the page, and its pictures, docs/img/rivals.png and rivals_free.png.
+writes what stands between the two marks of the page, and its pictures: docs/img/rivals.png, rivals_settings.png,
+rivals_slopes.png, rivals_free.png, rivals_free_settings.png and rivals_free_slopes.png.
 """
 
 from __future__ import annotations
@@ -18,13 +19,25 @@ from pdocrl.bench.theory import read_csv
 from pdocrl.files import write_text
 from pdocrl.table import Table
 from pdocrl.theory.experiments.experiment import Rows
-from pdocrl.theory.experiments.rivals import draw_families, error_table, relative, slope_table
+from pdocrl.theory.experiments.rivals import (
+    draw_families,
+    draw_settings,
+    draw_slopes,
+    error_table,
+    relative,
+    slope_table,
+)
 from pdocrl.theory.measure import EXAMPLES
 from pdocrl.theory.rivals.registry import RIVALS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "which-method.md"
 LIMITS, FREE = "With limits: the paper's first table, measured", "Without limits: its second table, measured"
+PICTURES = (
+    ("", draw_families, "error of every method against the size of the log"),
+    ("_settings", draw_settings, "error by theory and by the best of a grid"),
+    ("_slopes", draw_slopes, "slopes measured and claimed"),
+)
 BEGIN, END = "<!-- measured: python benchmarks/tabular_rivals.py -->", "<!-- end -->"
 
 
@@ -38,8 +51,9 @@ def main(results: Path) -> None:
         if own:
             parts += [f"### {title}", best_of(own), body(error_table(name, title, own))]
             parts.append(body(slope_table(name, title, own)))
-            draw_families(own, ROOT / "docs" / "img" / f"{name}.png")
-            parts.append(f"![{title}: error of every method against the size of the log](img/{name}.png)")
+            for suffix, draw, what in PICTURES:
+                draw(own, ROOT / "docs" / "img" / f"{name}{suffix}.png")
+                parts.append(f"![{title}: {what}](img/{name}{suffix}.png)")
     examples = [row for row in rows if row["family"] in EXAMPLES]
     if examples:
         parts += ["### The field's counterexamples", example_table(examples)]

@@ -11,7 +11,16 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.experiments.rivals import RIVALS_LIMITS, error_table, make_table, relative, slope, slope_table
+from pdocrl.theory.experiments.rivals import (
+    RIVALS_LIMITS,
+    draw_settings,
+    draw_slopes,
+    error_table,
+    make_table,
+    relative,
+    slope,
+    slope_table,
+)
 from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
 from pdocrl.theory.measure import (
     EXAMPLES,
@@ -150,6 +159,15 @@ def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
     assert first[:7] == ["all", "full", "PDOCRL", "any π_c", "yes", "no", "−1/2"]
     RIVALS_LIMITS.draw(fake_rows(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("draw", [draw_settings, draw_slopes])
+def test_settings_and_slopes_are_drawn_also_where_a_method_has_one_size_or_one_setting(draw, tmp_path):
+    rows = fake_rows()
+    few = [row for row in rows if row["method"] == "behaviour_cloning" or row["setting"] == "theory"]
+    for name, shown in (("all", rows), ("few", few), ("one", [row for row in rows if row["n"] == 1000])):
+        draw(shown, tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
 def test_the_summaries_have_a_line_per_method_best_first_with_claims_beside_slopes():

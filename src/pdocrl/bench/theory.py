@@ -64,8 +64,9 @@ def run_theory(folder: Path, seeds: int | None = None, jobs: int = 1, figures: S
         if path.exists():
             found[name] = read_csv(path)
             tables.append(experiment.table(found[name]))
-            pictures.append(folder / PICTURES / f"{name}.png")
-            experiment.draw(found[name], pictures[-1])
+            for drawing in experiment.drawings(name):
+                pictures.append(folder / PICTURES / f"{drawing.file}.png")
+                drawing.draw(found[name], pictures[-1])
     write_tables(folder, tables)
     return Theory(folder, found, tables, pictures)
 

@@ -15,12 +15,15 @@ def render_theory(folder: Path, suite: SuiteFile) -> str:
 
     sections, waiting = [], []
     for name, experiment in EXPERIMENTS.items():
-        path, picture = folder / f"{name}.csv", folder / PICTURES / f"{name}.png"
+        path = folder / f"{name}.csv"
         if not path.exists():
             waiting.append(name)
             continue
-        alt = f"{experiment.about}; the table below has the numbers."
-        shown = [Figure(as_image(picture), alt, experiment.about)] if picture.exists() else []
+        shown = []
+        for file, about, _ in experiment.drawings(name):
+            picture = folder / PICTURES / f"{file}.png"
+            if picture.exists():
+                shown.append(Figure(as_image(picture), f"{about}; the table below has the numbers.", about))
         sections.append(Section(name.capitalize(), [*shown, Tables([experiment.table(read_csv(path)).html()])]))
     missing = [f"Not measured yet: {', '.join(waiting)}. The same command goes on."] if waiting else []
     again = f"pdocrl bench {suite.name} --out {folder.name}\npdocrl report {folder.name}"

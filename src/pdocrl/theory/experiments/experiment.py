@@ -5,11 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pdocrl.table import Table
 
 Rows = list[dict[str, Any]]  # as they stand in the CSV
+
+
+class Drawing(NamedTuple):
+    """One picture, FILE.png."""
+
+    file: str
+    about: str
+    draw: Callable[[Rows, Path], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +30,11 @@ class Experiment:
     table: Callable[[Rows], Table]
     draw: Callable[[Rows, Path], None]
     needs: tuple[str, ...] = ()  # packages beyond the plain install
+    more: tuple[Drawing, ...] = ()  # further pictures
+
+    def drawings(self, name: str) -> tuple[Drawing, ...]:
+        """All pictures of the figure of that name."""
+        return Drawing(name, self.about, self.draw), *self.more
 
 
 def new_figure(columns: int, rows: int = 1, **options: Any) -> tuple[Any, Any]:

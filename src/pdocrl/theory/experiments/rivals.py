@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pdocrl.table import Table, Text
-from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
+from pdocrl.theory.experiments.experiment import Drawing, Experiment, Rows, new_figure, save_figure
 from pdocrl.theory.measure import EXAMPLES, SMALL, measure_all
 from pdocrl.theory.rivals.registry import RIVALS, Claim
 
@@ -188,6 +188,77 @@ def draw_families(rows: Rows, target: Path) -> None:
     save_figure(figure, target)
 
 
+def draw_settings(rows: Rows, target: Path) -> None:
+    """Per coverage a line for every method: its error by theory and by the best of its grid, from short logs."""
+    shares = relative(rows)
+    sizes = sorted({row["n"] for row in shares})
+    n = sizes[min(1, len(sizes) - 1)]
+    here = [row for row in shares if row["n"] == n]
+
+    def at(method: str, coverage: str, setting: str) -> tuple[float, float] | None:
+        own = [r for r in here if (r["method"], r["coverage"], r["setting"]) == (method, coverage, setting)]
+        return (max(own[0]["error"], FLOOR), _half(own[0])) if own else None
+
+    figure, axes, methods = _lines(here, f"error as a share of what imitating the log loses, n = {n:,}")
+    for axis, coverage in zip(axes, ("full", "partial"), strict=True):
+        axis.set(xscale="log")
+        axis.axvline(1.0, color="#aaaaaa", linewidth=0.8, linestyle=":")
+        for y, method in enumerate(methods):
+            ends = [at(method, coverage, setting) for setting in SETTINGS]
+            if all(ends):
+                axis.plot([end[0] for end in ends if end], [y, y], color="#cccccc", linewidth=2, zorder=1)
+        _points(axis, [[at(method, coverage, setting) for method in methods] for setting in SETTINGS])
+        axis.set_title(f"{coverage} coverage", loc="left", fontsize=10)
+    _finish(figure, axes[0], target)
+
+
+def draw_slopes(rows: Rows, target: Path) -> None:
+    """Per coverage the slope of every method by theory and by the best of its grid; a bar where one is claimed."""
+    shares = relative(rows)
+    figure, axes, methods = _lines(shares, "slope of log error against log n")
+
+    def at(method: str, coverage: str, setting: str) -> tuple[float, float] | None:
+        own = [r for r in shares if (r["method"], r["coverage"], r["setting"]) == (method, coverage, setting)]
+        found = slope(sorted(own, key=lambda row: int(row["n"])))
+        return None if np.isnan(found.value) else (found.value, found.half)
+
+    for axis, coverage in zip(axes, ("full", "partial"), strict=True):
+        axis.axvline(0.0, color="#aaaaaa", linewidth=0.8, linestyle=":")
+        _points(axis, [[at(method, coverage, setting) for method in methods] for setting in SETTINGS])
+        claimed = [(-1 / RIVALS[m].claim.rate, y) for y, m in enumerate(methods) if RIVALS[m].claim.rate]
+        axis.plot(*zip(*claimed, strict=True), "|", color="#c0392b", markersize=15, markeredgewidth=2.5,
+                  label="claimed, for the worst problem")  # fmt: skip
+        axis.set_xlim(-1.5, 0.3)  # the interval of a slope that is hardly known is cut
+        axis.set_title(f"{coverage} coverage", loc="left", fontsize=10)
+    _finish(figure, axes[0], target)
+
+
+def _lines(rows: Rows, what: str) -> tuple[Any, Any, list[str]]:
+    """A figure with a line for every method and a panel for each coverage."""
+    free = all(RIVALS[row["method"]].free for row in rows)
+    methods = [name for name in RIVALS if any(row["method"] == name for row in rows)]
+    figure, axes = new_figure(2, figsize=(11, 1.2 + 0.3 * len(methods)), sharey=True)
+    axes[0].set_yticks(range(len(methods)), [_label(m, "free" if free else "") for m in methods])
+    axes[0].invert_yaxis()
+    figure.supxlabel(what, fontsize=10)
+    return figure, axes, methods
+
+
+def _points(axis: Any, of_settings: list[list[tuple[float, float] | None]]) -> None:
+    for places, setting, fill in zip(of_settings, SETTINGS, ("white", "#0b5cad"), strict=True):
+        known = [(place, y) for y, place in enumerate(places) if place]
+        x, half = np.array([place for place, _ in known]).reshape(-1, 2).T
+        axis.errorbar(x, [y for _, y in known], xerr=half, fmt="o", color="#0b5cad", markerfacecolor=fill, markersize=6,
+                      elinewidth=1, zorder=3, label=setting)  # fmt: skip
+    axis.grid(axis="x", color="#dddddd", linewidth=0.7)
+
+
+def _finish(figure: Any, axis: Any, target: Path) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    save_figure(figure, target)
+
+
 def experiment(
     name: str,
     about: str,
@@ -205,7 +276,13 @@ def experiment(
     def table(rows: Rows) -> Table:
         return make_table(name, title, rows)
 
-    return Experiment(about, logs, measure, table, draw_families, ("clarabel", *needs))
+    more: tuple[Drawing, ...] = ()
+    if name.startswith("rivals"):  # several families, whose errors have a mean
+        more = (
+            Drawing(f"{name}_settings", "error by the theory's parameters and by the best of a grid", draw_settings),
+            Drawing(f"{name}_slopes", "slopes of the error against the log's size, and those claimed", draw_slopes),
+        )
+    return Experiment(about, logs, measure, table, draw_families, ("clarabel", *needs), more)
 
 
 def _place(row: dict[str, object]) -> tuple[object, ...]:
