@@ -19,10 +19,10 @@ from jaxtyping import Array, PRNGKeyArray
 
 from pdocrl.agents.acting import layers_of
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, mix_twins
+from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import CandidatePolicy
 
@@ -107,14 +107,6 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         backup = config.reward_scale * batch.reward + alive * next_value
         cost_backup = batch.cost + alive[:, None] * next_cost
 
-        def critic_loss(critic: Critic) -> tuple[Array, Array]:
-            q = critic(batch.obs, batch.action)
-            return ((backup - q) ** 2).mean(-1).sum(), q
-
-        def cost_loss(cost_critic: CostCritic) -> tuple[Array, Array]:
-            q = cost_critic(batch.obs, batch.action)
-            return ((cost_backup - q) ** 2).mean(1).sum(), q
-
         proposed = proposals(batch.obs, actor_noise)
 
         def actor_loss(actor: MLP) -> Array:
@@ -127,15 +119,14 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         def vae_loss(vae: VAE) -> Array:
             return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
-        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
-        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
-
-        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
-        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
-        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
-        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+        critic, critic_opt, (critic_objective, q) = fit_twins(
+            state.critic, state.critic_opt, batch, backup, config.critic_rate
+        )
+        cost_critic, cost_opt, (cost_objective, cost_q) = fit_twins(
+            state.cost_critic, state.cost_opt, batch, cost_backup, config.critic_rate
+        )
+        actor, actor_opt, actor_objective = descend(actor_loss, state.actor, state.actor_opt, config.actor_rate)
+        vae, vae_opt, vae_objective = descend(vae_loss, state.vae, state.vae_opt, config.vae_rate)
         # The gains were chosen for discounted sums, so the violation of the rate is divided by 1 − γ.
         own_cost = next_cost.mean(0)
         violation = own_cost - config.cost_rate / (1 - config.gamma)

@@ -19,11 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, mix_twins
+from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import adam_step, descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -110,14 +110,6 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         backup = config.reward_scale * batch.reward + alive * next_value
         cost_backup = batch.cost + alive[:, None] * next_cost
 
-        def critic_loss(critic: Critic) -> tuple[Array, Array]:
-            q = critic(batch.obs, batch.action)
-            return ((backup - q) ** 2).mean(-1).sum(), q
-
-        def cost_loss(cost_critic: CostCritic) -> tuple[Array, Array]:
-            q = cost_critic(batch.obs, batch.action)
-            return ((cost_backup - q) ** 2).mean(1).sum(), q
-
         # The discrepancy is measured before tanh, where saturated actions still differ: [n, B, A]
         data_raw = state.vae.decode_raw(batch.obs, jnp.clip(data_noise, -LATENT_CLIP, LATENT_CLIP))
 
@@ -136,16 +128,17 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         def vae_loss(vae: VAE) -> Array:
             return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
-        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
-        (actor_objective, (gap, own_cost)), actor_gradient = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
-        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
+        critic, critic_opt, (critic_objective, q) = fit_twins(
+            state.critic, state.critic_opt, batch, backup, config.critic_rate
+        )
+        cost_critic, cost_opt, (cost_objective, cost_q) = fit_twins(
+            state.cost_critic, state.cost_opt, batch, cost_backup, config.critic_rate
+        )
+        actor, actor_opt, (actor_objective, (gap, own_cost)) = descend(
+            actor_loss, state.actor, state.actor_opt, config.actor_rate, has_aux=True
+        )
+        vae, vae_opt, vae_objective = descend(vae_loss, state.vae, state.vae_opt, config.vae_rate)
         alpha_gradient = jnp.exp(state.log_alpha) * (config.discrepancy - gap)  # α grows while the MMD is too large
-
-        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
-        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
-        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
-        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
         log_alpha, alpha_opt = adam_step(alpha_gradient, state.alpha_opt, state.log_alpha, config.alpha_rate)
         # The gains were chosen for discounted sums, so the violation of the rate is divided by 1 − γ.
         violation = own_cost - config.cost_rate / (1 - config.gamma)

@@ -1,13 +1,32 @@
-"""Choosing among candidate actions by Q_r − λ·Q_c of twin critics: what BCQ, BEAR and CPQ share."""
+"""Twin critics and the choice among candidate actions by Q_r − λ·Q_c: what BCQ, BEAR and CPQ share."""
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
+from pdocrl.agents.agent import Transitions
 from pdocrl.nn.mlp import CostCritic, Critic
+from pdocrl.nn.optimise import descend
+
+Q = TypeVar("Q", Critic, CostCritic)
 
 LATENT_CLIP = 0.5  # proposals come from the middle of the prior, where the decoder has seen much data
+
+
+def fit_twins(
+    critic: Q, opt: optax.OptState, batch: Transitions, backup: Array, rate: float | Array
+) -> tuple[Q, optax.OptState, Any]:
+    """One step of every member to a backup [B] or [B, K]: critic, optimiser, and the loss and values [M, …] before."""
+
+    def loss(critic: Q) -> tuple[Array, Array]:
+        q = critic(batch.obs, batch.action)
+        return ((backup - q) ** 2).mean(1).sum(), q
+
+    return descend(loss, critic, opt, rate, has_aux=True)
 
 
 def mix_twins(

@@ -20,9 +20,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import network_policy
 from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.candidates import fit_twins
 from pdocrl.agents.td3_bc import ActorCritic, TD3BCConfig
 from pdocrl.nn.mlp import CostCritic, polyak
-from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -68,11 +68,9 @@ class CARL(Agent[CARLConfig, CARLState]):
         next_cost = state.cost_target(batch.next_obs, next_action)[0]
         cost_backup = batch.cost + (config.gamma * batch.alive)[:, None] * next_cost
 
-        def cost_loss(cost_critic: CostCritic) -> Array:
-            return ((cost_backup - cost_critic(batch.obs, batch.action)[0]) ** 2).mean(0).sum()
-
-        objective, gradient = jax.value_and_grad(cost_loss)(state.cost_critic)
-        cost_critic, cost_opt = adam_step(gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+        cost_critic, cost_opt, (objective, _) = fit_twins(
+            state.cost_critic, state.cost_opt, batch, cost_backup, config.critic_rate
+        )
 
         q_cost = cost_critic(batch.obs, batch.action)[0]  # [B, K], of the critic just moved
         safe = (q_cost <= self.threshold(config)).all(-1)

@@ -23,12 +23,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import mix_costs
+from pdocrl.agents.candidates import fit_twins, mix_costs
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -131,10 +131,6 @@ class CPQ(Agent[CPQConfig, CPQState]):
             logged = state.vae.divergence(batch.obs, batch.action)
             unknown = (divergence >= jnp.quantile(logged, config.ood_quantile)).astype(jnp.float32)
 
-        def critic_loss(critic: Critic) -> tuple[Array, Array]:
-            q = critic(batch.obs, batch.action)
-            return ((backup - q) ** 2).mean(-1).sum(), q
-
         def cost_loss(cost_critic: CostCritic) -> tuple[Array, tuple[Array, Array]]:
             q = cost_critic(batch.obs, batch.action)
             ood = unknown @ cost_critic(batch.obs[origin], tried).mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
@@ -149,15 +145,14 @@ class CPQ(Agent[CPQConfig, CPQState]):
         def vae_loss(vae: VAE) -> Array:
             return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
 
-        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        (cost_objective, (cost_q, ood)), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
-        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-        vae_objective, vae_gradient = jax.value_and_grad(vae_loss)(state.vae)
-
-        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
-        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.critic_rate)
-        cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
-        vae, vae_opt = adam_step(vae_gradient, state.vae_opt, state.vae, config.vae_rate)
+        critic, critic_opt, (critic_objective, q) = fit_twins(
+            state.critic, state.critic_opt, batch, backup, config.critic_rate
+        )
+        cost_critic, cost_opt, (cost_objective, (cost_q, ood)) = descend(
+            cost_loss, state.cost_critic, state.cost_opt, config.critic_rate, has_aux=True
+        )
+        actor, actor_opt, actor_objective = descend(actor_loss, state.actor, state.actor_opt, config.actor_rate)
+        vae, vae_opt, vae_objective = descend(vae_loss, state.vae, state.vae_opt, config.vae_rate)
         alpha = state.alpha.step(config.ood_margin * limit - ood, config.alpha_rate, config.alpha_max)
         metrics = {
             "critic_loss": critic_objective,
@@ -212,25 +207,18 @@ def published_update(
     backup = config.reward_scale * batch.reward + config.gamma * batch.alive * counted * value
     cost_backup = batch.cost + config.gamma * future(for_cost)[1]
 
-    def critic_loss(critic: Critic) -> tuple[Array, Array]:
-        q = critic(batch.obs, batch.action)
-        return ((q - backup) ** 2).mean(-1).sum(), q
-
-    def cost_loss(cost_critic: CostCritic) -> tuple[Array, Array]:
-        q = cost_critic(batch.obs, batch.action)
-        return ((q - cost_backup) ** 2).mean(1).sum(), q
-
-    (critic_objective, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-    critic, critic_opt = adam_step(gradient, state.critic_opt, state.critic, config.critic_rate)
-    (cost_objective, cost_q), cost_gradient = jax.value_and_grad(cost_loss, has_aux=True)(state.cost_critic)
-    cost_critic, cost_opt = adam_step(cost_gradient, state.cost_opt, state.cost_critic, config.critic_rate)
+    critic, critic_opt, (critic_objective, q) = fit_twins(
+        state.critic, state.critic_opt, batch, backup, config.critic_rate
+    )
+    cost_critic, cost_opt, (cost_objective, cost_q) = fit_twins(
+        state.cost_critic, state.cost_opt, batch, cost_backup, config.critic_rate
+    )
 
     def actor_loss(actor: TanhGaussian) -> Array:
         action = actor.act(batch.obs, for_actor)
         return -jnp.mean(is_safe(cost_critic(batch.obs, action).min(0)) * critic(batch.obs, action).min(0))
 
-    actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-    actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.actor_rate)
+    actor, actor_opt, actor_objective = descend(actor_loss, state.actor, state.actor_opt, config.actor_rate)
     metrics = {
         "critic_loss": critic_objective,
         "cost_loss": cost_objective,

@@ -27,7 +27,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import descend
 from pdocrl.policies.feasible import FeasiblePolicy
 
 
@@ -101,8 +101,7 @@ class FISOR(Agent[FISORConfig, FISORState]):
         def actor_loss(actor: ClippedGaussian) -> Array:
             return -(weight * actor.log_prob(batch.obs, batch.action)).mean()
 
-        objective, gradient = jax.value_and_grad(actor_loss)(state.actor)
-        actor, actor_opt = adam_step(gradient, state.actor_opt, state.actor, config.actor_rate)
+        actor, actor_opt, objective = descend(actor_loss, state.actor, state.actor_opt, config.actor_rate)
 
         reward, value_loss = state.reward.fit_value(pairs, batch.obs, config.expectile, config.value_rate)
         backup = batch.reward[:, None] / state.reward_unit + config.gamma * alive * reward.value(batch.next_obs)

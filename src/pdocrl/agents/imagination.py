@@ -24,7 +24,7 @@ from pdocrl.agents.agent import Transitions
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import descend
 
 FORGETTING = 0.003  # of the moving averages of cost and endings, per step
 
@@ -129,8 +129,7 @@ class Imagination(eqx.Module):
 
     def learn(self, batch: Transitions, rate: Array | float, average_rate: Array | float) -> tuple[Imagination, Array]:
         """One gradient step of the model; its loss [scalar]."""
-        loss, gradient = jax.value_and_grad(lambda m: m.loss(self.standards, batch))(self.model)
-        model, opt = adam_step(gradient, self.opt, self.model, rate)
+        model, opt, loss = descend(lambda m: m.loss(self.standards, batch), self.model, self.opt, rate)
         average = polyak(self.average, model, average_rate)
         learned = eqx.tree_at(lambda i: (i.model, i.average, i.opt), self, (model, average, opt))
         return learned, loss

@@ -19,7 +19,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.optimise import adam_step, clip_norm
+from pdocrl.nn.optimise import descend
 
 LARGEST_WEIGHT = 100.0  # e^{β·advantage} is cut here, as in every code of the family
 
@@ -77,9 +77,7 @@ class ImplicitValues(eqx.Module):
         def loss(value: MLP) -> Array:
             return expectile_loss(q - value(states), expectile).mean(0).sum()
 
-        objective, gradient = jax.value_and_grad(loss)(self.value)
-        gradient = gradient if clip is None else clip_norm(gradient, clip)
-        value, opt = adam_step(gradient, self.value_opt, self.value, rate)
+        value, opt, objective = descend(loss, self.value, self.value_opt, rate, largest=clip)
         return eqx.tree_at(lambda me: (me.value, me.value_opt), self, (value, opt)), objective
 
     def fit_critic(
@@ -90,9 +88,7 @@ class ImplicitValues(eqx.Module):
         def loss(critic: MLP) -> Array:
             return ((backup - critic(pairs)) ** 2).mean((0, 1)).sum()
 
-        objective, gradient = jax.value_and_grad(loss)(self.critic)
-        gradient = gradient if clip is None else clip_norm(gradient, clip)
-        critic, opt = adam_step(gradient, self.critic_opt, self.critic, rate)
+        critic, opt, objective = descend(loss, self.critic, self.critic_opt, rate, largest=clip)
         target = polyak(self.target, critic, target_rate)
         moved = eqx.tree_at(lambda me: (me.critic, me.target, me.critic_opt), self, (critic, target, opt))
         return moved, objective

@@ -10,6 +10,7 @@ or λ could only grow. Without costs this is PDORL. docs/agents/pdocrl.md says w
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step, clip_norm
+from pdocrl.nn.optimise import descend
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -146,7 +147,9 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             future = config.gamma * batch.alive * value(critic, batch.next_obs, next_action)
             return (flow + w * (future - q)).mean(-1).sum(), q
 
-        (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        critic, critic_opt, (critic_objective, q) = descend(
+            critic_loss, state.critic, state.critic_opt, config.learning_rate, has_aux=True
+        )
         residual = backup - q.min(0)
 
         def weight_loss(weight: MLP) -> Array:
@@ -157,12 +160,8 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             flow, future = jnp.split(value(state.critic, visited, actor.sample(visited, key)[0]).min(0), 2)
             return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.alive * w * future)
 
-        weight_gradient = jax.grad(weight_loss)(state.weight)
-        actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-
-        weight, weight_opt = adam_step(weight_gradient, state.weight_opt, state.weight, config.learning_rate)
-        actor, actor_opt = adam_step(actor_gradient, state.actor_opt, state.actor, config.learning_rate)
-        critic, critic_opt = adam_step(critic_gradient, state.critic_opt, state.critic, config.learning_rate)
+        weight, weight_opt, _ = descend(weight_loss, state.weight, state.weight_opt, config.learning_rate)
+        actor, actor_opt, actor_objective = descend(actor_loss, state.actor, state.actor_opt, config.learning_rate)
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLState(
@@ -211,30 +210,22 @@ def published_update(
         return jnp.clip(jax.nn.softplus(weight(pair)[..., 0]), 0, config.w_max)
 
     residual = backup(for_w) - state.critic(batch.obs, batch.action).min(0)
-    weight_gradient = jax.grad(lambda weight: -jnp.mean(ratio(weight) * residual))(state.weight)
-    weight, weight_opt = adam_step(
-        clip_norm(weight_gradient, LARGEST_NORM), state.weight_opt, state.weight, config.learning_rate
-    )
+    step = functools.partial(descend, rate=config.learning_rate, largest=LARGEST_NORM)
+    weight, weight_opt, _ = step(lambda weight: -jnp.mean(ratio(weight) * residual), state.weight, state.weight_opt)
     w, y = ratio(weight), backup(for_q)
 
     def critic_loss(critic: Critic) -> tuple[Array, Array]:
         q = critic(batch.obs, batch.action)
         return (w * (q - y) ** 2).mean(-1).sum(), q
 
-    (critic_objective, q), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-    critic, critic_opt = adam_step(
-        clip_norm(critic_gradient, LARGEST_NORM), state.critic_opt, state.critic, config.learning_rate
-    )
+    critic, critic_opt, (critic_objective, q) = step(critic_loss, state.critic, state.critic_opt, has_aux=True)
 
     def actor_loss(actor: TanhGaussian) -> Array:
         here = critic(batch.obs, actor.sample(batch.obs, for_start)[0]).min(0)
         there = critic(batch.next_obs, actor.sample(batch.next_obs, for_next)[0]).min(0)
         return -jnp.mean((1 - config.gamma) * here + config.gamma * w * there)
 
-    actor_objective, actor_gradient = jax.value_and_grad(actor_loss)(state.actor)
-    actor, actor_opt = adam_step(
-        clip_norm(actor_gradient, LARGEST_NORM), state.actor_opt, state.actor, config.learning_rate
-    )
+    actor, actor_opt, actor_objective = step(actor_loss, state.actor, state.actor_opt)
     multiplier, _ = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
     state = dataclasses.replace(
         state, weight=weight, actor=actor, critic=critic, target=polyak(state.target, critic, config.target_rate),

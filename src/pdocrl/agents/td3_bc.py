@@ -15,8 +15,9 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from pdocrl.agents.agent import AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.candidates import fit_twins
 from pdocrl.nn.mlp import MLP, Critic, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optimise import descend
 
 
 class TD3BCConfig(AgentConfig):
@@ -60,12 +61,9 @@ class ActorCritic(eqx.Module):
         next_action = jnp.clip(jnp.tanh(self.actor_target(batch.next_obs)) + shake, -1, 1)
         backup = reward + config.gamma * batch.alive * self.target(batch.next_obs, next_action).min(0)
 
-        def critic_loss(critic: Critic) -> tuple[Array, Array]:
-            q = critic(batch.obs, batch.action)
-            return ((backup - q) ** 2).mean(-1).sum(), q
-
-        (critic_objective, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(self.critic)
-        critic, critic_opt = adam_step(gradient, self.critic_opt, self.critic, config.critic_rate)
+        critic, critic_opt, (critic_objective, q) = fit_twins(
+            self.critic, self.critic_opt, batch, backup, config.critic_rate
+        )
         first = Critic(jax.tree.map(lambda weight: weight[0], critic.mlp))
 
         def actor_loss(actor: MLP) -> tuple[Array, Array]:
@@ -75,8 +73,9 @@ class ActorCritic(eqx.Module):
             return ((action - batch.action) ** 2).mean() - config.pull * value.mean() / size, value.mean()
 
         def move(_: None) -> tuple[MLP, MLP, Critic, optax.OptState, Array, Array]:
-            (objective, value), gradient = jax.value_and_grad(actor_loss, has_aux=True)(self.actor)
-            actor, actor_opt = adam_step(gradient, self.actor_opt, self.actor, config.actor_rate)
+            actor, actor_opt, (objective, value) = descend(
+                actor_loss, self.actor, self.actor_opt, config.actor_rate, has_aux=True
+            )
             targets = (
                 polyak(self.actor_target, actor, config.target_rate),
                 polyak(self.target, critic, config.target_rate),

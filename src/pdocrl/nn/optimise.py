@@ -22,6 +22,19 @@ def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) 
     return moved, opt
 
 
+def descend(
+    loss: Callable[[M], Any], module: M, opt: optax.OptState, rate: float | Array,
+    has_aux: bool = False, largest: float | Array | None = None,
+) -> tuple[M, optax.OptState, Any]:  # fmt: skip
+    """One Adam step down `loss`, its gradient cut at the norm `largest`: module, optimiser, and the loss before.
+
+    With `has_aux` the last is what `loss` returns, the loss and whatever else.
+    """
+    found, gradient = jax.value_and_grad(loss, has_aux=has_aux)(module)
+    gradient = gradient if largest is None else clip_norm(gradient, largest)
+    return *adam_step(gradient, opt, module, rate), found
+
+
 def clip_norm(gradient: M, largest: float | Array) -> M:
     """The gradient, shortened to the largest norm where it is longer; the norm is that of all its arrays together."""
     scale = jnp.minimum(1.0, largest / (optax.global_norm(gradient) + 1e-6))
