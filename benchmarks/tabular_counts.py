@@ -27,6 +27,7 @@ from pdocrl.files import atomic_path
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.limits import as_limits
+from pdocrl.tabular.logs import count_log
 
 STATES, ACTIONS, GAMMA = 200, 5, 0.95
 HERE = Path(__file__).parent
@@ -102,7 +103,7 @@ def scan(path: str, threads: int) -> tuple[float, float]:
 def count_alone(path: str, threads: int) -> None:
     """In a process of its own: count, and print seconds, CPU seconds, groups, rows and the largest resident MB."""
     begun, busy = time.perf_counter(), cpu()
-    counts = Counts.from_log(path, costs=["cost"], memory="1GB", threads=threads)
+    counts = count_log(path, costs=["cost"], memory="1GB", threads=threads)
     took, busy = time.perf_counter() - begun, cpu() - busy
     print(took, busy, len(counts.count), counts.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

@@ -80,6 +80,11 @@ def test_no_package_imports_another_in_a_circle() -> None:
     assert _circle(edges) == []
 
 
+def test_no_two_modules_import_each_other() -> None:
+    found = imports()
+    assert sorted(pair for pair in found if pair[::-1] in found) == []
+
+
 def _circle(edges: dict[str, set[str]]) -> list[str]:
     """The names along one circle, or none: depth first, a name that is still open closes a circle."""
     done: set[str] = set()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdocrl.errors import DataError
 from pdocrl.tabular.cmdp import CMDP, random_cmdp
 from pdocrl.tabular.counts import Counts, merge
-from pdocrl.tabular.logs import counts_with_ray
+from pdocrl.tabular.logs import count_log, counts_with_ray
 
 FIELDS = ("pair", "to", "count", "mean", "variance", "starts")
 
@@ -77,7 +77,7 @@ def write(log: dict[str, np.ndarray], path: Path) -> Path:
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_file_gives_the_same_bits_as_its_arrays(tmp_path: Path, suffix: str, labels: bool) -> None:
     log = episodes(labels=labels)
-    assert_same_bits(Counts.from_log(write(log, tmp_path / f"log{suffix}")), from_columns(log))
+    assert_same_bits(count_log(write(log, tmp_path / f"log{suffix}")), from_columns(log))
 
 
 @given(st.permutations(range(40)), st.lists(st.floats(-1e6, 1e6), min_size=40, max_size=40))
@@ -136,7 +136,7 @@ def test_many_files_are_one_log_on_one_machine_and_on_many(tmp_path: Path) -> No
     for file in tmp_path.glob("part*.parquet"):
         pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("step"), no_steps / file.name)
     whole = from_columns(log)
-    assert_same_bits(Counts.from_log(tmp_path / "part*.parquet"), whole)
+    assert_same_bits(count_log(tmp_path / "part*.parquet"), whole)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         assert_same_bits(counts_with_ray(tmp_path / "part*.parquet"), whole)
@@ -157,11 +157,11 @@ def test_episodes_begin_where_the_log_says(tmp_path: Path) -> None:
     shuffled = {name: column[order] for name, column in log.items()}
     in_order = {name: column for name, column in log.items() if name != "step"}
     for name, variant in {"flag": by_flag, "shuffled": shuffled, "in_order": in_order}.items():
-        counts = Counts.from_log(write(variant, tmp_path / f"{name}.parquet"))
+        counts = count_log(write(variant, tmp_path / f"{name}.parquet"))
         np.testing.assert_array_equal(counts.starts, begun, err_msg=name)
-    assert Counts.from_log(tmp_path / "flag.parquet", start=3).d0.tolist() == [0, 0, 0, 1, 0, 0, 0]
+    assert count_log(tmp_path / "flag.parquet", start=3).d0.tolist() == [0, 0, 0, 1, 0, 0, 0]
     silent = {name: column for name, column in by_flag.items() if name != "initial"}
-    counts = Counts.from_log(write(silent, tmp_path / "silent.parquet"))
+    counts = count_log(write(silent, tmp_path / "silent.parquet"))
     np.testing.assert_array_equal(counts.starts, counts.n.sum(axis=1))
 
 
@@ -171,16 +171,16 @@ def test_columns_may_have_other_names_and_a_terminal_row_no_next_state(tmp_path:
     table = pyarrow.table({**{k: v for k, v in log.items() if k not in {"state", "next_state"}}})
     table = table.append_column("room", pyarrow.array(log["state"])).append_column("then", pyarrow.array(then))
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
-    counts = Counts.from_log(tmp_path / "log.parquet", columns={"state": "room", "next_state": "then"})
+    counts = count_log(tmp_path / "log.parquet", columns={"state": "room", "next_state": "then"})
     assert_same_bits(counts, from_columns(log))
 
 
 def test_whole_floats_are_labels_as_pandas_writes_integers_with_gaps(tmp_path: Path) -> None:
     log = episodes()
     then = np.where(log["terminal"], np.nan, log["next_state"])
-    assert_same_bits(Counts.from_log(write({**log, "next_state": then}, tmp_path / "log.parquet")), from_columns(log))
+    assert_same_bits(count_log(write({**log, "next_state": then}, tmp_path / "log.parquet")), from_columns(log))
     with pytest.raises(DataError, match=r"column `state`, row 6: 1\.5 is not a label"):
-        Counts.from_log(write({**log, "state": np.where(np.arange(3000) == 5, 1.5, 1.0)}, tmp_path / "bad.parquet"))
+        count_log(write({**log, "state": np.where(np.arange(3000) == 5, 1.5, 1.0)}, tmp_path / "bad.parquet"))
 
 
 def test_sampled_episodes_end_as_often_as_the_model_says() -> None:
@@ -240,7 +240,7 @@ def test_a_bad_log_is_refused_in_one_line_that_names_the_place(tmp_path: Path, c
     log = {name: column for name, column in change(episodes()).items() if column is not None}
     path = write(log, tmp_path / f"log{suffix}")
     with pytest.raises(DataError) as caught:
-        Counts.from_log(path)
+        count_log(path)
     text = str(caught.value)
     assert message in text
     assert str(path) in text
@@ -261,7 +261,7 @@ def test_other_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
         (write(episodes(), tmp_path / "log.txt2"), {}, "a log is a Parquet or CSV file"),
     ):
         with pytest.raises(DataError) as caught:
-            Counts.from_log(path, **options)
+            count_log(path, **options)
         assert message in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -297,7 +297,7 @@ def test_a_log_that_names_episodes_is_also_counted_by_groups_of_them(tmp_path: P
     }
     file = tmp_path / "log.parquet"
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
-    read = Counts.from_log(file)
+    read = count_log(file)
     assert read.groups is not None
     assert 32 <= len(read.groups) <= 60  # two episodes may share a group
     count, mean, starts = read.groups.weighted(np.ones(len(read.groups)), len(read.count))
@@ -307,4 +307,4 @@ def test_a_log_that_names_episodes_is_also_counted_by_groups_of_them(tmp_path: P
     # The mean cost tells which episodes a group holds; each has 50 rows.
     sizes = np.bincount(read.groups.group, weights=read.groups.count)
     assert np.all(sizes % 50 == 0)
-    assert Counts.from_log(file, start=0).groups is not None
+    assert count_log(file, start=0).groups is not None

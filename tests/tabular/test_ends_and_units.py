@@ -8,9 +8,10 @@ import pytest
 from pdocrl.errors import DataError
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import evaluate, random_cmdp
-from pdocrl.tabular.counts import Counts, lookalikes
+from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian, behaviour_mass
 from pdocrl.tabular.rare import OFTEN, choose_min_count, kept, trusted
+from pdocrl.tabular.rows import lookalikes
 from pdocrl.tabular.saddle import solve
 from pdocrl.theory.lucky import lucky2
 

@@ -14,6 +14,7 @@ import pytest
 from pdocrl.errors import DataError
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy
 from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.logs import count_log
 from pdocrl.tabular.saddle import solve
 
 Run = Callable[..., tuple[int, str, str]]
@@ -73,7 +74,7 @@ def test_the_file_and_the_arrays_give_the_same_counts(tmp_path: Path) -> None:
     table = pyarrow.table({name: column[shuffled] for name, column in log.items()})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
     first = Counts.from_arrays(**log, horizon=5)
-    second = Counts.from_log(tmp_path / "log.parquet", horizon=5)
+    second = count_log(tmp_path / "log.parquet", horizon=5)
     assert first.states == second.states
     assert (first.horizon, second.horizon) == (5, 5)
     for name in ("pair", "to", "count", "starts"):

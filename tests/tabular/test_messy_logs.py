@@ -16,7 +16,7 @@ import pytest
 
 from pdocrl.errors import DataError
 from pdocrl.tabular.cells import CellSpec
-from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.logs import count_log
 from pdocrl.tabular.policy import load
 
 Run = Callable[..., tuple[int, str, str]]
@@ -45,16 +45,16 @@ def write(data: pyarrow.Table, path: Path) -> str:
 
 
 def test_packed_files_folders_and_patterns_are_the_same_log(tmp_path: Path) -> None:
-    whole = Counts.from_log(write(table(), tmp_path / "whole.parquet"))
+    whole = count_log(write(table(), tmp_path / "whole.parquet"))
     for name in ("log.csv", "log.csv.gz", "log.csv.zst"):
-        np.testing.assert_array_equal(Counts.from_log(write(table(), tmp_path / name)).count, whole.count)
+        np.testing.assert_array_equal(count_log(write(table(), tmp_path / name)).count, whole.count)
     for k in range(3):
         write(table().slice(20 * k, 20), tmp_path / "parts" / f"site={k}" / f"part{k}.parquet")
     for path in (tmp_path / "parts", tmp_path / "parts" / "site=[012]" / "part?.parquet"):
-        np.testing.assert_array_equal(Counts.from_log(str(path)).count, whole.count)
+        np.testing.assert_array_equal(count_log(str(path)).count, whole.count)
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"no \.parquet or \.csv files"):
-        Counts.from_log(tmp_path / "none")
+        count_log(tmp_path / "none")
 
 
 def test_times_decimals_flags_categories_and_unicode_are_understood(tmp_path: Path) -> None:
@@ -68,20 +68,20 @@ def test_times_decimals_flags_categories_and_unicode_are_understood(tmp_path: Pa
         action=[bool(k % 2) for k in range(N)], reward=[decimal.Decimal(k) / 4 for k in range(N)],
         cost=[k % 3 == 0 for k in range(N)], step=times, episode=days,
     )  # fmt: skip
-    counts = Counts.from_log(write(data.take(order), tmp_path / "log.parquet"))
+    counts = count_log(write(data.take(order), tmp_path / "log.parquet"))
     assert set(counts.states) == {"früh", "日本", "нет"}
     assert counts.actions == (0, 1)
     assert counts.starts.sum() == 10
     first = [labels[k] for k in range(0, N, 6)]
     assert counts.starts.tolist() == [first.count(state) for state in counts.states]
-    text = Counts.from_log(write(data.take(order), tmp_path / "log.csv"))
+    text = count_log(write(data.take(order), tmp_path / "log.csv"))
     np.testing.assert_array_equal(text.starts, counts.starts)
     assert counts.costs.max() <= 1
 
 
 def test_decimal_labels_are_integers_where_they_are_whole(tmp_path: Path) -> None:
     states = [decimal.Decimal(k % 3).quantize(decimal.Decimal("1.00")) for k in range(N)]
-    counts = Counts.from_log(write(table(state=states, next_state=[*states[1:], states[0]]), tmp_path / "log.parquet"))
+    counts = count_log(write(table(state=states, next_state=[*states[1:], states[0]]), tmp_path / "log.parquet"))
     assert counts.states == (0, 1, 2)
 
 
@@ -96,15 +96,15 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = tmp_path / "twice.csv"
     twice.write_text("state,action,next_state,reward,reward\n0,0,0,1,2\n0,1,0,1,2\n")
     with pytest.raises(DataError, match="two columns are called `reward`"):
-        Counts.from_log(twice)
+        count_log(twice)
     both = pyarrow.Table.from_arrays([*table().columns, table()["reward"]], names=[*table().column_names, "reward"])
     with pytest.raises(DataError, match="two columns are called `reward`"):
-        Counts.from_log(write(both, tmp_path / "twice.parquet"))
+        count_log(write(both, tmp_path / "twice.parquet"))
 
 
 def test_a_flag_that_is_none_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'yes' is neither true nor false; write true or false, or 1 or 0"):
-        Counts.from_log(write(table(terminal=["yes"] * N), tmp_path / "log.parquet"))
+        count_log(write(table(terminal=["yes"] * N), tmp_path / "log.parquet"))
 
 
 def continuous(n: int = 3000) -> pyarrow.Table:
@@ -141,7 +141,7 @@ def test_coarse_cells_are_told_to_hide_more_than_fine_ones(tmp_path: Path) -> No
     log = write(continuous(), tmp_path / "log.parquet")
     shares = []
     for bins in ("stock=2", "stock=quantile:20"):
-        counts = Counts.from_log(log, cells=CellSpec.parse([bins], None, []))
+        counts = count_log(log, cells=CellSpec.parse([bins], None, []))
         assert counts.cells is not None
         shares.append({one.signal: one.share for one in counts.cells.hidden})
     assert shares[0]["next_stock"] > 0.15
@@ -152,7 +152,7 @@ def test_coarse_cells_are_told_to_hide_more_than_fine_ones(tmp_path: Path) -> No
 def test_clusters_assign_as_the_policy_does(tmp_path: Path) -> None:
     data = continuous()
     log = write(data, tmp_path / "log.parquet")
-    counts = Counts.from_log(log, cells=CellSpec.parse([], 12, ["stock"]))
+    counts = count_log(log, cells=CellSpec.parse([], 12, ["stock"]))
     assert counts.n_states == 12
     assert counts.cells is not None
     centres = np.array(counts.cells.values["centres"])[:, 0] * counts.cells.values["scale"][0]
@@ -161,7 +161,7 @@ def test_clusters_assign_as_the_policy_does(tmp_path: Path) -> None:
     has_next = data["step"].to_numpy() < 29
     near = np.abs(stock[:, None] - centres).argmin(axis=1)[has_next]
     np.testing.assert_array_equal(counts.n.sum(axis=1)[np.argsort([int(s) for s in counts.states])], np.bincount(near))
-    again = Counts.from_log(log, cells=CellSpec.parse([], 12, ["stock"]), threads=1)
+    again = count_log(log, cells=CellSpec.parse([], 12, ["stock"]), threads=1)
     np.testing.assert_array_equal(again.count, counts.count)
 
 
@@ -184,7 +184,7 @@ def test_cells_that_cannot_be_made_are_one_line(run_cli: Run, tmp_path: Path, op
 
 def test_numbers_too_large_to_square_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column `reward` goes up to 1e\+308; give it in a larger unit"):
-        Counts.from_log(write(table(reward=[1e308] * N), tmp_path / "log.parquet"))
+        count_log(write(table(reward=[1e308] * N), tmp_path / "log.parquet"))
 
 
 def test_a_cost_too_small_to_be_priced_counts_as_none(run_cli: Run, tmp_path: Path) -> None:

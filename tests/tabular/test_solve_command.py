@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.tabular.cmdp import evaluate
-from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve as solve_exactly
 from pdocrl.tabular.examples import EXAMPLES, inventory
+from pdocrl.tabular.logs import count_log
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ("--gamma", "0.9", "--C", "3", "--resamples", "20", "--relearned", "2")
@@ -204,7 +204,7 @@ def test_the_example_ships_small_and_is_what_its_script_makes() -> None:
 
 
 def test_the_example_log_is_a_sample_of_its_model() -> None:
-    counts = Counts.from_log(EXAMPLES["inventory"], costs=inventory.COSTS)
+    counts = count_log(EXAMPLES["inventory"], costs=inventory.COSTS)
     truth = inventory.model(0.97, 0.02, 0.3)
     assert counts.states == inventory.STATES
     assert counts.actions == inventory.ORDERS

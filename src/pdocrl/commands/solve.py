@@ -104,7 +104,7 @@ def solve(
     from pdocrl.tabular.compared_file import compared_file, compared_json, write_compared
     from pdocrl.tabular.episodes import weighted
     from pdocrl.tabular.limits import as_limits, per_step
-    from pdocrl.tabular.logs import count, find_log
+    from pdocrl.tabular.logs import count_log, find_log
     from pdocrl.tabular.picture import draw_frontier
     from pdocrl.tabular.saddle import Result
     from pdocrl.tabular.saddle import solve as solve_counts
@@ -130,7 +130,7 @@ def solve(
         spec = CellSpec.parse(bins, cluster, cells)
 
         def counted(cells: CellSpec | None) -> Counts:
-            found = count(
+            found = count_log(
                 find_log(log),
                 costs=list(dict.fromkeys([*(one.name for one in limits), *([along[0]] if along else [])])),
                 start=start,

@@ -1,6 +1,6 @@
 """Finite states and actions: a log to a certified policy, and the paper's theory as running code.
 
-counts = Counts.from_log("log.parquet")
+counts = count_log("log.parquet")
 result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 """
 
@@ -10,7 +10,7 @@ from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occu
 from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
 from pdocrl.tabular.limits import Limit
-from pdocrl.tabular.logs import counts_with_ray
+from pdocrl.tabular.logs import count_log, counts_with_ray
 from pdocrl.tabular.policy import TabularPolicy, load
 from pdocrl.tabular.saddle import Result, solve
 
@@ -25,6 +25,7 @@ __all__ = [
     "Sets",
     "TabularPolicy",
     "certify",
+    "count_log",
     "counts_with_ray",
     "evaluate",
     "extract",

@@ -9,11 +9,9 @@ the rows, any split over files, threads or machines gives the same bits.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,18 +20,28 @@ from scipy.sparse import csr_array
 
 from pdocrl.errors import DataError
 from pdocrl.tabular.cells import Cells
-from pdocrl.tabular.episodes import MARK, check_length, order
 from pdocrl.tabular.groups import Groups, group_of
+from pdocrl.tabular.rows import (
+    MARK,
+    check_length,
+    encode,
+    exact_sums,
+    exponents,
+    flags_of,
+    labels_of,
+    moments,
+    named_signals,
+    order,
+    sorted_labels,
+)
+from pdocrl.tabular.rows import Floats as Floats
+from pdocrl.tabular.rows import Ints as Ints
+from pdocrl.tabular.rows import Label as Label
 
 if TYPE_CHECKING:
     from pdocrl.tabular.cmdp import CMDP
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Label = int | str
-
 LARGEST_RESTART = 20_000_000  # pairs of an end and a start
-LIMB = 31  # bits in the low half of an exact sum
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -236,17 +244,17 @@ class Counts:
         """
         if horizon is not None:
             return _by_step(state, action, next_state, reward, costs, terminal, episode, step, int(horizon))
-        names, signals = _named_signals(reward, costs)
+        names, signals = named_signals(reward, costs)
         size = signals.shape[1]
-        over = np.zeros(size, bool) if terminal is None else _flags("terminal", terminal)
+        over = np.zeros(size, bool) if terminal is None else flags_of("terminal", terminal)
         froms, acts, tos = np.asarray(state), np.asarray(action), np.asarray(next_state)
         for name, column in {"state": froms, "action": acts, "next_state": tos, "terminal": over}.items():
             if column.shape != (size,):
                 raise DataError(f"`{name}` has shape {column.shape}, `reward` has {size} rows.")
         if size == 0:
             raise DataError("the log is empty: no transitions.")
-        states = _labels("state", n_states, froms, tos[~over])
-        actions = _labels("action", n_actions, acts)
+        states = labels_of("state", n_states, froms, tos[~over])
+        actions = labels_of("action", n_actions, acts)
         to = np.full(size, len(states), np.int64)
         to[~over] = encode("next_state", tos[~over], states)
         pair = encode("state", froms, states) * len(actions) + encode("action", acts, actions)
@@ -256,7 +264,7 @@ class Counts:
         if d0 is not None:
             starts = np.array(d0, np.float64)
         else:
-            flags = np.ones(size, bool) if initial is None else _flags("initial", initial)
+            flags = np.ones(size, bool) if initial is None else flags_of("initial", initial)
             starts = np.bincount(pair[flags] // len(actions), minlength=len(states)).astype(np.float64)
         groups = None
         if episode is not None:
@@ -270,13 +278,6 @@ class Counts:
             groups = Groups.of_rows(group, cell, signals, begun)
         pair, to = np.divmod(key, len(states) + 1)
         return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names, groups)
-
-    @classmethod
-    def from_log(cls, path: str | Path | Sequence[str | Path], **options: Any) -> Counts:
-        """Count a Parquet or CSV log without loading it; the options are those of `pdocrl.tabular.logs.count`."""
-        from pdocrl.tabular.logs import count
-
-        return count(path, **options)
 
     @classmethod
     def sample(cls, cmdp: CMDP, mu_D: Floats, size: int, seed: int | np.random.Generator = 0) -> Counts:
@@ -297,10 +298,10 @@ class Counts:
             drawn = rng.multinomial(n[row], chance / chance.sum())
             hit = np.flatnonzero(drawn)
             then = then[hit]
-            order = np.argsort(then)
+            ranks = np.argsort(then)
             pair.append(np.full(len(hit), row, np.int64))
-            to.append(then[order].astype(np.int64))
-            count.append(drawn[hit][order].astype(np.int64))
+            to.append(then[ranks].astype(np.int64))
+            count.append(drawn[hit][ranks].astype(np.int64))
         pairs = np.concatenate(pair)
         signals = np.concatenate([cmdp.r[None], -cmdp.g]).reshape(1 + len(cmdp.g), -1)[:, pairs]
         names = ("cost",) if len(cmdp.g) == 1 else tuple(f"cost_{i}" for i in range(len(cmdp.g)))
@@ -345,70 +346,6 @@ def merge(first: Counts, *others: Counts) -> Counts:
     return Counts(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, first.cost_names)
 
 
-def exponents(signals: Floats) -> Ints:
-    """[1+K] the power of two just above each signal's largest magnitude: the unit of its exact sums."""
-    return np.asarray(np.frexp(np.abs(signals).max(axis=1))[1], np.int64)
-
-
-def exact_sums(signals: Floats, exponent: Ints, cell: Ints, cells: int) -> tuple[Ints, Ints, Ints]:
-    """Sums of x and of x² per cell, in integers: (high [2, 1+K, M], low [2, 1+K, M], exponent [1+K]).
-
-    x·2^(62−e) fits in 63 bits and, within a factor 2⁹ of the largest |x|, is x exactly; integers add up to the same
-    total in any order. A total is high·2³¹ + low with 0 ≤ low < 2³¹, good for 2³¹ rows.
-    """
-    unit = np.ldexp(signals, -exponent[:, None])  # in [−1, 1]
-    scaled = np.rint(np.stack([unit, unit * unit]) * 2.0**62).astype(np.int64)
-    high, low = np.zeros((2, *scaled.shape[:2], cells), np.int64)
-    for index in np.ndindex(*scaled.shape[:2]):
-        np.add.at(high[index], cell, scaled[index] >> LIMB)
-        np.add.at(low[index], cell, scaled[index] & ((1 << LIMB) - 1))
-    return high + (low >> LIMB), low & ((1 << LIMB) - 1), exponent
-
-
-def moments(count: Ints, high: Ints, low: Ints, exponent: Ints) -> tuple[Floats, Floats]:
-    """Mean and variance [1+K, M] from exact sums; equal sums give equal bits."""
-    unit = (high * 2.0 ** (LIMB - 62) + low * 2.0**-62) / count
-    variance = unit[1] - unit[0] ** 2
-    variance[variance < 2.0**-44] = 0  # the rounding of the subtraction, not spread
-    return np.ldexp(unit[0], exponent[:, None]), np.ldexp(variance, 2 * exponent[:, None])
-
-
-def encode(name: str, values: ArrayLike, labels: Sequence[Label]) -> Ints:
-    """[n] labels as positions in the sorted `labels`."""
-    values, known = np.asarray(values), np.asarray(labels)
-    at = np.minimum(np.searchsorted(known, values), len(known) - 1).astype(np.int64)
-    wrong = known[at] != values
-    if np.any(wrong):
-        raise DataError(f"`{name}` holds {values[wrong][0]!s}, which is not one of the {len(known)} known labels.")
-    return at
-
-
-def sorted_labels(name: str, values: set[Any]) -> tuple[Label, ...]:
-    """Distinct labels in order: all integers or all strings."""
-    if all(isinstance(v, int | np.integer) for v in values):
-        return tuple(sorted(int(v) for v in values))
-    if all(isinstance(v, str) for v in values):
-        return tuple(sorted(str(v) for v in values))
-    kinds = sorted({type(v).__name__ for v in values})
-    raise DataError(f"`{name}` labels must be all integers or all strings, not {' and '.join(kinds)}.")
-
-
-def lookalikes(labels: Sequence[Label]) -> list[tuple[str, str]]:
-    """Labels that may be meant as one: they differ in blanks or case only, or are one number, as "3" and "3.0" are."""
-    found: dict[str | float, str] = {}
-    pairs = []
-    for label in labels:
-        if not isinstance(label, str):
-            return []
-        plain: str | float = " ".join(label.split()).lower()
-        with contextlib.suppress(ValueError):
-            plain = float(label)
-        if plain in found:
-            pairs.append((found[plain], label))
-        found.setdefault(plain, label)
-    return pairs
-
-
 def _by_step(
     state: ArrayLike,
     action: ArrayLike,
@@ -424,46 +361,8 @@ def _by_step(
         raise DataError("a horizon needs `episode`: the name of each row's episode.")
     t, last = order(episode, step)
     check_length(int(t.max()) + 1, horizon)
-    over = (last if terminal is None else _flags("terminal", terminal)) | (t == horizon - 1)
+    over = (last if terminal is None else flags_of("terminal", terminal)) | (t == horizon - 1)
     states = [f"{s}{MARK}{k}" for s, k in zip(np.asarray(state).tolist(), t, strict=True)]
     then = [f"{s}{MARK}{k + 1}" for s, k in zip(np.asarray(next_state).tolist(), t, strict=True)]
     counts = Counts.from_arrays(states, action, then, reward, costs, over, initial=t == 0, episode=episode)
     return dataclasses.replace(counts, horizon=horizon)
-
-
-def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
-    """[n] truth values: booleans, or the numbers 0 and 1. Text is refused: NumPy takes "False" for true."""
-    given = np.asarray(values)
-    if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
-        wrong = given.ravel()[0] if given.dtype.kind not in "biuf" else given[(given != 0) & (given != 1)][0]
-        raise DataError(f"`{name}` holds {wrong!r}; it must be true or false, or the numbers 1 or 0.")
-    return given.astype(bool)
-
-
-def _labels(name: str, size: int | None, *columns: NDArray[Any]) -> tuple[Label, ...]:
-    if size is not None:
-        return tuple(range(size))
-    return sorted_labels(name, {value for column in columns for value in np.unique(column).tolist()})
-
-
-def _named_signals(
-    reward: ArrayLike, costs: ArrayLike | Mapping[str, ArrayLike] | None
-) -> tuple[tuple[str, ...], Floats]:
-    """The costs' names, and reward and costs as one finite array [1+K, n] with costs ≥ 0."""
-    if isinstance(costs, Mapping):
-        names, columns = tuple(costs), [np.asarray(c, np.float64) for c in costs.values()]
-    else:
-        table = np.zeros((len(np.asarray(reward)), 0)) if costs is None else np.asarray(costs, np.float64)
-        columns = list(table.T if table.ndim == 2 else table[None])
-        names = ("cost",) if len(columns) == 1 else tuple(f"cost_{i}" for i in range(len(columns)))
-    rows = [np.asarray(reward, np.float64), *columns]
-    for index, (name, row) in enumerate(zip(("reward", *names), rows, strict=True)):
-        if row.shape != rows[0].shape or row.ndim != 1:
-            raise DataError(f"`{name}` has shape {row.shape}, `reward` has {rows[0].shape}.")
-        if not np.all(np.isfinite(row)):
-            raise DataError(
-                f"`{name}` holds a missing or infinite value in row {np.flatnonzero(~np.isfinite(row))[0]}."
-            )
-        if index > 0 and np.any(row < 0):
-            raise DataError(f"`{name}` is negative in row {np.flatnonzero(row < 0)[0]}: a cost is at least 0.")
-    return names, np.stack(rows)

@@ -12,23 +12,13 @@ certifies discounted problems works on episodes as it is. The weights stay below
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pdocrl.errors import DataError
-
-if TYPE_CHECKING:
-    from pdocrl.tabular.counts import Counts, Label
-
-MARK = " @ "
-
-
-def split_label(label: Label) -> tuple[str, int]:
-    """('calm 10', 3) of 'calm 10 @ 3'."""
-    state, _, step = str(label).rpartition(MARK)
-    return state, int(step)
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.rows import split_label
 
 
 def steps(counts: Counts) -> NDArray[np.int64]:
@@ -51,27 +41,3 @@ def weighted(counts: Counts, gamma: float) -> tuple[Counts, float]:
         groups = dataclasses.replace(groups, mean=groups.mean * weight[:, groups.cell])
     changes = {"mean": counts.mean * weight, "variance": counts.variance * weight**2, "groups": groups}
     return dataclasses.replace(counts, **changes, horizon=None), delta
-
-
-def order(episode: ArrayLike, step: ArrayLike | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """[n] the step of each row within its episode, counted from 0, and whether it is the episode's last."""
-    names = np.unique(np.asarray(episode), return_inverse=True)[1]
-    time = np.arange(len(names)) if step is None else np.asarray(step)
-    rows = np.lexsort((np.arange(len(names)), time, names))
-    first = np.r_[True, np.diff(names[rows]) > 0]
-    begin = np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
-    t, last = np.empty(len(rows), np.int64), np.empty(len(rows), bool)
-    t[rows] = np.arange(len(rows)) - begin
-    last[rows] = np.r_[first[1:], True]
-    return t, last
-
-
-def check_length(longest: int, horizon: int, name: str = "the log") -> None:
-    """An episode longer than the horizon would lose what happens after it."""
-    if horizon < 1:
-        raise DataError(f"the horizon is {horizon}; it must be at least 1 step.")
-    if longest > horizon:
-        raise DataError(
-            f"{name}: an episode has {longest} steps, more than the horizon of {horizon}. Give --horizon {longest}, or "
-            f"--window {horizon} for limits per {horizon} steps of a process that goes on."
-        )

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
 from pdocrl.tabular.cells import CellSpec, Hidden, hidden, learn, sql
-from pdocrl.tabular.counts import LIMB, Ints
-from pdocrl.tabular.episodes import MARK, check_length
 from pdocrl.tabular.logpaths import check_names, reader
+from pdocrl.tabular.rows import LIMB, MARK, Ints, check_length
 
 LABELS = ("state", "action", "next_state")
 REQUIRED = (*LABELS, "reward")

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.cells import Cells, CellSpec
-from pdocrl.tabular.counts import LIMB, Counts, Floats, Ints, Label, encode, moments, sorted_labels
-from pdocrl.tabular.episodes import MARK
+from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.groups import MOST, Groups
 from pdocrl.tabular.logfile import LogFile, Tally, open_log
 from pdocrl.tabular.logpaths import Paths, find_files, is_pattern
+from pdocrl.tabular.rows import LIMB, MARK, Floats, Ints, Label, encode, moments, sorted_labels
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
 ENTRIES = 2_000_000  # group × transition, so that counting them takes seconds
@@ -43,7 +43,7 @@ def find_log(name: str) -> str:
     return name
 
 
-def count(
+def count_log(
     path: Paths,
     costs: Sequence[str] | None = None,
     start: Label | None = None,
@@ -82,10 +82,10 @@ def counts_with_ray(
     columns: Mapping[str, str] | None = None,
     memory: str = "1GB",
 ) -> Counts:
-    """`count` with one Ray task per file, on as many machines as Ray has; every bit of the result is the same.
+    """`count_log` with one Ray task per file, on as many machines as Ray has; every bit of the result is the same.
 
-    Files must be readable under their path on every machine. `memory` is per task. Groups of episodes, which `count`
-    keeps besides, are left out.
+    Files must be readable under their path on every machine. `memory` is per task. Groups of episodes are left out,
+    which `count_log` keeps besides.
     """
     try:
         import ray

@@ -19,10 +19,11 @@ from pdocrl.tabular.cells import CellSpec
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.coverage import cover
-from pdocrl.tabular.episodes import MARK, split_label, steps, weighted
+from pdocrl.tabular.episodes import steps, weighted
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.policy import TabularPolicy
+from pdocrl.tabular.rows import MARK, split_label
 from pdocrl.tabular.saddle import Result, solve
 from pdocrl.tabular.solution import outcome
 

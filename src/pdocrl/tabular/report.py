@@ -13,8 +13,9 @@ from pdocrl.records import as_plain, write_record
 from pdocrl.tabular import policy
 from pdocrl.tabular.cells import Cells
 from pdocrl.tabular.confidence import Assurance, unknown_size
-from pdocrl.tabular.counts import Counts, lookalikes
+from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.rare import OFTEN
+from pdocrl.tabular.rows import lookalikes
 from pdocrl.tabular.saddle import Result
 from pdocrl.tabular.solved_file import FILE, SolvedFile, policy_lines, solved_file
 from pdocrl.tabular.tables import FEW

@@ -19,9 +19,9 @@ from pdocrl.errors import PdocrlError
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.counts import Label
 from pdocrl.tabular.coverage import ThinState
-from pdocrl.tabular.episodes import split_label
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.questions import Alternative, Need
+from pdocrl.tabular.rows import split_label
 from pdocrl.tabular.saddle import Result
 
 FILE = "result.json"
