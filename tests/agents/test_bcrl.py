@@ -14,7 +14,7 @@ from test_agent_oracles import GAMMA, KEY, PROBLEM, B, K, check, double, mlp, on
 from test_caps import HORIZON, SMALL, drive, expectile, layer, street
 
 from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.policies.budget import BudgetPolicy
+from pdocrl.policies.limits import BudgetPolicy
 from pdocrl.training.loop import Run, Trainer
 
 

@@ -18,8 +18,7 @@ from pdocrl.agents.iql import expectile_loss
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import normals
-from pdocrl.policies.limits import discounted_budget
-from pdocrl.policies.switching import SwitchingPolicy
+from pdocrl.policies.limits import SwitchingPolicy, discounted_budget
 from pdocrl.training.loop import Run, Trainer
 
 HORIZON, SLOW, FAST, HALF = 20, 0.2, 0.9, 0.5

@@ -16,7 +16,7 @@ from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.agents.fisor import FISORProblem
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.feasible import FeasiblePolicy
+from pdocrl.policies.candidates import FeasiblePolicy
 from pdocrl.training.loop import Run, Trainer
 
 

@@ -24,7 +24,7 @@ from pdocrl.agents.iql import ImplicitValues, advantage_weight
 from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import Thinned
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.budget import BudgetPolicy
+from pdocrl.policies.limits import BudgetPolicy
 
 
 class BCRLConfig(AgentConfig):

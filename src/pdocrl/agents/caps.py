@@ -13,7 +13,7 @@ from pdocrl.agents.acting import layers_of
 from pdocrl.agents.agent import AgentConfig, static
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import MLP
-from pdocrl.policies.switching import SwitchingPolicy
+from pdocrl.policies.limits import SwitchingPolicy
 
 PAPER = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
 

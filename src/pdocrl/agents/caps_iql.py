@@ -22,7 +22,7 @@ from pdocrl.agents.iql import ImplicitValues, advantage_weight
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.switching import SwitchingPolicy
+from pdocrl.policies.limits import SwitchingPolicy
 
 
 class CAPSIQLConfig(CAPSConfig):

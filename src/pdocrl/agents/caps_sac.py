@@ -22,7 +22,7 @@ from pdocrl.agents.caps import PAPER, CAPSConfig, check_heads, price_of_cost, sw
 from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.switching import SwitchingPolicy
+from pdocrl.policies.limits import SwitchingPolicy
 
 
 class CAPSSACConfig(CAPSConfig):

@@ -28,7 +28,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import polyak
 from pdocrl.nn.optimise import descend
-from pdocrl.policies.feasible import FeasiblePolicy
+from pdocrl.policies.candidates import FeasiblePolicy
 
 
 class FISORConfig(AgentConfig):

@@ -1,14 +1,14 @@
-"""Policies that are told their limit when they act: dial, the two of CAPS, bcrl."""
+"""Policies that are told their limit when they act: what dial, CAPS and bcrl share, and those of CAPS and bcrl."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Step
+from pdocrl.policies.network import Layers, SavedNetworks, Step, forward, one_hot
 
 P = TypeVar("P", bound="LimitedPolicy")
 
@@ -74,3 +74,64 @@ def discounted_budget(
     gamma32 = np.float32(gamma)
     out: NDArray[np.float32] = left * (1 - gamma32**steps) / (1 - gamma32) / steps
     return out
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetPolicy(SavedNetworks, LimitedPolicy):
+    """π(s, δ) with δ what is left of the limit beyond V_c(s); where next to nothing is, the policy of least cost."""
+
+    kind: ClassVar[str] = "budget"
+    LITTLE: ClassVar[float] = 0.1  # a budget below this, in units of the largest cost of a step, is none
+    networks: dict[str, Layers]  # actor: (s, δ) → A; safe: s → A; cost_value: s → K
+    horizon: float  # steps of a full episode
+    gamma: float  # of the cost's value
+    unit: float  # the largest cost of a step; the networks count in it
+    limit: tuple[float, ...]  # [K] where none is given
+    chooses: bool = False  # whether both policies give scores of choices
+
+    def act(
+        self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        obs = np.asarray(obs, np.float32)
+        budget = discounted_budget(limit, spent, time, self.horizon, self.gamma) / np.float32(self.unit)
+        budget = np.minimum(budget, np.float32(1 / (1 - self.gamma)))
+        beyond = np.maximum(budget - forward(self.networks["cost_value"], obs), 0)  # [B, K]
+        free = forward(self.networks["actor"], np.concatenate([obs, beyond], -1))
+        least = forward(self.networks["safe"], obs)
+        little = (beyond < np.float32(self.LITTLE)).any(-1, keepdims=True)
+        out = np.where(little, least, free)
+        return one_hot(out) if self.chooses else np.asarray(np.tanh(out), np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchingPolicy(SavedNetworks, LimitedPolicy):
+    """At every step the head of largest Q_r among those whose Q_c keeps what is left of the limit.
+
+    Where no head keeps it, the one that exceeds it least.
+    """
+
+    kind: ClassVar[str] = "switching"
+    networks: dict[str, Layers]  # actor: s → H·A; critic and cost_critic: M networks each, the most pessimistic counts
+    horizon: float  # steps of a full episode
+    gamma: float  # of the critics
+    limit: tuple[float, ...]  # [K] where none is given
+    heads: int  # H
+    chooses: bool = False  # whether the actor gives scores of choices
+
+    def act(
+        self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        obs = np.asarray(obs, np.float32)
+        out = forward(self.networks["actor"], obs).reshape(len(obs), self.heads, -1)  # [B, H, A]
+        action = one_hot(out) if self.chooses else np.tanh(out)
+        pairs = np.concatenate([np.repeat(obs[:, None], self.heads, 1), action], -1).reshape(len(obs) * self.heads, -1)
+        value = forward(self.networks["critic"], pairs).min(0).reshape(len(obs), self.heads)
+        cost = np.maximum(forward(self.networks["cost_critic"], pairs).max(0), 0)
+        allowed = discounted_budget(limit, spent, time, self.horizon, self.gamma)
+        excess = (cost.reshape(len(obs), self.heads, -1) - allowed[:, None]).max(-1)  # [B, H]
+        kept = excess < 0
+        worth = np.where(kept.any(-1, keepdims=True), np.where(kept, value, -np.inf), -excess)
+        best = worth.argmax(-1)
+        return np.asarray(np.take_along_axis(action, best[:, None, None], 1)[:, 0], np.float32)

@@ -63,3 +63,24 @@ def layers_from(arrays: dict[str, NDArray[np.float32]], counts: dict[str, int]) 
         return tuple(arrays[f"{name}/{of}_{i}"] for i in range(counts[name]))
 
     return {name: (part(name, "weight"), part(name, "bias")) for name in counts}
+
+
+class SavedNetworks:
+    """How a policy of networks, arrays and plain values is saved and rebuilt. Subclasses are frozen dataclasses."""
+
+    networks: dict[str, Layers]  # the first field
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        own = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return layer_arrays(self.networks) | own
+
+    def settings(self) -> dict[str, Any]:
+        others = {n: v for n, v in vars(self).items() if n != "networks" and not isinstance(v, np.ndarray)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in others.items()}
+        return {"layers": {name: len(weights) for name, (weights, _) in self.networks.items()}, **plain}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> Any:
+        own: dict[str, Any] = {name: array for name, array in arrays.items() if "/" not in name}
+        own |= {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items() if n != "layers"}
+        return cls(layers_from(arrays, settings["layers"]), **own)  # type: ignore[call-arg]

@@ -5,31 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 
-from pdocrl.policies import (
-    budget,
-    candidates,
-    dial,
-    feasible,
-    limits,
-    mlp,
-    network,
-    policy,
-    switching,
-    transformer,
-)
+from pdocrl.policies import candidates, dial, limits, mlp, network, policy, transformer
 
-MODULES = (  # each uses only what stands before it
-    network,
-    limits,
-    mlp,
-    candidates,
-    transformer,
-    dial,
-    switching,
-    budget,
-    feasible,
-    policy,
-)
+MODULES = (network, limits, mlp, candidates, transformer, dial, policy)  # each uses only what stands before it
 
 
 def joined_source() -> str:

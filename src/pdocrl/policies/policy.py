@@ -26,13 +26,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.budget import BudgetPolicy
-from pdocrl.policies.candidates import CandidatePolicy, ProposingPolicy
+from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
 from pdocrl.policies.dial import DialPolicy
-from pdocrl.policies.feasible import FeasiblePolicy
+from pdocrl.policies.limits import BudgetPolicy, SwitchingPolicy
 from pdocrl.policies.mlp import MLPPolicy
 from pdocrl.policies.network import Layers, Policy, Step
-from pdocrl.policies.switching import SwitchingPolicy
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
