@@ -1,34 +1,50 @@
-"""The dial on every task: one training a seed, eight limits; and with parts of it left out.
+"""The dial on every task: one training a seed, eight limits; each of its parts left out; and two limits at once.
 
     python benchmarks/dial.py --data FOLDER --out runs/dial
 
-Five seeds, 100,000 steps, last checkpoint, 20 episodes a run, every episode counted, one setting for all tasks. What is
-trained is not trained again, so the folder can be copied from a machine with an accelerator to one with the simulator.
-Writes benchmarks/results/dial.csv; docs/agents/dial.md says which tasks were looked at while designing.
+Five seeds (three with a part left out), 100,000 steps, last checkpoint, 20 episodes a run, every episode counted, one
+setting for all tasks. What is trained is not trained again, so the folder can be copied from a machine with an
+accelerator (`--train-only`) to one with the simulator. Writes benchmarks/results/dial.csv; docs/agents/dial.md says
+which tasks were looked at while designing.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import jax
 import numpy as np
 
-from pdocrl.agents.dial import NEVER, DialConfig
+from pdocrl.agents import dial as agent
+from pdocrl.agents.rehearsal import rehearse
+from pdocrl.data import load
 from pdocrl.data.tasks import find_task
+from pdocrl.envs import split_run_costs
 from pdocrl.envs.rollout import Rollouts
 from pdocrl.files import write_csv
 from pdocrl.policies.policy import DialPolicy, in_world
 from pdocrl.scores.normalise import normalised_reward
-from pdocrl.training.folder import load_trained
+from pdocrl.training.folder import load_trained, restore
 from pdocrl.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS, FEWER, SEEDS = (3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0), (5.0, 10.0, 20.0, 40.0), (0, 5, 10, 15, 20)
-STEPS, EPISODES = 100_000, 20
-MARGIN = DialConfig().margin  # a policy holds its rehearsed costs with the margin, the table without
+LIMITS, FEWER = (3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0), (5.0, 10.0, 20.0, 40.0)
+BOTH = ((2.0, 20.0), (5.0, 5.0), (10.0, 40.0))  # boundary, speed
+SEEDS, THREE, STEPS, EPISODES = (0, 5, 10, 15, 20), (0, 5, 10), 100_000, 20
+# Parts that the training has, and parts that only the table of settings has: the same networks without them.
+TRAINED: dict[str, dict[str, Any]] = {
+    "models of 128": {"model_hidden": (128, 128)},
+    "no dropout": {"dropout": 0.0},
+    "no focus": {"focus": 0.0},
+    "no decay": {"decay": 1e12},
+}
+REHEARSED = ("over all starts", "one model", "no checks", "not rehearsed", "one quality", "no early stops")
+Asked = tuple[str, int, tuple[float, ...], Any]  # variant, seed, limits, policy
 
 
 def main() -> None:
@@ -40,50 +56,89 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for file in sorted(arguments.data.glob("Safety*-v0-*.hdf5")):
         task = find_task(file.name.split("-v0")[0].removeprefix("Safety"))
-        folder = arguments.out / task.name
-        if not (folder / "policies.npz").exists():
-            train(file, "dial", task=task, cost_limit=LIMITS[-1], seed=SEEDS, steps=STEPS, out=folder)
-        if not arguments.train_only:
-            rows += play(folder, task.name)
+        data = load(file, task.name)
+        kinds: dict[str, Any] = {"dial": {"seed": SEEDS}}
+        kinds |= {part: {"seed": THREE, "settings": settings} for part, settings in TRAINED.items()}
+        if task.name.endswith("Run") and task.name != "AntRun":
+            kinds["two limits"] = {"seed": THREE}
+        for variant, options in kinds.items():
+            folder, own = arguments.out / task.name / variant.replace(" ", "_"), data
+            limit: tuple[float, ...] = (LIMITS[-1],)
+            if variant == "two limits":
+                cost = split_run_costs(task.name, data.next_obs)
+                own = dataclasses.replace(data, cost=cost, cost_names=("cost_boundary", "cost_speed"))
+                limit = BOTH[-1]
+            if not (folder / "policies.npz").exists():
+                train(own, "dial", task=task, cost_limit=[limit], steps=STEPS, out=folder, **options)
+            if not arguments.train_only:
+                rows += play(task.name, list(asked(folder, variant, own)), own.cost_names)
     if rows:
         write_csv(ROOT / "benchmarks/results/dial.csv", rows)
 
 
-def play(folder: Path, task: str) -> list[dict[str, Any]]:
-    """Every policy at every limit, whole and with a part left out."""
-    found, asked = load_trained(folder), []
-    for run, policy in zip(found.plan.runs, found.policies, strict=True):
-        for variant, limits in {"dial": LIMITS, "no early stops": FEWER, "not rehearsed": FEWER}.items():
-            for limit in limits:
-                network = left_out(policy.network, variant, limit)
-                asked.append((variant, run["seed"], limit, in_world(network, policy.scales).at_limit((limit,))))
-    with Rollouts(task) as pool:
-        played = pool.run([policy for *_, policy in asked], EPISODES)
-    rows = []
-    for i, (variant, seed, limit, policy) in enumerate(asked):
-        own, network = played.of_policy(i), policy.network
-        (setting,) = network.setting(np.asarray([[limit]]))
-        rows.append({
-            "task": task, "variant": variant, "seed": seed, "cost_limit": limit, "episodes": EPISODES,
-            "normalized_reward": float(normalised_reward(task, own.reward).mean()),
-            "normalized_cost": float(own.cost.mean()) / limit, "reward": float(own.reward.mean()),
-            "cost": float(own.cost.mean()), "rehearsed_cost": float(network.cost[setting, 0]) * MARGIN,
-            "length": float(own.length.mean()),
-        })  # fmt: skip
-    return rows
+def asked(folder: Path, variant: str, data: Any) -> Iterator[Asked]:
+    """What a training is played as."""
+    found: Any = load_trained(folder)
+    trainer: Any = restore(folder, found.plan, data) if variant == "dial" else None
+    for i, (run, policy) in enumerate(zip(found.plan.runs, found.policies, strict=True)):
+        limits = {"dial": [(x,) for x in LIMITS], "two limits": BOTH}.get(variant, [(x,) for x in FEWER])
+        for limit in limits:
+            yield variant, run["seed"], limit, policy.at_limit(limit)
+        if trainer is not None and run["seed"] in THREE:
+            state = jax.tree.map(lambda x, i=i: np.asarray(x[int(trainer.training[i])]), trainer.state)
+            for part in REHEARSED:
+                network = left_out(trainer.runs[i].config, state, part)
+                for x in FEWER:
+                    yield part, run["seed"], (x,), in_world(network.at_limit((x,)), policy.scales)
 
 
-def left_out(dial: DialPolicy, part: str, limit: float) -> DialPolicy:
-    """The dial without one of its parts."""
-    if part == "dial":
-        return dial
-    keep = dial.stop[:, 0] >= NEVER * dial.largest[0] if part == "no early stops" else np.arange(len(dial.ask)) == 0
-    tables = ("quality", "ask", "stop", "reward", "cost")
-    some = dataclasses.replace(dial, **{table: getattr(dial, table)[keep] for table in tables})
+def left_out(config: agent.DialConfig, state: agent.DialState, part: str) -> DialPolicy:
+    """The trained dial with its table of settings made without one part."""
+    dial = agent.Dial()
+    if part == "over all starts":
+        return dial.policy(dataclasses.replace(config, episodes=1e9), state)
     if part == "no early stops":
-        return some
-    one = np.ones((1, 1), np.float32)
-    return dataclasses.replace(some, quality=one[0], ask=limit * one, stop=NEVER * dial.largest[0] * one)
+        return dial.policy(dataclasses.replace(config, early_stops=False), state)
+    if part == "one quality":
+        with mock.patch.object(agent, "LEVELS", {1.0: agent.LEVELS[1.0]}):
+            return dial.policy(config, state)
+    if part == "one model":
+        with mock.patch.object(agent, "rehearse", lambda m, *rest: rehearse(jax.tree.map(lambda x: x[:1], m), *rest)):
+            return dial.policy(config, state)
+    if part == "no checks":  # neither held to what was asked for nor to the best episodes
+        found: list[Any] = []
+
+        def noted(*arguments: Any) -> Any:
+            found.extend(rehearse(*arguments))
+            return found
+
+        with mock.patch.object(agent, "rehearse", noted):
+            whole = dial.policy(config, state)
+        return dataclasses.replace(whole, reward=found[0], cost=found[2] / np.float32(config.margin))
+    assert part == "not rehearsed"
+    whole = dial.policy(config, state)
+    n = agent.LEVELS[1.0]
+    tables = {name: getattr(whole, name)[:n] for name in ("quality", "ask", "stop")}
+    return dataclasses.replace(whole, **tables, reward=whole.ask[:n, 0], cost=whole.ask[:n])
+
+
+def play(task: str, policies: list[Asked], costs: tuple[str, ...]) -> list[dict[str, Any]]:
+    with Rollouts(task, costs=costs) as pool:
+        played = pool.run([policy for *_, policy in policies], EPISODES)
+    rows = []
+    for i, (variant, seed, limit, policy) in enumerate(policies):
+        own = played.of_policy(i)
+        expected = policy.network.expects(limit)[1]
+        for k, x in enumerate(limit):
+            rows.append({
+                "task": task, "variant": variant, "seed": seed, "constraint": costs[k], "cost_limit": x,
+                "limits": " ".join(f"{y:g}" for y in limit), "episodes": EPISODES,
+                "normalized_reward": float(normalised_reward(task, own.reward).mean()),
+                "normalized_cost": float(own.cost[:, k].mean()) / x, "reward": float(own.reward.mean()),
+                "cost": float(own.cost[:, k].mean()), "rehearsed_cost": float(expected[k]),
+                "shortest": int(own.length.min()),
+            })  # fmt: skip
+    return rows
 
 
 if __name__ == "__main__":
