@@ -18,6 +18,7 @@ table, each cell with what stood there before.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterable, Sequence
@@ -73,10 +74,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
     parser.add_argument("--out", type=Path, default=Path("runs/five"))
     parser.add_argument("--without", nargs="*", default=[], help="agents to leave out")
+    parser.add_argument("--drop", nargs="*", default=[], help="methods of the former table that others replace")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "five.html")
     arguments = parser.parse_args()
-    before = former_rows(arguments.out)
+    before = [row for row in former_rows(arguments.out) if row.method not in arguments.drop]
     planned = find_suite(ROOT / "benchmarks" / "five.toml")
+    kept = tuple(method for method in planned.methods if method.name not in arguments.drop)
+    planned = dataclasses.replace(planned, methods=kept)
     limits = {limit for (limit,) in planned.limits}
     lines = [line for line in read_lines(arguments.lines) if line["limit"] in limits]
     lines = [line for line in lines if line["agent"] not in arguments.without]
