@@ -240,7 +240,7 @@ def test_the_benchmark_s_page_has_every_agent_that_was_run(world: Path, benched:
 
 
 def test_a_ray_cluster_plays_what_this_machine_plays(world: Path, benched: Benched, tmp_path: Path) -> None:
-    """One agent without memory, one with and one that draws at random, trained and played by workers that know the package from their path."""
+    """Without memory, with it, and drawing at random; workers know the package from their path."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdocrl[ray]'")
     agents = ["bc", "dial", "fisor"]
     line = ["bench", suite_file(tmp_path, world, agents), "--out", tmp_path / "out", "--engine", "ray", "--json"]
