@@ -204,6 +204,22 @@ def test_discrete_actions_and_other_gymnasium_environments_play():
     assert rollout("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), 3, workers=1).reward.min() > 20
 
 
+def test_a_table_of_observations_is_flattened_row_by_row():
+    class Table(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-9, 9, (2, 3), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.arange(6.0).reshape(2, 3), {}
+
+        def step(self, action):
+            return np.arange(6.0).reshape(2, 3) + 1, 0.0, True, False, {}
+
+    (played,) = rollout(Table, lambda obs: [int(obs.shape == (1, 6))], 1, workers=0, record=True).trajectories
+    assert played.obs.tolist() == [[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]]
+    assert played.action.tolist() == [1]
+
+
 def test_what_only_this_process_knows_reaches_the_workers(monkeypatch):
     class Local(Walk):
         def step(self, action):
