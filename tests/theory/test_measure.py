@@ -185,6 +185,7 @@ def test_every_method_has_had_a_log_before_any_has_the_next():
     seeds = [task.job.seed for task in tasks]
     assert seeds == sorted(seeds)
     assert seeds[0] == 1
+    assert [task.methods for task in tasks_of([tasks[0].job], only=("plug_in", "fqi"))] == [("plug_in",)]
     names = [name for task in tasks if task.job == tasks[0].job for name in task.methods]
     assert sorted(names) == sorted(name for name, rival in RIVALS.items() if rival.limits)
 

@@ -18,7 +18,7 @@ import multiprocessing
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.theory.families import Case, Coverage, make_case
-from pdocrl.theory.rivals.registry import RIVALS, Knowledge, Parameters, facts_of
+from pdocrl.theory.rivals.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
@@ -105,14 +105,15 @@ class LogTask(NamedTuple):
     methods: tuple[str, ...]
 
 
-def tasks_of(jobs: Iterable[Job]) -> list[LogTask]:
+def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
     Logs come in order, so that stopping early leaves as many of each.
     """
     found = []
     for job in jobs:
-        methods = [name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free)]
+        known = [name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free)]
+        methods = [name for name in known if name in only]
         if job.family == "icu_sepsis":
             found += [LogTask(job, (name,)) for name in methods if _on_icu(name, job)]
         else:
@@ -235,12 +236,15 @@ def measure_all(
     minutes: float = math.inf,
     keep: Path | None = None,
     skip: int = 0,
+    methods: Collection[str] = tuple(RIVALS),
 ) -> Rows:
     """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
 
     `keep` is a file to which every trial is added as soon as it is there.
     """
-    tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip))
+    for name in methods:
+        find_rival(name)
+    tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip), methods)
     if keep is None:
         return summarise(_in_order(_finished(tasks, jobs, minutes)))
     done = []
@@ -305,6 +309,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
+    parser.add_argument("--methods", nargs="+", default=list(RIVALS), help="only these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")
@@ -318,8 +323,9 @@ def main() -> None:
         rows = summarise(read_trials(given.files))
     else:
         rows = measure_all(
-            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, given.trials, given.skip
-        )
+            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, given.trials, given.skip,
+            given.methods,
+        )  # fmt: skip
     write_csv(given.out, rows)
     print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
 
