@@ -51,6 +51,7 @@ MAKERS = {
     "benchmarks/results/limits.csv": "limits.py",
     "benchmarks/results/ope.csv": "ope_clones.py",
     "benchmarks/results/plan.csv": "bench_plan.py",
+    "benchmarks/results/played.csv": "played.py",
     "benchmarks/results/ray.csv": "bench_ray.py",
     "benchmarks/results/read.csv": "bench_read.py",
     "benchmarks/results/reproduce_pdocrl.csv": "reproduce_paper.py",
