@@ -105,5 +105,5 @@ def test_check_asks_about_few_values_and_names_choices_never_taken() -> None:
 
 
 def test_agents_for_amounts_refuse_choices_and_name_those_that_do_not() -> None:
-    with pytest.raises(PdocrlError, match=r"log: its actions are 3 choices, cpq is for amounts. .* dial, bc, cdt"):
+    with pytest.raises(PdocrlError, match=r"log: its actions are 3 choices, cpq is for amounts. .* dial, .*bc, cdt"):
         train(log(), "cpq", steps=1)

@@ -16,7 +16,7 @@ BudgetPolicy       the same
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,23 +42,9 @@ def to_onnx(policy: Policy) -> Any:
     """The policy as an ONNX model, float32."""
     network, scales = (policy.network, policy.scales) if isinstance(policy, WorldPolicy) else (policy, None)
     graph = Graph(scales)
-    if isinstance(network, MLPPolicy):
-        action = _mlp(graph, network)
-    elif isinstance(network, CandidatePolicy):
-        action = _candidates(graph, network)
-    elif isinstance(network, TransformerPolicy):
-        action = _transformer(graph, network)
-    elif isinstance(network, DialPolicy):
-        action = _dial(graph, network)
-    elif isinstance(network, SwitchingPolicy):
-        action = _switching(graph, network)
-    elif isinstance(network, BudgetPolicy):
-        action = _budget(graph, network)
-    elif isinstance(network, FeasiblePolicy):
-        action = _feasible(graph, network)
-    else:
+    if type(network) not in WRITERS:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
-    return graph.model(action)
+    return graph.model(WRITERS[type(network)](graph, network))
 
 
 class Graph:
@@ -386,3 +372,9 @@ def _feasible(graph: Graph, policy: FeasiblePolicy) -> str:
     states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, n, 1))
     risk = graph.members(graph.op("Concat", states, action, axis=2), nets["critic"], "Max")
     return graph.picked(action, graph.op("Neg", risk), n)
+
+
+WRITERS: dict[type, Callable[[Graph, Any], str]] = {
+    MLPPolicy: _mlp, CandidatePolicy: _candidates, TransformerPolicy: _transformer, DialPolicy: _dial,
+    SwitchingPolicy: _switching, BudgetPolicy: _budget, FeasiblePolicy: _feasible,
+}  # fmt: skip
