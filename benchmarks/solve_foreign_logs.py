@@ -132,7 +132,7 @@ def _up(*_: object) -> None:
     raise TooLongError
 
 
-def tasks(cases: list[tuple[str, int]], logs: int, asked: tuple[str, ...]) -> Iterator[Task]:
+def tasks(cases: list[tuple[str, int]], logs: range, asked: tuple[str, ...]) -> Iterator[Task]:
     """What matters first: `solve` with and without a confidence, the plug-in, quick rivals, slow rivals; a log of every
     case in turn, so that a time limit leaves as many logs of one case as of another."""
     confident = tuple(method for method in asked if "confidence" in method)
@@ -140,7 +140,7 @@ def tasks(cases: list[tuple[str, int]], logs: int, asked: tuple[str, ...]) -> It
     slow = tuple((method,) for method in asked if method in SLOW)
     quick = tuple(method for method in asked if method not in {*ours, *confident, *SLOW})
     for some in ((confident, ours), (quick,), slow):
-        for log in range(logs):
+        for log in logs:
             for problem, episodes in cases:
                 yield from (Task(problem, episodes, log, methods) for methods in some if methods)
 
@@ -175,6 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--logs", type=int, default=40, help="per problem")
+    parser.add_argument("--first", type=int, default=0, help="number of the first log")
     parser.add_argument("--cases", nargs="*", help="such as lake,1000 sepsis,2000; all unless told")
     parser.add_argument("--methods", nargs="*", help=f"of {', '.join(METHODS)}")
     parser.add_argument("--patience", type=float, default=120.0, help="seconds a method has for one log")
@@ -196,7 +197,8 @@ def main() -> None:
     with arguments.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
-        todo = tasks(cases, arguments.logs, tuple(arguments.methods or METHODS))
+        logs = range(arguments.first, arguments.first + arguments.logs)
+        todo = tasks(cases, logs, tuple(arguments.methods or METHODS))
         start, count = time.monotonic(), 0
         for rows in measure(todo, arguments.jobs, arguments.patience, arguments.minutes):
             writer.writerows([{k: f"{v:.9g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows])

@@ -8,9 +8,9 @@ twice the rows.
 
 Aiming inside alone is not being careful: the least cost a log promises is where it has hardly been. So each aim is
 tried near the log and further away (C, rows a pair needs); the judges' bounds see the difference. If nothing is cleared
-the limits are *not shown* to be kept, the answer says so, and is the policy with the smallest bound: whoever asks for
-confidence does not want a gamble. A cost that never occurred has no size, and so no bound: the log's own policy, of
-which it knows most, is then the answer.
+the limits are *not shown* to be kept, the answer says so, and is the plan for bounds with the smallest one: whoever
+asks for confidence does not want a gamble. A cost that never occurred has no size, and so no bound: the log's own
+policy, of which it knows most, is then the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pdocrl.tabular.ways import Lesson, Way
 Learned = Literal["costs", "bounds", "log"]  # what was planned for, or that it is the log's own policy
 AIMS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the room inside the limits
 PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
-ALIKE = 0.05  # bounds that differ by no more, in shares of the smallest, are as good
+ALIKE = 0.1  # bounds that differ by no more, in shares of the smallest, are as good
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,8 +62,8 @@ def aim_inside(
 ) -> tuple[Solution, Assurance]:
     """The solution of the whole log with the best way and aim the halves clear; failing that, of the smallest bound.
 
-    Of those that are cleared the one that earns most is taken, and otherwise of those whose bound is about the
-    smallest. With several limits each gets its part of the risk.
+    Of those that are cleared the one that earns most is taken, and otherwise of those planned for bounds whose bound is
+    about the smallest. With several limits each gets its part of the risk.
     """
     if not 0.5 <= confidence < 1:
         raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
@@ -84,8 +84,9 @@ def aim_inside(
         progress(f"aiming inside the limits: way {number + 1} of {len(options)}")
         trials += _tried(court, way, problem.room)
     cleared = [trial for trial in trials if trial.short <= 0]
-    least = min(trial.short for trial in trials)
-    good = cleared or [trial for trial in trials if trial.short <= least + ALIKE * (1 + least)]
+    bounded = [trial for trial in trials if trial.way.price is not None] or trials
+    least = min(trial.likely for trial in bounded)
+    good = cleared or [trial for trial in bounded if trial.likely <= least + ALIKE * (1 + least)]
     best = max(good, key=lambda trial: trial.value)
     solution = best.way.solve(best.way.problem(counts, gamma, limits), best.inward)
     learned: Learned = "costs" if best.way.price is None else "bounds"

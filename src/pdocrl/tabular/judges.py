@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class Verdict:
     bound: Floats  # [I] the worst end, at the confidence, of each limited column
     estimate: Floats  # [I] the middle of it
     short: float  # by how much the bound misses the limits, in shares of the room inside them; ≤ 0 if it keeps them
+    likely: float  # the same, on average over the cuts, where judges take the learner's word for what they lack
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,39 +44,56 @@ class Court:
     scale: Floats  # [I] in which a miss of each limit is measured
     confidence: float
 
-    def judge(self, way: Way, inward: Floats, policies: Sequence[Floats]) -> Verdict:
-        """What the judges say of one policy from each learner. Each limit has its part of the risk.
+    @cached_property
+    def filled(self) -> list[Counts]:
+        """The judges, who take the learner's word where they have no rows themselves."""
+        return [_filled(judge, learner) for learner, judge in self.pairs]
 
-        Choosing the first aim that is cleared makes them a little too kind; that the whole log learns better than the
-        half they judge makes up for it.
+    def judge(self, way: Way, inward: Floats, policies: Sequence[Floats]) -> Verdict:
+        """What the judges say of one policy from each learner.
+
+        To clear it, every cut has to: one alone may be lucky. Choosing the first aim that is cleared makes them a
+        little too kind; that the whole log learns better than the half they judge makes up for it.
         """
-        judges = min(len(self.pairs), 2)
+        tries = np.asarray(sum(learner.n + judge.n for learner, judge in self.pairs), np.float64)
+        behaviour = extract(tries)
+        known = [_known(learner, pi, behaviour) for (learner, _), pi in zip(self.pairs, policies, strict=True)]
+        value, bound, middle = self._bounds([judge for _, judge in self.pairs], known)
+        short = self._short(bound)
+        worst = int(short.argmax())
+        _, likely, _ = self._bounds(self.filled, known)
+        return Verdict(
+            way, inward, value, bound[worst], middle[worst], float(short.max()), float(self._short(likely).mean())
+        )
+
+    def _short(self, bound: Floats) -> Floats:
+        """[cuts] by how much bounds [cuts, I] miss the limits."""
+        sides = np.array([limit.sign * (limit.value - end) for limit, end in zip(self.limits, bound.T, strict=True)])
+        return np.asarray((sides / self.scale[:, None]).max(axis=0))
+
+    def _bounds(self, judges: Sequence[Counts], policies: Sequence[Floats]) -> tuple[float, Floats, Floats]:
+        """The mean value, and [cuts, I] the worst end and the middle of each limited column; each has its risk."""
+        both = min(len(judges), 2)
         each = 1 - 2 * (1 - self.confidence) / len(self.limits)  # two-sided, of which one end is used
         z = float(norm.ppf((1 + each) / 2))
-        signs = np.array([limit.sign for limit in self.limits])
-        tau = np.array([limit.sign * limit.value for limit in self.limits])
-        rows = [1 + limit.index(self.pairs[0][0].cost_names) for limit in self.limits]
-        end = (signs < 0).astype(int)  # the upper end of a cost, the lower end of what must be at least so much
-        tries = sum(learner.n + judge.n for learner, judge in self.pairs)
-        behaviour = extract(np.asarray(tries, np.float64))
-        found, spreads, values = [], [], []
-        for (learner, judge), policy in zip(self.pairs, policies, strict=True):
-            estimate = PolicyEstimate(judge, self.gamma, _known(learner, policy, behaviour))
-            both = [spread_of_episodes(estimate, high, each, anywhere=True) for high in (False, True)]
+        rows = [1 + limit.index(judges[0].cost_names) for limit in self.limits]
+        end = np.array([int(limit.sign < 0) for limit in self.limits])  # the upper end of a cost
+        found, spreads, values, spans = [], [], [], []
+        for judge, policy in zip(judges, policies, strict=True):
+            estimate = PolicyEstimate(judge, self.gamma, policy)
+            ends = [spread_of_episodes(estimate, high, each, anywhere=True) for high in (False, True)]
             values.append(estimate.estimate[0, 0])
             found.append(estimate.estimate[rows, end])
-            spreads.append([(both[e].variance[k], both[e].jump[k]) for k, e in zip(rows, end, strict=True)])
+            spans.append(estimate.span[rows])
+            spreads.append([(ends[e].variance[k], ends[e].jump[k]) for k, e in zip(rows, end, strict=True)])
         # The mean of two judges has half the variance, and one event moves it half as far. One who has seen no disaster
         # is told by the other how large they come.
-        middle = np.reshape(found, (-1, judges, len(rows))).mean(axis=1)
-        parts = np.reshape(spreads, (-1, judges, len(rows), 2))
-        variance, jump = parts[..., 0].mean(axis=1) / judges, parts[..., 1].max(axis=1) / judges
+        middle = np.reshape(found, (-1, both, len(rows))).mean(axis=1)
+        parts = np.reshape(spreads, (-1, both, len(rows), 2))
+        variance, jump = parts[..., 0].mean(axis=1) / both, parts[..., 1].max(axis=1) / both
         upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
-        spans = np.array([PolicyEstimate(judge, self.gamma, behaviour).span[rows] for _, judge in self.pairs])
-        bound = np.clip(np.where(end, upper, lower), spans[..., 0].min(axis=0), spans[..., 1].max(axis=0))
-        short = (tau - signs * bound) / self.scale
-        worst = int(short.max(axis=1).argmax())  # every cut has to clear it: one alone may be lucky
-        return Verdict(way, inward, float(np.mean(values)), bound[worst], middle[worst], float(short.max()))
+        least, most = np.min(spans, axis=0)[:, 0], np.max(spans, axis=0)[:, 1]
+        return float(np.mean(values)), np.clip(np.where(end, upper, lower), least, most), middle
 
 
 def overrated(

@@ -207,7 +207,9 @@ def _ways(
     if not fixed and min_count > 1:
         ways += [Way(ways[-1].setup, rows) for rows in (2 * min_count, 4 * min_count if large else min_count // 2)]
     free = dataclasses.replace(setup, C=np.inf, method="lp")
-    return [*ways, Way(free, min_count, price=solve_saddle(L, free).sets.B)]
+    price = solve_saddle(L, free).sets.B
+    asked = [min_count] if fixed or min_count == 1 else [min_count, 2 * min_count]
+    return [*ways, *(Way(free, rows, price) for rows in asked)]
 
 
 def _problem(
