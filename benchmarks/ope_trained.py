@@ -97,6 +97,8 @@ def batches(task: str, played: Path, folder: Path) -> list[list[tuple[Row, Polic
             log(f"{task}: {name}: played, but its networks are not in {folder}")
             continue
         policies, story = load_all(folder / f"{name}.npz")
+        if story.get("costs", ["cost"]) != ["cost"]:
+            continue  # trained for other costs than the data has
         runs = [(float(limit), seed) for limit, seed in story["runs"]]
         for line in lines:
             if line["name"] != name or line["steps"] != story["steps"]:

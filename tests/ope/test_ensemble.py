@@ -147,6 +147,19 @@ def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> Non
     assert alike.within([15.0]) is False
 
 
+def test_a_committee_far_more_in_doubt_than_the_others_is_not_heard() -> None:
+    """Three committees say 10, one says 90 and its members disagree ten times as much."""
+    truth = np.tile(np.random.default_rng(3).uniform(-1, 1, 80)[:, None], 2)
+    found = Calibration(truth, np.zeros((80, 2)), np.zeros(80), np.arange(80) % 4)
+    sums = np.zeros((4, 50, 2))
+    sums[..., 1] = np.array([10.0, 10.0, 90.0, 10.0])[:, None]
+    sure, unsure = (Calibrated.judge(sums, np.array([1, 1, x, 1.0]), found, np.array([200.0])) for x in (1.0, 10.0))
+    assert sure.interval[1, 1] > 89
+    assert unsure.value[1] == 10
+    assert unsure.interval[1, 1] < 12
+    assert len(unsure.imagined) == 150
+
+
 def test_a_column_of_rounding_stays_still_in_imagined_episodes() -> None:
     """Policies may standardise it: 1e-7 beside 1e-14 would be ten million standard deviations to them."""
     data = drifting(episodes=40)

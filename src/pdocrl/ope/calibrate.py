@@ -87,14 +87,24 @@ class Calibration:
         return _quantile(np.abs(self.scores), level)
 
     def interval(self, value: Floats, doubt: Floats, level: float) -> Floats:
-        """[1 + K, 2] what holds the truth, given each committee's prediction [F, 1 + K] and doubt [F]."""
-        value, width = value[self.fold], np.abs(self.scores) * self.scale(doubt)[self.fold]
+        """[1 + K, 2] what holds the truth, given each committee's prediction [F, 1 + K] and doubt [F].
+
+        A committee that is not heard predicts NaN; its groups are not heard either.
+        """
+        value, scale, scores = self._voices(value, doubt)
+        width = np.abs(scores) * scale
         return np.stack([-_quantile(width - value, level), _quantile(value + width, level)], axis=-1)
 
     def bounds(self, value: Floats, doubt: Floats, level: float) -> tuple[Floats, Floats]:
         """[1 + K] what the truth is not below, and not above, each at this level; told as `interval` is."""
-        shifted = value[self.fold] + self.scores * self.scale(doubt)[self.fold]
-        return -_quantile(-shifted, level), _quantile(shifted, level)
+        value, scale, scores = self._voices(value, doubt)
+        return -_quantile(-value - scores * scale, level), _quantile(value + scores * scale, level)
+
+    def _voices(self, value: Floats, doubt: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of every group that is heard [≤ G, 1 + K]: its committee's prediction and scale, and the group's score."""
+        heard = np.isfinite(value[self.fold, 0])
+        fold = self.fold[heard]
+        return value[fold], self.scale(doubt)[fold], self.scores[heard]
 
     def coverage(self, level: float) -> Floats:
         """[1 + K] share of the groups whose truth lies in the interval made from all other groups."""

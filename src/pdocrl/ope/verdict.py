@@ -21,6 +21,9 @@ from pdocrl.ope.result import LEVEL
 from pdocrl.scores.audit import mean_lower, mean_upper
 
 Floats = NDArray[np.float64]
+# A committee whose members disagree on a policy so many times more than the median committee's is not heard on it: the
+# fold it never saw holds what this policy does, and the others know it. Doubts otherwise differ by less than 2.
+OUT_OF_DEPTH = 4.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class Calibrated:
     interval: Floats  # [1 + K, 2]
     above: Floats  # [K] upper bound of each mean cost, one-sided at the level
     below: Floats  # [K] lower bound likewise
-    imagined: Floats  # [F · n, 1 + K] the episodes, the committees' one after another
+    imagined: Floats  # [F · n, 1 + K] the episodes, those of the committees that are heard one after another
 
     @staticmethod
     def of(played: Imagined, calibration: Calibration, largest: Floats, level: float = LEVEL) -> Calibrated:
@@ -43,8 +46,9 @@ class Calibrated:
         sums: Floats, doubt: Floats, calibration: Calibration, largest: Floats, level: float = LEVEL
     ) -> Calibrated:
         """From the episodes [F, n, 1 + K] imagined in each committee, and each one's doubt [F] on the way."""
-        episodes = sums.reshape(-1, sums.shape[-1])
-        value, told = episodes.mean(axis=0), (sums.mean(axis=1), doubt, level)
+        heard = doubt <= OUT_OF_DEPTH * np.median(doubt)
+        episodes = sums[heard].reshape(-1, sums.shape[-1])
+        value, told = episodes.mean(axis=0), (np.where(heard[:, None], sums.mean(axis=1), np.nan), doubt, level)
         luck = 1.96 * episodes.std(axis=0, ddof=1) / len(episodes) ** 0.5
         low, high = calibration.interval(*told).T
         low, high = np.minimum(low, value) - luck, np.maximum(high, value) + luck
