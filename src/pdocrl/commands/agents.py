@@ -31,8 +31,8 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         return
     found = [find_agent(n) for n in agent_names()]
     if json:
-        print_json(
-            {"agents": [{"name": a.name, "summary": a.summary, "paper": a.paper, "needs": a.needs} for a in found]}
-        )
+        told = ("name", "summary", "paper", "needs", "takes_choices")
+        print_json({"agents": [{name: getattr(a, name) for name in told} for a in found]})
         return
-    print_table(["agent", "what it does", "paper", "needs"], [[a.name, a.summary, a.paper, a.needs] for a in found])
+    rows = [[a.name, a.summary, a.paper, a.needs, "yes" if a.takes_choices else "no"] for a in found]
+    print_table(["agent", "what it does", "paper", "needs", "discrete actions"], rows)
