@@ -24,7 +24,9 @@ def render_theory(folder: Path, suite: SuiteFile) -> str:
             picture = folder / PICTURES / f"{file}.png"
             if picture.exists():
                 shown.append(Figure(as_image(picture), f"{about}; the table below has the numbers.", about))
-        sections.append(Section(name.capitalize(), [*shown, Tables([experiment.table(read_csv(path)).html()])]))
+        sections.append(
+            Section(name.replace("_", " ").capitalize(), [*shown, Tables([experiment.table(read_csv(path)).html()])])
+        )
     missing = [f"Not measured yet: {', '.join(waiting)}. The same command goes on."] if waiting else []
     again = f"pdocrl bench {suite.name} --out {folder.name}\npdocrl report {folder.name}"
     sections.append(Section("Do it again", [*([Listed(missing)] if missing else []), Commands(again)]))

@@ -112,6 +112,7 @@ def error_table(name: str, title: str, rows: Rows) -> Table:
     first, last = next(iter(sizes)), every[-1]
     at = {(r["method"], r["coverage"], r["n"], r["setting"]): r for r in shares}
     places = [(coverage, n) for coverage in ("full", "partial") for n in sizes]
+    limited = any(row["limits"] == "yes" for row in rows)
     body = []
 
     def share(method: str, coverage: str, n: int, setting: str) -> Text:
@@ -125,18 +126,18 @@ def error_table(name: str, title: str, rows: Rows) -> Table:
     for method in sorted(dict.fromkeys(row["method"] for row in shares), key=order):
         cells = [share(method, coverage, n, setting) for coverage, n in places for setting in SETTINGS]
         real = [r for r in rows if r["method"] == method and r["n"] == last]
-        for setting in SETTINGS:
+        for setting in SETTINGS if limited else ():
             broken = [r["broken"] for r in _of(real, setting)]
             cells.append(Text(f"{100 * float(np.mean(broken)):.0f} %" if broken else "–"))
         seconds = [r["seconds"] for r in _of(real, "best of grid")]
         body.append((Text(_label(method, name)), *cells, Text(f"{float(np.median(seconds)):.2g}" if seconds else "–")))
     heads = [(f"{coverage}, n = {n:,}:", head) for coverage, n in places for head in ("theory", "best")]
-    broken_heads = [("limits broken:", "theory"), ("limits broken:", "best")]
+    broken_heads = [("limits broken:", head) for head in ("theory", "best") if limited]
     columns = (("", "method"), *heads, *broken_heads, ("", "seconds"))
+    broken_note = f" Limits broken: share of logs at n = {last:,}, over both coverages." if limited else ""
     notes = (
         "Error as a share of what imitating the log loses there, mean of all families ± half its 95 % interval; logs "
-        f"of each case: {_logs(rows)}. Limits broken: share of logs at n = {last:,}, over both coverages. Seconds of "
-        "one core.",
+        f"of each case: {_logs(rows)}.{broken_note} Seconds of one core.",
     )
     return Table(name, title, columns, tuple(body), notes)
 
