@@ -82,7 +82,8 @@ def aim_inside(
     court, trials = Court(pairs, gamma, tuple(limits), scale, confidence), list[Verdict]()
     for number, (way, problem) in enumerate(zip(options, problems, strict=True)):
         progress(f"aiming inside the limits: way {number + 1} of {len(options)}")
-        trials += _tried(court, way, problem.room)
+        if problem.room.all():  # what misses the limits by the log's own count need not be judged
+            trials += _tried(court, way, problem.room)
     cleared = [trial for trial in trials if trial.short <= 0]
     bounded = [trial for trial in trials if trial.way.price is not None] or trials
     least = min(trial.likely for trial in bounded)
@@ -119,7 +120,7 @@ def _tried(court: Court, way: Way, room: Floats) -> list[Verdict]:
         return court.judge(way, inward, [way.policy(p, np.minimum(inward, 0.99 * p.room)) for p in problems])
 
     if way.price is None:
-        steps = [(way, aim) for aim in (AIMS if room.all() else (0.0,))]
+        steps = [(way, aim) for aim in AIMS]
     else:
         steps = [(dataclasses.replace(way, price=factor * way.price), 0.0) for factor in PRICES]
     trials: list[Verdict] = []
