@@ -1,9 +1,9 @@
-"""Tables of `solve_foreign_logs.py`, from its rows: one line a problem and method, and one line a problem."""
+"""Tables of `solve_foreign_logs.py`, from its rows: one line a problem, with what matters or with every method."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,17 @@ Row = dict[str, Any]
 
 
 def write_pages(paths: Sequence[Path]) -> None:
-    """Between their marks: the summary in docs/solve.md, all methods in benchmarks/README.md."""
+    """Between their marks: the summary in docs/solve.md, all methods, as columns, in benchmarks/README.md."""
     latest: dict[tuple[str, str, str], list[Row]] = {}
     for path in paths:
         rows = read(path)
         keys = dict.fromkeys((row["problem"], row["episodes"], row["method"]) for row in rows)
         latest |= {key: _of(rows, key[:2], key[2]) for key in keys}
     rows = [row for some in latest.values() for row in some]
-    for page, table in ((ROOT / "docs" / "solve.md", summary(rows)), (ROOT / "benchmarks" / "README.md", full(rows))):
+    for page, table in (
+        (ROOT / "docs" / "solve.md", summary(rows)),
+        (ROOT / "benchmarks" / "README.md", matrices(rows)),
+    ):
         text = page.read_text(encoding="utf-8")
         before, rest = text.split(BEGIN, 1)
         write_text(page, f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}")
@@ -115,28 +118,26 @@ def summary(rows: Sequence[Row]) -> str:
     return _table(columns, lines)
 
 
-def full(rows: Sequence[Row]) -> str:
-    """One line a problem and method."""
-    columns = ("log, episodes", "method", "logs", "limit broken", "value (optimum)", "cost (limit)",
-               "believed value, cost", "interval holds value, cost", "seconds")  # fmt: skip
-    lines = []
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    first = [DEFAULT, CONFIDENT, "solve, no threshold", *(m for m in methods if m.startswith("plug-in"))]
-    for case in _cases(rows):
-        name = f"{NAMES[case[0]]}, {int(case[1]):,}"
-        for method in [*first, *(m for m in methods if m not in first)]:
-            asked = _of(rows, case, method)
-            done = _answered(asked)
-            if not done:
-                lines += [(name, method, f"0 of {len(asked)}", asked[0]["status"], *[""] * 5)] if asked else []
-                continue
-            mean = {field: _mean(done, field) for field in ("believed_value", "believed_cost", *NUMBERS[2:4])}
-            lines.append((
-                name, method, f"{len(done)}" if len(done) == len(asked) else f"{len(done)} of {len(asked)}",
-                percent([broken(row) for row in done]),
-                f"{mean['true_value']:.4g} ({done[0]['optimum']:.4g})",
-                f"{mean['true_cost']:.3g} ({done[0]['limit']:.3g})",
-                f"{mean['believed_value']:.4g}, {mean['believed_cost']:.3g}",
-                _coverage(done), f"{_mean(done, 'seconds'):.2g}",
-            ))  # fmt: skip
-    return _table(columns, lines)
+def matrices(rows: Sequence[Row]) -> str:
+    """Methods as columns: how often each broke the limit, the reward it lost, its seconds, and of how many logs."""
+    asked = dict.fromkeys(row["method"] for row in rows)
+    first = [
+        DEFAULT,
+        CONFIDENT,
+        *sorted((m for m in asked if m.startswith("plug-in")), key=lambda m: int(m.split()[1])),
+    ]
+    methods = [m for m in first if m in asked] + [m for m in asked if m not in first]
+    cells: dict[str, Callable[[Sequence[Row]], str]] = {
+        "Limit broken": lambda some: percent([broken(row) for row in some]),
+        "Reward lost": _regret,
+        "Seconds": lambda some: f"{_mean(some, 'seconds'):.2g}" if some else "–",
+        "Logs": lambda some: str(len(some)),
+    }
+    tables = []
+    for title, cell in cells.items():
+        lines = [
+            (f"{NAMES[case[0]]}, {int(case[1]):,}", *(cell(_answered(_of(rows, case, method))) for method in methods))
+            for case in _cases(rows)
+        ]
+        tables.append(f"**{title}**\n\n{_table(('log, episodes', *methods), lines)}")
+    return "\n\n".join(tables)

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/solve_foreign_logs.py --jobs 16 --logs 40 --minutes 8 \
         --out benchmarks/results/foreign.csv
-    python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign.csv benchmarks/results/foreign_again.csv
+    python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign*.csv
 
 One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
 those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and

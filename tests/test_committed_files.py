@@ -44,7 +44,7 @@ MAKERS = {
     "benchmarks/results/five.md": "five.toml",
     "benchmarks/results/five.parquet": "five.toml",
     "benchmarks/results/foreign.csv": "solve_foreign_logs.py",
-    "benchmarks/results/foreign_again.csv": "solve_foreign_logs.py",
+    "benchmarks/results/foreign_rivals.csv": "solve_foreign_logs.py",
     "benchmarks/results/fuzz_readers.csv": "fuzz_readers.py",
     "benchmarks/results/kill_and_resume.csv": "kill_and_resume.py",
     "benchmarks/results/larger_than_memory.csv": "bench_larger_than_memory.py",

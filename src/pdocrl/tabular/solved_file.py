@@ -254,7 +254,7 @@ def with_answers(
     clusterings: Sequence[Result] = (),
 ) -> SolvedFile:
     """The record of a result with what else was asked; nothing for what was not."""
-    columns = [str(limit) for limit in result.limits]
+    columns = limit_names(result.limits)
     return structs.replace(
         record,
         more_data={key: list(some) for key, some in needs.items()},
