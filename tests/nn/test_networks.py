@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdocrl.nn import kernel
 from pdocrl.nn.mlp import MLP, CostCritic, Critic
 from pdocrl.nn.vae import VAE
 
@@ -56,3 +57,36 @@ def test_halves_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isfinite(far).all()
     with jax.default_matmul_precision("float32"):
         np.testing.assert_array_equal(network.joined(x, y), exact)
+
+
+@pytest.mark.parametrize(("members", "blocks"), [(None, 0), (2, 0), (2, 32)])
+def test_gradients_in_halves_are_those_of_the_network(
+    monkeypatch: pytest.MonkeyPatch, members: int | None, blocks: int
+) -> None:
+    """In weights, biases and input, as near as 11 bits let them, also tiny ones; no unit is at the edge of its ReLU.
+
+    By XLA's products, and by the kernel for a GPU, interpreted, over blocks of rows.
+    """
+    keys = jax.random.split(jax.random.key(2), 3)
+    network = MLP.create(keys[0], (5, 64, 64, 2), members)
+    away = tuple(b + far * (-1.0) ** jnp.arange(64) for b, far in zip(network.biases, (4, 16), strict=False))
+    network = MLP(network.weights, (*away, network.biases[-1]))
+    x, goal = jax.random.normal(keys[1], (64, 5)), jax.random.normal(keys[2], (64, 2))
+
+    def loss(network: MLP, x: jax.Array, size: float) -> jax.Array:
+        return size * ((network(x) - goal) ** 2).mean()
+
+    gradient = jax.grad(loss, argnums=(0, 1))
+    exact, value = jax.tree.leaves(gradient(network, x, 1.0)), network(x)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setenv("PDOCRL_HALVES", "1")
+    if blocks:
+        monkeypatch.setattr(kernel, "ROWS", blocks)
+        monkeypatch.setattr(kernel, "INTERPRET", True)
+    assert kernel.fits([jnp.zeros((5, 64)), jnp.zeros((64, 64)), jnp.zeros((64, 2))], 64) == bool(blocks)
+    np.testing.assert_allclose(network(x), value, atol=0.02)
+    for size in (1.0, 1e-4, 10.0):
+        for found, true in zip(jax.tree.leaves(gradient(network, x, size)), exact, strict=True):
+            assert found.dtype == jnp.float32
+            assert np.linalg.norm(found / size - true) < 0.01 * np.linalg.norm(true)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))

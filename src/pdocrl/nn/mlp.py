@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from pdocrl.nn import halves
+
 M = TypeVar("M", bound=eqx.Module)
-HALF_MAX = 65504.0  # the largest float16
 
 
 def split_up(flat: Float[Array, " N"], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
@@ -71,9 +72,19 @@ class MLP(eqx.Module):
         return MLP(tuple(weights), tuple(biases))
 
     def __call__(self, x: Array) -> Array:
+        if halves.for_training():
+            return self._in_halves(x)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
+
+    def _in_halves(self, x: Array) -> Array:
+        if self.weights[0].ndim == 2:
+            flat = halves.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]))
+            return flat.reshape(*x.shape[:-1], -1)
+        members = jax.vmap(halves.network, in_axes=(0, 0, 0 if x.ndim == 3 else None))
+        found: Array = members(self.weights, self.biases, x)
+        return found
 
     def resized(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
         """The network for inputs and outputs that are longer, or shorter, part by part: (size here, size there).
@@ -117,17 +128,8 @@ class Thinned(eqx.Module):
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W; on a GPU of halves, summed in float32, unless another precision than TF32 is asked for.
-
-    A half has the ten bits of mantissa that TF32 leaves a float32 factor anyway, at half the traffic. What it lacks is
-    range: larger factors are taken for ±65,504, and small gradients would fall below 6e-8, so nothing that is
-    differentiated comes here.
-    """
-    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    if jax.default_backend() != "gpu" or precision not in (None, "tensorfloat32"):
-        return x @ weight
-    x, weight = (jnp.clip(factor, -HALF_MAX, HALF_MAX).astype(jnp.float16) for factor in (x, weight))
-    return jnp.matmul(x, weight, preferred_element_type=jnp.float32)
+    """x W; of halves where they are wanted. Of values alone: a gradient would need `halves.network`."""
+    return halves.product(x, weight) if halves.for_values() else x @ weight
 
 
 class Critic(eqx.Module):
