@@ -4,6 +4,8 @@
         --out benchmarks/results/foreign.csv
     python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign*.csv
 
+Rivals alone were measured into results/foreign_rivals.csv.
+
 One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
 those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and
 docs/solve.md from the rows; a later file's problems and methods replace an earlier one's.
