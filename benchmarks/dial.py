@@ -100,8 +100,7 @@ def left_out(config: agent.DialConfig, state: agent.DialState, part: str) -> Dia
     if part == "no early stops":
         return dial.policy(dataclasses.replace(config, early_stops=False), state)
     if part == "one quality":
-        with mock.patch.object(agent, "LEVELS", {1.0: agent.LEVELS[1.0]}):
-            return dial.policy(config, state)
+        return dial.policy(dataclasses.replace(config, qualities=(1.0,)), state)
     if part == "one model":
         with mock.patch.object(agent, "rehearse", lambda m, *rest: rehearse(jax.tree.map(lambda x: x[:1], m), *rest)):
             return dial.policy(config, state)
@@ -117,7 +116,7 @@ def left_out(config: agent.DialConfig, state: agent.DialState, part: str) -> Dia
         return dataclasses.replace(whole, reward=found[0], cost=found[2] / np.float32(config.margin))
     assert part == "not rehearsed"
     whole = dial.policy(config, state)
-    n = agent.LEVELS[1.0]
+    n = agent.FINE
     tables = {name: getattr(whole, name)[:n] for name in ("quality", "ask", "stop")}
     return dataclasses.replace(whole, **tables, reward=whole.ask[:n, 0], cost=whole.ask[:n])
 

@@ -40,6 +40,7 @@ MAKERS = {
     "benchmarks/results/collect_speed.csv": "bench_collect.py",
     "benchmarks/results/collected.csv": "collected.py",
     "benchmarks/results/dial.csv": "dial.py",
+    "benchmarks/results/dial_luck.csv": "dial_luck.py",
     "benchmarks/results/evaluate.csv": "bench_evaluate.py",
     "benchmarks/results/five.md": "five.toml",
     "benchmarks/results/five.parquet": "five.toml",

@@ -182,7 +182,7 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
     actor = ClippedGaussian.create(jax.random.key(0), 1 + 2 + 8, 1, (16, 16))
     network = mode_policy(actor)
     largest = np.asarray([10.0], np.float32)
-    quality, ask, stop = settings(largest, True)
+    quality, ask, stop = settings(largest, (1.0, 0.9, 0.8), True)
     dial = DialPolicy(
         network.weights, network.biases, 10.0, largest, (5.0,), quality, ask, stop,
         np.zeros(len(ask), np.float32), np.zeros_like(ask),
@@ -233,8 +233,30 @@ def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
     assert min(moved[:2] + moved[3:]) > 0
 
 
+def test_luck_is_not_copied_where_lower_qualities_are_rehearsed() -> None:
+    """A sure choice pays .7, a gamble 2 in three of ten cases: the best returns are those of lucky gamblers."""
+    rng, steps, count = np.random.default_rng(0), 3, 4000
+    risky = rng.random((count, steps)) < rng.random((count, 1))
+    reward = np.where(risky, 2.0 * (rng.random(risky.shape) < 0.3), 0.7)
+    assert risky[reward.sum(1).argsort()[-20:]].all()
+    obs = rng.normal(0, 1, (risky.size, 1))
+    ends = np.tile(np.arange(steps) == steps - 1, count)
+    data = make_dataset(obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, choices=2)
+    agent = find_agent("dial")
+    small = {"hidden": (32, 32), "model_hidden": (32, 32), "batch_size": 128, "model_batch": 64}
+    some = make_config(agent, cost_limit=(1.0,), horizon=float(steps), qualities=(1.0, 0.8, 0.6, 0.4), **small)
+    trainer = Trainer(agent, data, [Run(some, 0)])
+    trainer.advance(1500)
+    policy: Any = trainer.policies()[0]
+    assert policy.network.quality[0] == 1
+    assert policy.network.reward[0] == pytest.approx(0.6 * steps, abs=0.1)  # asked for the best, it gambles
+    assert policy.network.expects()[0] == pytest.approx(0.7 * steps, abs=0.1)
+    step = policy.begin(0)
+    assert [int(step(row)) for row in rng.normal(0, 1, (steps, 1))] == [0] * steps
+
+
 def test_two_costs_have_a_dial_each() -> None:
-    quality, ask, stop = settings(np.asarray([10.0, 4.0], np.float32), True)
+    quality, ask, stop = settings(np.asarray([10.0, 4.0], np.float32), (1.0, 0.9, 0.8), True)
     assert ask.shape == stop.shape
     assert len(quality) == len(ask)
     assert ask.shape[1] == 2
@@ -270,7 +292,7 @@ def test_a_policy_that_heeds_no_dial_rehearses_alike_with_and_without_one() -> N
     deaf = actor.mlp.weights[0].at[s:].set(0.0)
     actor = eqx.tree_at(lambda a: a.mlp.weights[0], actor, deaf)
     largest = np.asarray([20.0], np.float32)
-    quality, ask, stop = settings(largest, False)
+    quality, ask, stop = settings(largest, (1.0, 0.9, 0.8), False)
     blank = np.zeros(len(ask), np.float32)
     dial = DialPolicy((), (), float(HORIZON), largest, (10.0,), quality, ask, stop, blank, np.zeros_like(ask))
     starts = jnp.asarray(data.initial_obs[:4], jnp.float32)

@@ -41,7 +41,7 @@ SAME = 0.1  # first states no further apart than this, in standard deviations a 
 COMPARED = 2000  # of larger datasets so many episodes are compared with
 STARTS = 48  # first states the dial is rehearsed from
 MEMBERS = 5  # models; each leaves out another fifth of the episodes
-LEVELS = {1.0: 64, 0.9: 16, 0.8: 16}  # qualities asked for, each with so many amounts of cost
+FINE, COARSE = 64, 16  # amounts of cost that the first quality is asked for with, and each other
 STYLES = (0.4, 1.0)  # of the dearest episode's cost, asked for by settings that stop
 NEVER = 1e6  # times the dearest episode's cost: more than anyone spends
 
@@ -63,6 +63,7 @@ class DialConfig(AgentConfig):
     margin: float = 0.95  # share of the limit that what is asked for, and what is rehearsed, may reach
     confidence: float = 0.975  # that the rehearsed cost, meant over `episodes`, is within that share
     episodes: float = 20.0  # over whose mean the limit is to hold; with few, hard starts may be among them
+    qualities: tuple[float, ...] = static((1.0, 0.9, 0.8))  # to ask for; where luck makes the best, lower ones too
     early_stops: bool = static(True)  # also rehearse settings that spend fast and then stop spending
 
 
@@ -201,7 +202,7 @@ class Dial(Agent[DialConfig, DialState]):
         """The network, and what each setting of its dial was rehearsed to earn and cost."""
         network = mode_policy(state.average)
         largest = np.asarray(state.largest)
-        quality, ask, stop = settings(largest, config.early_stops)
+        quality, ask, stop = settings(largest, config.qualities, config.early_stops)
         policy = DialPolicy(
             network.weights, network.biases, float(config.horizon), largest,
             tuple(float(limit) for limit in config.cost_limit), quality, ask, stop,
@@ -283,7 +284,7 @@ def best_at(
 
 
 def settings(
-    largest: NDArray[np.float32], early_stops: bool
+    largest: NDArray[np.float32], qualities: Sequence[float], early_stops: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """The settings to rehearse: quality [N], cost to ask for [N, K], cost to spend before asking for none [N, K].
 
@@ -292,7 +293,8 @@ def settings(
     """
     k = len(largest)
     kinds = []
-    for quality, levels in LEVELS.items():
+    for quality in qualities:
+        levels = FINE if quality == qualities[0] else COARSE
         asks = grid(max(2, round(levels ** (1 / k))), k)
         kinds.append((np.full(len(asks), quality, np.float32), asks, np.full_like(asks, NEVER)))
     if early_stops:
