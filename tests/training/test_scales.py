@@ -11,8 +11,7 @@ import pytest
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.agents.imagination import Standards
 from pdocrl.data import Dataset, make_dataset, save
-from pdocrl.training.loop import Run, Trainer
-from pdocrl.training.scales import scales_of, standardised
+from pdocrl.training.loop import Run, Trainer, scales_of, standardised
 from pdocrl.training.window import open_windows
 
 SMALL = {"hidden": (16,), "batch_size": 32, "cost_limit": (5.0,), "horizon": 20.0}

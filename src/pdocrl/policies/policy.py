@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
 from pdocrl.policies.dial import DialPolicy
 from pdocrl.policies.limits import BudgetPolicy, SwitchingPolicy
-from pdocrl.policies.mlp import MLPPolicy
-from pdocrl.policies.network import Layers, Policy, Step
+from pdocrl.policies.network import Layers, MLPPolicy, Policy, Step
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
