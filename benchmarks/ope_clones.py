@@ -4,7 +4,7 @@
 
 Policies are clones of random parts of each dataset, more than half of them bent (gain, noise or bias on their actions),
 played in the simulator. A RUN is a training folder with scores.json from `pdocrl evaluate`; its policies are judged,
-too. Every policy is judged at the limits 10, 20 and 40. Writes results/ope.csv, a row a policy, and docs/img/ope.png.
+too. Every policy is judged at the limits 10, 20 and 40. Writes results/ope.csv, a row a policy.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def row(
 
 
 def show(rows: list[Row]) -> None:
-    """The table of every task and method, and the picture."""
+    """The table of every task and method."""
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     print_table(
         ["task", "method", "policies", "holds reward / cost", "median error, width of cost", "rank of reward / cost",
@@ -165,7 +165,7 @@ def show(rows: list[Row]) -> None:
          if (line := summary(task, name, [r for r in rows if r["task"] == task and r[f"{name}_cost"] is not None]))],
         title="estimates against roll-outs",
     )  # fmt: skip
-    print(f"every policy: {HERE / 'results' / 'ope.csv'}; picture: {draw(rows, tasks)}")
+    print(f"every policy: {HERE / 'results' / 'ope.csv'}")
 
 
 def summary(task: str, name: str, rows: list[Row]) -> list[object]:
@@ -198,36 +198,6 @@ def summary(task: str, name: str, rows: list[Row]) -> list[object]:
         f"{rank('reward')} / {rank('cost')}", counted("within", 1, np.inf), counted("within", 1, 2),
         counted("within", -1, 0.7), f"{sum(overs)} of {len(overs)}",
     ]  # fmt: skip
-
-
-def draw(rows: list[Row], tasks: list[str], name: str = "ope.png") -> Path:
-    """Estimate against roll-out, a column per task: reward above, cost below; hollow where not trusted."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, len(tasks), figsize=(3.1 * len(tasks), 6), squeeze=False, layout="constrained")
-    for column, task in enumerate(tasks):
-        for line, what in enumerate(("reward", "cost")):
-            axis = axes[line, column]
-            for trusted in (False, True):
-                own = [r for r in rows if r["task"] == task and (r["outside"] <= MOST_OUTSIDE) == trusted]
-                x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "ensemble"))
-                low, high = ([r[f"ensemble_{what}_{end}"] for r in own] for end in ("low", "high"))
-                colour = "tab:blue" if trusted else "0.6"
-                axis.vlines(x, low, high, color=colour, linewidth=0.8, alpha=0.6)
-                axis.scatter(x, y, s=14, facecolor=colour if trusted else "none", edgecolor=colour, zorder=3)
-            own = [r[f"rollout_{what}"] for r in rows if r["task"] == task]
-            axis.axline((min(own), min(own)), slope=1, color="0.3", linewidth=0.8, linestyle="--")
-            axis.set_title(f"{task}: {what} of an episode", fontsize=10)
-            axis.set_xlabel("roll-outs in the simulator")
-            if column == 0:
-                axis.set_ylabel("estimate from data, with 95 % interval")
-    figure.suptitle("Blue: trusted. Grey, hollow: flagged, more than half of the steps outside the data.", fontsize=10)
-    target = HERE.parent / "docs" / "img" / name
-    figure.savefig(target, dpi=110)
-    return target
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from pdocrl.training.folder import Trained
 from pdocrl.training.plan import Plan
 
 HERE = Path(__file__).parent
-RESULTS, PAGE, PICTURE = HERE / "results" / "ope_trained.csv", HERE.parent / "docs" / "ope.md", "ope-trained.png"
+RESULTS, PAGE, PICTURE = HERE / "results" / "ope_trained.csv", HERE.parent / "docs" / "ope.md", "ope.png"
 BEGIN, END = "<!-- measured: python benchmarks/ope_trained.py show -->", "<!-- end -->"
 LIMITS = (10.0, 20.0, 40.0)
 DESIGNED_ON = ("BallRun", "BallCircle", "DroneRun")
@@ -103,7 +103,7 @@ def batches(task: str, played: Path, folder: Path) -> list[list[tuple[Row, Polic
         for line in lines:
             if line["name"] != name or line["steps"] != story["steps"]:
                 continue
-            if story["mode"] == "dial":  # one training for all limits
+            if story["mode"] in {"dial", "dials"}:  # one training for all limits
                 own: Any = policies[[seed for _, seed in runs].index(line["seed"])]
                 found.append((line, own.at_limit((line["limit"],))))
             elif (run := (float(line["limit"]), line["seed"])) in runs:
@@ -182,10 +182,8 @@ def show(files: list[Path]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}\n\n{wrapped(lines)}\n\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
-    from ope_clones import draw
-
     print("\n".join(lines))
-    print(f"every policy: {RESULTS}; page: {PAGE}; picture: {draw(trained, tasks, PICTURE)}")
+    print(f"every policy: {RESULTS}; page: {PAGE}; picture: {draw(trained, tasks)}")
 
 
 def named(task: str) -> str:
@@ -240,6 +238,36 @@ def summary(rows: list[Row]) -> list[str]:
         f"{error:.1f} / {width:.1f}", counted("within", 1, np.inf), counted("within", 1, 2), counted("within", -1, 0.7),
         counted("within", 0.5, 1), f"{sum(overs)} of {len(overs)}", f"{sum(own)} of {len(own)}",
     ]  # fmt: skip
+
+
+def draw(rows: list[Row], tasks: list[str]) -> Path:
+    """Estimate against roll-out, a column per task: reward above, cost below; hollow where not trusted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, len(tasks), figsize=(3.1 * len(tasks), 6), squeeze=False, layout="constrained")
+    for column, task in enumerate(tasks):
+        for line, what in enumerate(("reward", "cost")):
+            axis = axes[line, column]
+            for trusted in (False, True):
+                own = [r for r in rows if r["task"] == task and (r["outside"] <= MOST_OUTSIDE) == trusted]
+                x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "ensemble"))
+                low, high = ([r[f"ensemble_{what}_{end}"] for r in own] for end in ("low", "high"))
+                colour = "tab:blue" if trusted else "0.6"
+                axis.vlines(x, low, high, color=colour, linewidth=0.8, alpha=0.6)
+                axis.scatter(x, y, s=14, facecolor=colour if trusted else "none", edgecolor=colour, zorder=3)
+            own = [r[f"rollout_{what}"] for r in rows if r["task"] == task]
+            axis.axline((min(own), min(own)), slope=1, color="0.3", linewidth=0.8, linestyle="--")
+            axis.set_title(f"{task}: {what} of an episode", fontsize=10)
+            axis.set_xlabel("roll-outs in the simulator")
+            if column == 0:
+                axis.set_ylabel("estimate from data, with 95 % interval")
+    figure.suptitle("Blue: trusted. Grey, hollow: flagged, more than half of the steps outside the data.", fontsize=10)
+    target = HERE.parent / "docs" / "img" / PICTURE
+    figure.savefig(target, dpi=110)
+    return target
 
 
 if __name__ == "__main__":
