@@ -72,7 +72,7 @@ def _notes(result: SolvedFile) -> list[str]:
     broken = [name for name in result.limits if not tables.keeps(result, name)]
     if broken:
         found.append(f"Not kept, by the log's own count: {', '.join(broken)}.")
-    if result.intervals is not None:
+    if result.intervals is not None and result.status != "shown":  # then halves have decided
         open_ = [n for n, (low, high) in result.intervals.costs.items() if low <= result.limits.get(n, high + 1) < high]
         if open_:
             found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
