@@ -78,8 +78,8 @@ class TestProblem:
         _, _, _, view = problem(seed=3, states=8, actions=3, constraints=2, missing=missing)
 
         def optima():
-            mu = strict(view.L, C)
-            earned = [] if mu is None else [np.vdot(mu, view.L.r)]
+            found = strict(view.L, C)
+            earned = [] if found is None else [np.vdot(found.mu, view.L.r)]
             return [*earned, *(view.signals()[0] @ x for x in (near_flow(view, C, 0.0, 0.0), best_occupancy(view, C)))]
 
         cold = optima()
