@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.data.source import Column, Source
+from pdocrl.data.source import SeenColumn, Source
 from pdocrl.errors import DataError
 
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]  # low, high, one number per action dimension
@@ -58,27 +58,10 @@ def to_real(action: ArrayLike, bounds: Bounds) -> NDArray[np.float32]:
 
 
 @dataclasses.dataclass(frozen=True)
-class UnitColumn:
+class UnitColumn(SeenColumn):
     """A column of actions in the environment's units, read as [−1, 1]."""
 
-    column: Column
     bounds: Bounds
-
-    @property
-    def key(self) -> str:
-        return self.column.key
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.column.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.column.dtype
-
-    @property
-    def block_rows(self) -> int:
-        return self.column.block_rows
 
     def read(self, out: NDArray[Any], start: int) -> None:
         self.column.read(out, start)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.data.source import Column, Source
+from pdocrl.data.source import SeenColumn, Source
 from pdocrl.errors import DataError
 
 KEY = "action_choices"  # of the names, in every file
@@ -57,28 +57,15 @@ def stored(action: NDArray[np.float32], choices: Choices) -> NDArray[Any]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceColumn:
+class ChoiceColumn(SeenColumn):
     """A column of names [N], read one-hot [N, n]."""
 
-    column: Column
     choices: Choices
     name: str  # of the file
 
     @property
-    def key(self) -> str:
-        return self.column.key
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.column.shape[0], len(self.choices)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.column.dtype
-
-    @property
-    def block_rows(self) -> int:
-        return self.column.block_rows
 
     def read(self, out: NDArray[Any], start: int) -> None:
         names = np.empty(len(out), np.float64)

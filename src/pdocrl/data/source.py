@@ -61,6 +61,29 @@ class Column(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class SeenColumn:
+    """A column read as something else: what it is in the file, of which others change how it is read."""
+
+    column: Column
+
+    @property
+    def key(self) -> str:
+        return self.column.key
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.column.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.column.dtype
+
+    @property
+    def block_rows(self) -> int:
+        return self.column.block_rows
+
+
+@dataclasses.dataclass(frozen=True)
 class Source:
     """The columns of one file by the `Field.name` they belong to."""
 
