@@ -4,6 +4,8 @@ XLA multiplies, adds the bias and cuts at zero in passes over memory of their ow
 layers on the chip: slices of the first hidden layer are made, kept for the way back, and multiplied into the second at
 once. Back, the gradients in hidden layers are written once, for the products in the weights, which XLA does well.
 Sizes are padded with zeros to what tensor cores take.
+
+Pallas is imported by what uses it: every network comes by here, and few ever ask for a kernel.
 """
 
 from __future__ import annotations
@@ -13,8 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 ROWS = 128  # of a block
@@ -47,6 +47,9 @@ def forward(weights: Sequence[Array], biases: Sequence[Array], x: Array, keep: b
 
 
 def _forward(x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, *kept: Ref) -> None:
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
     x = x_ref[...]
 
     def add_slice(i: Array, total: Array) -> Array:
@@ -82,6 +85,9 @@ def backward(
 def _backward(
     g_ref: Ref, h1: Ref, h2: Ref, w1: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, s1: Ref, s2: Ref, at_input: Ref
 ) -> None:
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
     flow = jnp.where(h2[...] > 0, triton.dot(g_ref[...], w3[...], trans_b=True), 0.0)
     s2[...] = flow.sum(0, keepdims=True)
     flow = half(flow)
@@ -102,6 +108,9 @@ def _call(
     function: Callable[..., None], by_rows: Sequence[Array], whole: Sequence[Array], shapes: Sequence[Any]
 ) -> list[Array]:
     """Run a kernel over blocks of rows: of outputs as of `by_rows` each block has its share, of `whole` it sees all."""
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
     blocks = len(by_rows[0]) // ROWS
 
     def share(array: Any) -> pl.BlockSpec:

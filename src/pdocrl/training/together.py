@@ -95,9 +95,7 @@ def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
         parts = [(math.prod(c[number][1]), math.prod(wide)) for c, wide in zip(columns, widest, strict=True)]
         rows.append(resized(table.packed, 1, parts))
     layout = tuple((column[0][0], shape) for column, shape in zip(columns, widest, strict=True))
-    starts = np.zeros(
-        (1, *widest[0]), np.float32
-    )  # first states of whichever task: nothing that learns here asks for them
+    starts = np.zeros((1, *widest[0]), np.float32)  # of no task: nothing that learns here asks for first states
     return DeviceTable(jnp.asarray(np.concatenate(rows)), {"initial_obs": jnp.asarray(starts)}, layout)
 
 
