@@ -182,6 +182,13 @@ def test_policies_lie_in_the_plane_where_they_were_scored(make_run):
     assert 0 < sum(dots) <= 40  # logged episodes; those that coincide are one
 
 
+def test_the_plane_has_the_limits_that_were_played_not_those_trained_for(make_run):
+    record = read_results(make_run())
+    elsewhere = dataclasses.replace(record, runs=[dataclasses.replace(run, asked=(2.0,)) for run in record.runs])
+    (trained,), (played,) = data_planes(record).values(), data_planes(elsewhere).values()
+    assert (trained.count('class="limit"'), played.count('class="limit"')) == (len(LIMITS), 1)
+
+
 def test_two_constraints_have_a_panel_each(make_run):
     folder = make_run(n_costs=2)
     assert len(data_planes(read_results(folder))) == 2

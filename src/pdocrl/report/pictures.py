@@ -36,7 +36,7 @@ def data_planes(record: Results) -> Drawings:
 
 def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     cost, earned = dataset.cost_return[:, k], dataset.reward_return
-    asked = sorted({run.asked[k] for run in record.runs} | _trained_limits(record, k))
+    asked = sorted({run.asked[k] for run in record.runs} or _trained_limits(record, k))
     height = 300.0
     means = [(run, float(run.costs[:, k].mean()), float(run.returns.mean())) for run in record.runs]
     everything = np.concatenate([cost, [c for _, c, _ in means]])
@@ -66,6 +66,7 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
 
 
 def _trained_limits(record: Results, k: int) -> set[float]:
+    """What to draw before anything was played."""
     plans = [training.plan for training in record.trainings if training.plan is not None]
     return {run["cost_limit"][k] for plan in plans for run in plan.runs if len(run["cost_limit"]) > k}
 
