@@ -15,7 +15,7 @@ from test_ope_command import Cli, Sequential, constant, drifting, trained, write
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
 from pdocrl.ope.actors import begin_many, remembers
-from pdocrl.ope.calibrate import Calibration
+from pdocrl.ope.calibrate import Calibration, _quantile, _wide
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.imagine import play
 from pdocrl.ope.scales import Scales
@@ -129,6 +129,32 @@ def test_what_was_harder_to_imagine_has_the_wider_interval() -> None:
     easy, hard = (found.scale(x) for x in (0.5, 3.0))
     assert (hard > 3 * easy).all()
     assert (found.coverage(0.95) >= 0.88).all()
+
+
+def test_nine_of_ten_logs_have_groups_whose_interval_covers_what_it_says() -> None:
+    """Scores are uniform, so that a factor covers a share as large as itself; more groups make it less wide."""
+    rng = np.random.default_rng(4)
+    for groups, enough in ((60, 0.93), (200, 0.9)):
+        scores = rng.random((400, groups, 1))
+        shares = [_wide(own, 0.95)[0] for own in scores]
+        plain = [_quantile(own, 0.95)[0] for own in scores]
+        assert np.mean(np.greater(shares, 0.95)) >= enough - 0.03
+        assert np.mean(np.greater(plain, 0.95)) < 0.85
+    assert np.mean(shares) < 0.98
+
+
+def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is_possible(
+    still: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trained(still.dataset, [(3.0,)], [constant(-0.3)])
+    inside = estimate(made, still).runs[0]
+    monkeypatch.setattr("pdocrl.ope.support.MOST_OUTSIDE", -1.0)  # every policy is called outside the data
+    outside = estimate(made, still).runs[0]
+    assert (inside.trusted, outside.trusted) == (True, False)
+    assert outside.cost_interval == [(0.0, made.plan.horizon * float(still.dataset.cost.max()))]
+    assert outside.reward_interval[1] >= made.plan.horizon * float(still.dataset.reward.max())
+    assert outside.reward_interval[1] > inside.reward_interval[1]
+    assert outside.reward == inside.reward
 
 
 def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> None:

@@ -95,7 +95,7 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
         )
         told = f"Cannot be shown to keep its limit: the average may be as high as {found.mean_cost_upper:.3g}; {more}"
     tail = f" At most {100 * share:.3g} % of episodes cost more than {limit}, again at {percent(confidence)}."
-    return f"{told} ({seen}).{tail}"
+    return f"{told} ({seen}).{tail if share < 0.995 else ''}"
 
 
 def play_until_shown(

@@ -30,6 +30,8 @@ from pdocrl.scores.audit import episodes_needed
 from pdocrl.tabular.solved_file import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
 
+PER = {"step": "per step", "discounted": "discounted", "episode": "of an episode"}
+
 
 def certify_log(
     trained: Trained | str | os.PathLike[str],
@@ -135,7 +137,10 @@ def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[s
 def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, list[Shown]]:
     """What a folder of `pdocrl solve` shows of its limits."""
     found = read_solved(folder)
-    panels = [Shown(_from_solve(found, name, Path(folder).name)) for name in found.limits]
+    panels = [
+        Shown(_from_solve(found, name, Path(folder).name), unit=PER[found.unit], at_least=found.senses[name] == ">=")
+        for name in found.limits
+    ]
     if not panels:
         raise PdocrlError(f"{folder}: solved without a limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels]), panels
@@ -169,7 +174,14 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         confidence=sure,
         basis="solved log",
         sentence=told,
-        assumption=f"States are as the log names them, and what it never saw is not needed; units: {found.unit}.",
+        assumption=(
+            (
+                ""
+                if shown is None
+                else "Halves of the log that had no part in learning judged, by the bound `clustered`. "
+            )
+            + f"States are as the log names them, and what it never saw is not needed; units: {found.unit}."
+        ),
         mean_cost=value,
         mean_cost_lower=low,
         mean_cost_upper=high,

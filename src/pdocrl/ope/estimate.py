@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdocrl.console import progress
 from pdocrl.data import load
@@ -114,12 +115,14 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, 
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
     told = [Judged() for _ in found.policies]
     if "ensemble" in methods:
-        largest = plan.horizon * np.maximum(ready.dataset.cost.max(axis=0), 0.0).astype(np.float64)
+        possible = _possible(ready.dataset, plan.horizon)
         for i, played in imagined(found, ready, seed).items():
-            told[i].by_method["ensemble"] = Calibrated.of(played, ready.calibration, largest, level)
             distance = ready.recorded.nearest(played.pairs, 1)[0]
             told[i].outside = float((distance > ready.recorded.radius).mean())
             told[i].groups = len(ready.calibration.truth)
+            calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
+            unknown = doubts(told[i].outside, groups=told[i].groups, level=level)
+            told[i].by_method["ensemble"] = calibrated.unknown(possible) if unknown else calibrated
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
     acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
     if "model" in methods:
@@ -133,6 +136,14 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, 
             linear, told[i].rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
             told[i].by_method |= {name: own for name, own in linear.items() if name in methods}
     return told
+
+
+def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
+    """[1 + K, 2] what an episode can sum up to, at least and at most, from steps that were logged."""
+    steps = np.column_stack([dataset.reward, dataset.cost]).astype(np.float64)
+    ends = np.stack([np.minimum(steps.min(axis=0), 0), np.maximum(steps.max(axis=0), 0)], axis=1)  # it may end early
+    ends[1:, 0] = 0.0
+    return np.asarray(horizon * ends)
 
 
 def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:

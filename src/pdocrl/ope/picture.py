@@ -25,6 +25,8 @@ class Shown:
     statement: Statement
     played: NDArray[np.float64] | None = None
     imagined: NDArray[np.float64] | None = None
+    unit: str = "of an episode"
+    at_least: bool = False  # the limit is kept on its right
 
 
 def draw(panels: list[Shown], path: Path) -> None:
@@ -64,7 +66,8 @@ def _panel(axes: Any, one: Shown) -> None:
         top = max(top, float(share.max()))
     top = top or 1.0
     axes.axvline(limit, color=COLOUR["over"], lw=1.6)
-    axes.axvspan(limit, right, color=COLOUR["over"], alpha=0.06, lw=0)
+    beyond = (float(edges[0]), limit) if one.at_least else (limit, right)
+    axes.axvspan(*beyond, color=COLOUR["over"], alpha=0.06, lw=0)
     axes.text(limit, 1.22 * top, " limit", color=COLOUR["over"], fontsize=8, va="top")
     if told.mean_cost is not None:
         low = told.mean_cost_lower if told.mean_cost_lower is not None else told.mean_cost
@@ -75,7 +78,9 @@ def _panel(axes: Any, one: Shown) -> None:
         axes.plot(told.estimate_beside, 1.1 * top, "D", color=IMAGINED, ms=5, label="the log's estimate")
     axes.set(xlim=(edges[0], right), ylim=(0, 1.25 * top), ylabel="share of episodes")
     axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(1.0, 1.25 * top)])
-    axes.set_xlabel(f"{told.cost} of an episode")
+    if not samples:  # a bound from counts: there are no episodes to draw
+        axes.set(yticks=[], ylabel="", ylim=(top, 1.25 * top))
+    axes.set_xlabel(f"{told.cost} {one.unit}")
     axes.set_title(f"{told.policy}: {told.verdict}", color=INK, fontsize=9, loc="left")
     axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, labelcolor=MUTED)
     axes.grid(color=FAINT, lw=0.5)

@@ -63,6 +63,11 @@ class Calibrated:
             low[1 + k], high[1 + k] = max(low[1 + k], 0.0), min(max(high[1 + k], value[1 + k]), max(most, value[1 + k]))
         return Calibrated(value, np.stack([low, high], axis=1), above, below, episodes)
 
+    def unknown(self, possible: Floats) -> Calibrated:
+        """The same estimate where the data cannot carry an interval: everything that is possible [1 + K, 2]."""
+        low, high = np.minimum(self.interval[:, 0], possible[:, 0]), np.maximum(self.interval[:, 1], possible[:, 1])
+        return dataclasses.replace(self, interval=np.stack([low, high], axis=1), above=high[1:], below=low[1:])
+
     def within(self, limit: Sequence[float]) -> bool | None:
         """Whether all costs are shown to be within their limits (True), one to be over (False), or neither (None)."""
         if bool((self.above <= limit).all()):

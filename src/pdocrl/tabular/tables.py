@@ -62,7 +62,11 @@ def trust(solved: SolvedFile) -> Table:
         rows.append(["room inside the limits", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
-        said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by halves"
+        said = (
+            "unknown, it never occurred"
+            if bound is None
+            else f"{solved.senses[name]} {bound:.4g}, by halves, bound `clustered`"
+        )
         rows.append([f"{name} at {100 * sure.asked:g} %", said])
     if sure is not None:
         rows.append(["learned by", LEARNED[sure.learned]])
