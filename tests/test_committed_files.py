@@ -28,6 +28,7 @@ MAKERS = {
     "docs/img/rivals_settings.png": "tabular_rivals.py",
     "docs/img/rivals_slopes.png": "tabular_rivals.py",
     "docs/img/solve.png": "pictures.py",
+    "benchmarks/results/audit_coverage.csv": "audit_coverage.py",
     "benchmarks/results/agents_cpu.csv": "bench_agents_cpu.py",
     "benchmarks/results/agents_device.csv": "bench_agents_device.py",
     "benchmarks/results/agents_roof.csv": "bench_agents_cpu.py",
