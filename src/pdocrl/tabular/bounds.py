@@ -135,12 +135,12 @@ class PolicyEstimate:
         largest = np.where(goes, self.sizes(off, high), 0.0).max(axis=1, initial=0)
         return np.asarray(largest * self.weight_of_a_row)
 
-    def hidden(self, off: Floats, high: bool) -> Floats:
+    def hidden(self, off: Floats, high: bool, tries: float = RULE_OF_THREE) -> Floats:
         """[1+K, S, A] the size of the surprises that could be hiding at each pair, from all that the log has seen.
 
         A disaster seen only where the policy does not go may be one that has not happened yet where it does. In n tries
-        a rate of up to 3/n can hide (the rule of three), so only where n is small enough for the smallest rate at which
-        the log has seen large surprises anywhere.
+        a rate of up to `tries`/n can hide (the rule of three), so only where n is small enough for the smallest rate at
+        which the log has seen large surprises anywhere.
         """
         c, sizes = self.counts, self.sizes(off, high)
         largest = sizes.max(axis=1, initial=0)
@@ -153,7 +153,7 @@ class PolicyEstimate:
             events = np.bincount(c.pair, weights=c.count * share[k] * (size >= most / 2), minlength=tried.size)
             rates = events / tried.ravel()
             least = rates[events > 0].min(initial=1.0)
-            found[k] = np.where(tried <= RULE_OF_THREE / least, most, 0.0)
+            found[k] = np.where(tried <= tries / least, most, 0.0)
         return found
 
     def hidden_jump(self, off: Floats, high: bool) -> Floats:

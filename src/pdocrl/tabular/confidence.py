@@ -8,16 +8,15 @@ twice the rows.
 
 Aiming inside alone is not being careful: the least cost a log promises is where it has hardly been. So each aim is
 tried near the log and further away (C, rows a pair needs); the judges' bounds see the difference. If nothing is cleared
-the limits are *not shown* to be kept, the answer says so, and is the plan for bounds with the smallest one: whoever
-asks for confidence does not want a gamble. A cost that never occurred has no size, and so no bound: the log's own
-policy, of which it knows most, is then the answer.
+the limits are *not shown* to be kept, the answer says so, and is the plan for costs enlarged by what few tries can hide
+(`enlarged`): whoever asks for confidence does not want a gamble. A cost that never occurred has no size, and so no
+bound: the log's own policy, of which it knows most, is then the answer.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -29,12 +28,10 @@ from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Solution, with_policy
 from pdocrl.tabular.split import split
-from pdocrl.tabular.ways import Lesson, Way
+from pdocrl.tabular.ways import LastWay, Learned, Lesson, Way
 
-Learned = Literal["costs", "bounds", "log"]  # what was planned for, or that it is the log's own policy
 AIMS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the room inside the limits
 PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
-ALIKE = 0.1  # bounds that differ by no more, in shares of the smallest, are as good
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,15 +52,15 @@ def aim_inside(
     gamma: float,
     limits: Sequence[Limit],
     options: Sequence[Way],
+    last: LastWay,
     confidence: float,
     cuts: int = CUTS,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Solution, Assurance]:
-    """The solution of the whole log with the best way and aim the halves clear; failing that, of the smallest bound.
+    """The solution of the whole log with the best way and aim the halves clear; failing that, by the `last` way.
 
-    Of those that are cleared the one that earns most is taken, and otherwise of those planned for bounds whose bound is
-    about the smallest. With several limits each gets its part of the risk.
+    Of those that are cleared the one that earns most is taken. With several limits each gets its part of the risk.
     """
     if not 0.5 <= confidence < 1:
         raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
@@ -85,13 +82,13 @@ def aim_inside(
         if problem.room.all():  # what misses the limits by the log's own count need not be judged
             trials += _tried(court, way, problem.room)
     cleared = [trial for trial in trials if trial.short <= 0]
-    bounded = [trial for trial in trials if trial.way.price is not None] or trials
-    least = min(trial.likely for trial in bounded)
-    good = cleared or [trial for trial in bounded if trial.likely <= least + ALIKE * (1 + least)]
-    best = max(good, key=lambda trial: trial.value)
+    if not cleared:
+        progress("planning for what few rows can hide")
+        known = dataclasses.replace(last, min_count=last.rows(counts, gamma, limits))
+        trials = [court.judge(known, nothing, [last.policy(p, nothing) for p in _lessons(court, last)])]
+    best = max(cleared or trials, key=lambda trial: trial.value)
     solution = best.way.solve(best.way.problem(counts, gamma, limits), best.inward)
-    learned: Learned = "costs" if best.way.price is None else "bounds"
-    return solution, Assurance(confidence, bool(cleared), best.bound, best.estimate, best.way, learned)
+    return solution, Assurance(confidence, best.short <= 0, best.bound, best.estimate, best.way, best.way.learns)
 
 
 def unknown_size(counts: Counts, limits: Sequence[Limit]) -> list[str]:
@@ -113,7 +110,7 @@ def _own_policy(counts: Counts, problem: Lesson, way: Way, confidence: float) ->
 
 def _tried(court: Court, way: Way, room: Floats) -> list[Verdict]:
     """One way to learn, ever more carefully up to the first aim or price that is cleared, and halfway back."""
-    problems = [way.problem(learner, court.gamma, court.limits) for learner, _ in court.pairs]
+    problems = _lessons(court, way)
 
     def trial(way: Way, aim: float) -> Verdict:
         inward = aim * room
@@ -134,3 +131,8 @@ def _tried(court: Court, way: Way, room: Floats) -> list[Verdict]:
             )
             return [*trials, trial(between, (from_aim + aim) / 2)]
     return trials
+
+
+def _lessons(court: Court, way: Way) -> list[Lesson]:
+    """What each half learns from."""
+    return [way.problem(learner, court.gamma, court.limits) for learner, _ in court.pairs]

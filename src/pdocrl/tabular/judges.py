@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ class Verdict:
     bound: Floats  # [I] the worst end, at the confidence, of each limited column
     estimate: Floats  # [I] the middle of it
     short: float  # by how much the bound misses the limits, in shares of the room inside them; ≤ 0 if it keeps them
-    likely: float  # the same, on average over the cuts, where judges take the learner's word for what they lack
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,11 +41,6 @@ class Court:
     limits: tuple[Limit, ...]
     scale: Floats  # [I] in which a miss of each limit is measured
     confidence: float
-
-    @cached_property
-    def filled(self) -> list[Counts]:
-        """The judges, who take the learner's word where they have no rows themselves."""
-        return [_filled(judge, learner) for learner, judge in self.pairs]
 
     def judge(self, way: Way, inward: Floats, policies: Sequence[Floats]) -> Verdict:
         """What the judges say of one policy from each learner.
@@ -61,10 +54,7 @@ class Court:
         value, bound, middle = self._bounds([judge for _, judge in self.pairs], known)
         short = self._short(bound)
         worst = int(short.argmax())
-        _, likely, _ = self._bounds(self.filled, known)
-        return Verdict(
-            way, inward, value, bound[worst], middle[worst], float(short.max()), float(self._short(likely).mean())
-        )
+        return Verdict(way, inward, value, bound[worst], middle[worst], float(short.max()))
 
     def _short(self, bound: Floats) -> Floats:
         """[cuts] by how much bounds [cuts, I] miss the limits."""

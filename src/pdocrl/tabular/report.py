@@ -93,8 +93,8 @@ def _not_shown(result: Result, shown: Assurance, counts: Counts) -> str:
         )
     said = [f"{limit} (the bound is {bound:.4g})" for limit, bound in zip(result.limits, shown.bound, strict=True)]
     return (
-        f"{level}: {' and '.join(said)}. The policy is the one whose costs the log can bound best; it may not keep "
-        "the limits. More rows, wider limits or a lower confidence help."
+        f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs enlarged "
+        "by what few rows can hide; it may not keep the limits. More rows, wider limits or a lower confidence help."
     )
 
 

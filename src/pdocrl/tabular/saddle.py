@@ -21,6 +21,7 @@ from pdocrl.tabular.choice import COARSE, GRID, Choice, sensitivity
 from pdocrl.tabular.confidence import Assurance, aim_inside
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.coverage import Coverage, cover
+from pdocrl.tabular.enlarged import ROWS
 from pdocrl.tabular.episodes import weighted
 from pdocrl.tabular.judges import CUTS, overrated
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
@@ -28,7 +29,7 @@ from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle
-from pdocrl.tabular.ways import Way
+from pdocrl.tabular.ways import LastWay, Way
 
 NEAR = 3.0  # a bound on w that a confidence tries beside the chosen one
 LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
@@ -73,7 +74,8 @@ class Result:
     @property
     def thin(self) -> float:
         """The share of the policy's steps at pairs with fewer than `OFTEN` rows: there its estimate is a guess."""
-        if self.n is None or self.min_count == 1:
+        enough = self.min_count == 1 if self.shown is None else self.shown.way.one_row_is_enough
+        if self.n is None or enough:
             return 0.0
         mu = self.coverage.mu
         return float(mu[self.n < OFTEN].sum() / max(float(mu.sum()), 1e-300))
@@ -168,8 +170,9 @@ def solve(
     if confidence is not None and log is not None and chosen:
         large = pairs > SIMPLEX_UP_TO
         ways = _ways(L, setup, choices, min_count or 1, fixed=asked, large=large)
+        last = _last_way(setup, min_count or 1, fixed=asked)
         cuts = 1 if large else CUTS
-        solution, shown = aim_inside(log, L.gamma, chosen, ways, confidence, cuts, seed, progress)
+        solution, shown = aim_inside(log, L.gamma, chosen, ways, last, confidence, cuts, seed, progress)
         min_count = shown.way.min_count
         counts = trusted(log, min_count)
     else:
@@ -210,6 +213,12 @@ def _ways(
     price = solve_saddle(L, free).sets.B
     asked = [min_count] if fixed or min_count == 1 else [min_count, 2 * min_count]
     return [*ways, *(Way(free, rows, price) for rows in asked)]
+
+
+def _last_way(setup: Setup, min_count: int, fixed: bool) -> LastWay:
+    """For where nothing is shown. In a deterministic world one row is enough, and rows that were given stay."""
+    either = (min_count,) if fixed or min_count == 1 else ROWS
+    return LastWay(dataclasses.replace(setup, C=np.inf, method="lp"), either[-1], either=either)
 
 
 def _problem(

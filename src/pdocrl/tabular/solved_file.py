@@ -84,7 +84,7 @@ class Confident(Part, frozen=True, kw_only=True):
     asked: float
     reached: bool
     by: str
-    learned: Literal["costs", "bounds", "log"] = "costs"  # what was planned for, or that it is the log's own policy
+    learned: Literal["costs", "bounds", "enlarged", "log"] = "costs"  # what was planned for; log: its own policy
     bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
     estimates: Numbers
 

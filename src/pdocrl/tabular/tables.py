@@ -10,6 +10,7 @@ UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"
 LEARNED = {
     "costs": "planning for costs as the log has them",
     "bounds": "planning for bounds on costs",
+    "enlarged": "planning for costs enlarged by what few rows can hide",
     "log": "nothing, it is the log's own policy",
 }
 FEW = 0.1  # share of steps on few rows from which a reader is told
