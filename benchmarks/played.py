@@ -1,16 +1,19 @@
-"""Played episodes of agents that are told their limit, on tasks that stand in no other table.
+"""Played episodes of agents and tasks that stand in no other table.
 
     python benchmarks/played.py table.jsonl [more.jsonl …]
 
-Lines are as `table.py` takes them. Writes benchmarks/results/played.csv, a row for every policy and limit, and prints a
-table. AntRun and DroneCircle are data of `pdocrl collect AntRun` and `pdocrl collect DroneCircle` (`--budget 1200k`);
+Lines are as `table.py` takes them. Adds a row for every policy and limit to benchmarks/results/played.csv, in place of
+the one that stood there, and prints a table. AntRun and DroneCircle are data of `pdocrl collect AntRun` and `pdocrl collect DroneCircle` (`--budget 1200k`);
 nobody had trained on them while the agents were made.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from table import read_lines
@@ -19,31 +22,43 @@ from pdocrl.console import print_table
 from pdocrl.files import write_csv
 from pdocrl.scores.normalise import normalised_reward
 
-RESULTS = Path(__file__).parent / "results"
+PLAYED = Path(__file__).parent / "results" / "played.csv"
+WHO = ("task", "agent", "cost_limit", "seed")
+NUMBERS: dict[str, Callable[[str], Any]] = {
+    "cost_limit": int, "seed": int, "step": int, "episodes": int, "normalized_reward": float, "cost": float,
+    "shortest": int,
+}  # fmt: skip
+Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", type=Path, nargs="+", help="files of played policies, one JSON object a line")
-    rows = []
+    rows = former_rows()
     for line in read_lines(parser.parse_args().lines):
         reward, cost = np.asarray(line["reward"]), np.asarray(line["cost"])
-        rows.append({
-            "task": line["task"], "agent": line["agent"], "cost_limit": line["limit"], "seed": line["seed"],
+        place = (line["task"], line["agent"], line["limit"], line["seed"])
+        rows[place] = dict(zip(WHO, place, strict=True)) | {
             "step": line["steps"], "episodes": len(reward),
             "normalized_reward": round(float(normalised_reward(line["task"], reward).mean()), 6),
             "cost": round(float(cost.mean()), 6), "safe": bool(cost.mean() <= line["limit"]),
             "shortest": min(line["length"]),
-        })  # fmt: skip
-    rows.sort(key=lambda row: (row["task"], row["agent"], row["cost_limit"], row["seed"]))
-    write_csv(RESULTS / "played.csv", rows)
+        }  # fmt: skip
+    write_csv(PLAYED, [rows[place] for place in sorted(rows)])
     table = []
-    for task, agent, limit in dict.fromkeys((r["task"], r["agent"], r["cost_limit"]) for r in rows):
-        own = [r for r in rows if (r["task"], r["agent"], r["cost_limit"]) == (task, agent, limit)]
+    for task, agent, limit in dict.fromkeys(place[:3] for place in sorted(rows)):
+        own = [row for place, row in rows.items() if place[:3] == (task, agent, limit)]
         means = [float(np.mean([r[key] for r in own])) for key in ("normalized_reward", "cost")]
         safe = sum(r["safe"] for r in own)
         table.append([task, agent, f"{limit:g}", f"{means[0]:.3f}", f"{means[1]:.2f}", f"{safe} of {len(own)}"])
     print_table(["task", "agent", "limit", "reward", "cost", "runs within"], table)
+
+
+def former_rows() -> Rows:
+    """What stands in the file."""
+    with PLAYED.open(newline="", encoding="utf-8") as file:
+        lines = [{name: NUMBERS.get(name, str)(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    return {tuple(line[name] for name in WHO): line | {"safe": line["safe"] == "True"} for line in lines}
 
 
 if __name__ == "__main__":
