@@ -3,8 +3,8 @@
     python benchmarks/played.py table.jsonl [more.jsonl …]
 
 Lines are as `table.py` takes them. Adds a row for every policy and limit to benchmarks/results/played.csv, in place of
-the one that stood there, and prints a table. AntRun and DroneCircle are data of `pdocrl collect AntRun` and `pdocrl collect DroneCircle` (`--budget 1200k`);
-nobody had trained on them while the agents were made.
+the one that stood there, and prints a table. AntRun and DroneCircle are data of `pdocrl collect AntRun` and `pdocrl
+collect DroneCircle` (`--budget 1200k`); nobody had trained on them while the agents were made.
 """
 
 from __future__ import annotations
