@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from pdocrl.tabular import exact
-from pdocrl.tabular.bounds import PolicyEstimate
+from pdocrl.tabular.bounds import PolicyEstimate, clustered
 from pdocrl.tabular.cautious import cautious
 from pdocrl.tabular.cmdp import as_matrix, evaluate, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.elsewhere import plan_elsewhere
 from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
 from pdocrl.tabular.limits import as_limits
-from pdocrl.tabular.report import notes
+from pdocrl.tabular.report import notes, save
 from pdocrl.tabular.saddle import Result, solve
-from pdocrl.tabular.solved_file import solved_file
+from pdocrl.tabular.solved_file import read_solved, solved_file
+from pdocrl.tabular.tables import outcome
 
 LIMIT = as_limits(["cost<=0.1"])
 
@@ -110,6 +113,30 @@ def test_a_cost_that_never_occurred_cannot_be_bounded_and_the_log_is_followed() 
     said = solved_file(result).confidence
     assert said is not None
     assert (said.bounds, said.learned) == ({"cost": None}, "log")
+
+
+def test_a_cost_that_never_occurred_has_no_upper_end(tmp_path: Path) -> None:
+    counts = arms([30, 70], [0, 0])
+    result = solve(counts, 0.9, ["cost<=0.1"], C=np.inf, relearned=0)
+    assert result.intervals is not None
+    np.testing.assert_array_equal(result.intervals.costs, [[0, np.inf]])
+    assert any("`cost` is 0 in every row" in note for note in notes(result, counts))
+    save(result, tmp_path)
+    read = read_solved(tmp_path)
+    assert read.intervals is not None
+    assert read.intervals.costs == {"cost": (0, None)}
+    assert outcome(read).rows[1][3].text == "0 … unknown"
+    assert solve(arms([30, 70], [1, 0]), 0.9, ["cost<=0.1"], C=np.inf, relearned=0).intervals.costs[0, 1] < 1
+
+
+def test_an_interval_reckons_with_what_happened_elsewhere() -> None:
+    """Arm 0 broke something once in forty tries; arm 1, in as many, never did, and may all the same."""
+    result = solve(arms([40, 40], [1, 0], size=20.0), 0.9, ["cost<=0.1"], C=np.inf, relearned=0)
+    assert result.policy[0, 1] == 1
+    assert result.intervals is not None
+    assert result.intervals.costs[0, 1] > 1.0  # 20 times 3/40 would be 1.5
+    own = PolicyEstimate(arms([40, 40], [1, 0], size=20.0), 0.9, np.array([[0.0, 1.0]]))
+    assert clustered(own)[1, 1] < 0.1 < clustered(own, anywhere=True)[1, 1]
 
 
 def disaster(seed: int) -> Result:

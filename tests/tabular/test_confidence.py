@@ -108,6 +108,23 @@ def test_the_same_seed_gives_the_same_aim() -> None:
     np.testing.assert_array_equal(first.tightened, again.tightened)
 
 
+def test_halves_of_a_sparse_log_see_an_optimism_where_each_lacks_what_the_other_has() -> None:
+    """Sixty states, each with eight arms tried ten times that pay 1 in half of the tries: every arm is worth .5."""
+    pair = np.repeat(np.arange(480), 10)
+    state, seen = pair // 8, []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        counts = Counts.from_arrays(
+            state, pair % 8, rng.permutation(state), (rng.random(4800) < 0.5) * 1.0, rng.random(4800)
+        )
+        way = Way(Setup(np.inf), 10)
+        learned = way.solve(way.problem(counts, 0.9, ()), np.zeros(0))
+        seen.append((learned.estimate[0] - 0.5, overrated(counts, 0.9, (), way, np.zeros(0), seed=seed)[0]))
+    truth, found = np.mean(seen, axis=0)
+    assert truth > 0.15
+    assert 0.8 * truth < found < 1.8 * truth  # a half, with half of the tries, overrates itself more
+
+
 def test_halves_see_an_optimism_that_no_redrawn_log_can() -> None:
     """Thirty arms, twelve tries each, an accident in one of twelve: a third of the arms have had none, and are chosen.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def _notes(result: SolvedFile) -> list[str]:
     if broken:
         found.append(f"Not kept, by the log's own count: {', '.join(broken)}.")
     if result.intervals is not None and result.status != "shown":  # then halves have decided
-        open_ = [n for n, (low, high) in result.intervals.costs.items() if low <= result.limits.get(n, high + 1) < high]
+        ends = {name: (low, math.inf if high is None else high) for name, (low, high) in result.intervals.costs.items()}
+        open_ = [name for name, (low, high) in ends.items() if low <= result.limits.get(name, math.inf) < high]
         if open_:
             found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
     if result.coverage.outside > 0.01:

@@ -27,6 +27,7 @@ from pdocrl.tabular.bounds import (
     score,
     spread_of_episodes,
     spread_of_rows,
+    unknown_size,
 )
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.groups import Groups
@@ -43,7 +44,7 @@ class Intervals:
 
     level: float
     value: tuple[float, float]
-    costs: Floats  # [I, 2] of each limited column, in its own sign
+    costs: Floats  # [I, 2] of each limited column, in its own sign; up to infinity if it was 0 in every row
     optimism: float  # by how much the value is probably overrated; the lower end is moved by it
 
 
@@ -191,12 +192,20 @@ def redraw(
 
 
 def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
-    """The policy's `clustered` bounds; the worse end of each is moved out by the optimism [1+I] of learning from it."""
+    """The policy's `clustered` bounds; the worse end of each is moved out by the optimism [1+I] of learning from it.
+
+    Costs reckon with what the log has seen elsewhere. Of a cost that it has never seen it knows no upper end.
+    """
     bound = clustered(estimate, level)
+    bound[1:] = clustered(estimate, level, anywhere=True)[1:]
     bound[0, 0] -= max(float(optimism[0]), 0.0)
     rows = [1 + limit.index(estimate.counts.cost_names) for limit in limits]
     for row, limit, overrated in zip(rows, limits, optimism[1:], strict=True):
         bound[row, int(limit.sign < 0)] -= limit.sign * max(float(overrated), 0.0)
     bound = estimate.possible(bound)
+    never = unknown_size(estimate.counts, limits)
+    for row, limit in zip(rows, limits, strict=True):
+        if limit.name in never:
+            bound[row, 1] = np.inf
     low, high = bound[0]
     return Intervals(level, (float(low), float(high)), bound[rows], float(optimism[0]))

@@ -23,6 +23,7 @@ from scipy.stats import norm, t
 
 from pdocrl.tabular.cmdp import CMDP, occupancy, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Counts, Floats
+from pdocrl.tabular.limits import Limit
 
 RULE_OF_THREE = 3.0  # −log .05: a rate of 3/n stays unseen in n tries once in twenty logs
 PRIOR_ROWS = 1.0  # rows' worth of the log's typical variance that a pair's own is mixed with: one row has none
@@ -174,6 +175,13 @@ class PolicyEstimate:
         return float((mu**2 / n).sum() / max(mu.sum(), 1e-300))
 
 
+def unknown_size(counts: Counts, limits: Sequence[Limit]) -> list[str]:
+    """Columns to be kept below something that are 0 in every row: how large one would be, the log cannot say."""
+    signals = counts.mean + counts.variance
+    names = [limit.name for limit in limits if limit.sign < 0]
+    return [name for name in names if not signals[1 + counts.cost_names.index(name)].any()]
+
+
 def delta(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
     """Ĵ ± z √Var, Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)] + (1−γ)² Var[V(s₀)]/episodes, as a score interval (`score`).
 
@@ -182,12 +190,13 @@ def delta(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
     return _interval(estimate, [spread_of_rows(estimate, high) for high in (False, True)], level)
 
 
-def clustered(estimate: PolicyEstimate, level: float = 0.95) -> Floats:
+def clustered(estimate: PolicyEstimate, level: float = 0.95, anywhere: bool = False) -> Floats:
     """The same with whole episodes as the independent parts, wherever they differ more than their rows say.
 
-    Under a true Markov state both estimate the same. Without groups of episodes in the counts it is `delta`.
+    Under a true Markov state both estimate the same. Without groups of episodes in the counts it is `delta`. With
+    `anywhere` it reckons with surprises that the log has seen elsewhere.
     """
-    return _interval(estimate, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
+    return _interval(estimate, [spread_of_episodes(estimate, high, level, anywhere) for high in (False, True)], level)
 
 
 class Uncertainty(NamedTuple):

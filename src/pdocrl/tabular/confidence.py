@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.bounds import PolicyEstimate
+from pdocrl.tabular.bounds import PolicyEstimate, unknown_size
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.judges import CUTS, Court, Verdict
 from pdocrl.tabular.lagrangian import Lagrangian
@@ -89,13 +89,6 @@ def aim_inside(
     best = max(cleared or trials, key=lambda trial: trial.value)
     solution = best.way.solve(best.way.problem(counts, gamma, limits), best.inward)
     return solution, Assurance(confidence, best.short <= 0, best.bound, best.estimate, best.way, best.way.learns)
-
-
-def unknown_size(counts: Counts, limits: Sequence[Limit]) -> list[str]:
-    """Columns to be kept below something that are 0 in every row: how large one would be, the log cannot say."""
-    signals = counts.mean + counts.variance
-    names = [limit.name for limit in limits if limit.sign < 0]
-    return [name for name in names if not signals[1 + counts.cost_names.index(name)].any()]
 
 
 def _own_policy(counts: Counts, problem: Lesson, way: Way, confidence: float) -> tuple[Solution, Assurance]:

@@ -93,12 +93,14 @@ def overrated(
 
     A redrawn log cannot have what the log has not seen, so learning again from those misses one kind of optimism: a way
     round the cliff looks safe where no gust blew in ten tries, and is chosen for it. The other half may have seen one.
-    Where the other half has nothing, the word of the one that learned stands: what nobody tried is no optimism.
+    Where one half has nothing, the word of the other stands: what nobody tried is no optimism. Halves have half of the
+    rows, and are asked for half as many of a pair: they have as much to pick from as the log has.
     """
     rows = [0, *(1 + limit.index(counts.cost_names) for limit in limits)]
     signs = np.array([1.0, *(limit.sign for limit in limits)])
     end = (signs < 0).astype(int)  # pairs the log lacks count at their worst
     behaviour = extract(counts.n.astype(np.float64))
+    way = dataclasses.replace(way, min_count=(way.min_count + 1) // 2)
     found = []
     for cut in range(cuts):
         first, second = split(counts, np.random.default_rng([seed, cut]))
@@ -106,7 +108,7 @@ def overrated(
             problem = way.problem(learner, gamma, limits)
             aim = np.minimum(inward, 0.99 * problem.room) if inward.any() else inward
             policy = _known(learner, way.policy(problem, aim), behaviour)
-            sides = (learner, _filled(judge, learner))
+            sides = (_filled(learner, judge), _filled(judge, learner))
             own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in sides)
             found.append(signs * (own - other))
     return np.asarray(np.mean(found, axis=0))

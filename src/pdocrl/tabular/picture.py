@@ -44,6 +44,7 @@ def _signal(axes: Any, result: Result, i: int | None) -> None:
         marks.append(limit.value)
         missed = limit.sign * (value - limit.value) < -1e-6
         colour = MISSED if missed else KEPT
+    marks = [mark for mark in marks if np.isfinite(mark)]
     margin = 0.12 * (max(marks) - min(marks)) or 0.1 * abs(value) or 0.1
     left, right = min(marks) - margin, max(marks) + margin
     if i is not None:
@@ -52,7 +53,7 @@ def _signal(axes: Any, result: Result, i: int | None) -> None:
         axes.axvspan(*wrong, color=MISSED, alpha=0.08, lw=0)
     axes.plot([before], [0], "o", color="white", ms=8, mec=MUTED, mew=1.5)
     axes.annotate("the log", (before, 0), xytext=(0, 9), textcoords="offset points", color=MUTED, ha="center")
-    axes.plot([low, high], [0, 0], color=colour, lw=3, solid_capstyle="round")
+    axes.plot([low, min(high, right)], [0, 0], color=colour, lw=3, solid_capstyle="round")
     axes.plot([value], [0], "o", color=colour, ms=9, mec="white", mew=1.5)
     axes.set(xlim=(left, right), ylim=(-1, 1), yticks=[])
     axes.spines[["left", "right", "top"]].set_visible(False)

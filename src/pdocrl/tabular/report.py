@@ -11,8 +11,9 @@ from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular import policy
+from pdocrl.tabular.bounds import unknown_size
 from pdocrl.tabular.cells import Cells
-from pdocrl.tabular.confidence import Assurance, unknown_size
+from pdocrl.tabular.confidence import Assurance
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.rare import OFTEN
 from pdocrl.tabular.rows import lookalikes
@@ -53,6 +54,9 @@ def notes(result: Result, counts: Counts) -> list[str]:
     found = []
     if result.status == "not_shown" and result.shown is not None:
         found.append(_not_shown(result, result.shown, counts))
+    elif never := unknown_size(counts, result.limits):
+        names = " and ".join(f"`{name}`" for name in never)
+        found.append(f"{names} is 0 in every row: how much one would cost the log cannot know.")
     if counts.cells is not None:
         for one in counts.cells.hidden:
             if one.share > HIDES:

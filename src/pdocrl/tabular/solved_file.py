@@ -42,7 +42,7 @@ class Spread(Part, frozen=True, kw_only=True):
 
     level: float
     value: Interval
-    costs: dict[str, Interval]
+    costs: dict[str, tuple[float, float | None]]  # None: the column is 0 in every row, and no upper end is known
     optimism: float  # by how much learning probably overrates its reward
 
 
@@ -203,7 +203,7 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         else Spread(
             level=spread.level,
             value=spread.value,
-            costs={name: (low, high) for name, (low, high) in named(spread.costs).items()},
+            costs={name: (low, _number(high)) for name, (low, high) in named(spread.costs).items()},
             optimism=spread.optimism,
         ),
         method=result.method,

@@ -153,9 +153,10 @@ def compared(judged: ComparedFile) -> Table:
     return Table.of(heads, rows, "Against other policies, by the same log")
 
 
-def span(interval: tuple[float, float]) -> str:
+def span(interval: tuple[float, float | None]) -> str:
     """Its two ends."""
-    return f"{interval[0]:.4g} … {interval[1]:.4g}"
+    low, high = interval
+    return f"{low:.4g} … {'unknown' if high is None else f'{high:.4g}'}"
 
 
 def _bound(C: float | None) -> str:
