@@ -225,7 +225,7 @@ def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
     batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.full(10, 2.0))  # all of the third fold
     state = eqx.tree_at(lambda s: s.models_opt, state, jax.tree.map(jnp.zeros_like, state.models_opt))
     config = dataclasses.replace(trainer.runs[0].config, model_batch=4)
-    after, _ = agent.update(config, state, batch, jax.random.key(0))
+    after, _ = jax.jit(agent.update)(config, state, batch, jax.random.key(0))
     before = jax.tree.leaves(state.models)
     moved = [max(float(jnp.abs(x - y)[m].max()) for x, y in zip(before, jax.tree.leaves(after.models), strict=True))
              for m in range(MEMBERS)]  # fmt: skip
@@ -325,10 +325,10 @@ def test_one_model_at_a_time_moves_only_the_one_whose_turn_it_is() -> None:
     ones = jnp.ones((10, 1))
     rows = Transitions(ones[:, :1].repeat(2, 1), ones, ones[:, 0], ones, ones.repeat(2, 1), ones[:, 0], ones)
     batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.full(10, 9.0))
+    update = jax.jit(agent.update)
     for turn in (3, 4):
-        after, _ = agent.update(
-            config, eqx.tree_at(lambda s: s.steps, state, jnp.int32(turn)), batch, jax.random.key(0)
-        )
+        now = eqx.tree_at(lambda s: s.steps, state, jnp.int32(turn))
+        after, _ = update(config, now, batch, jax.random.key(0))
         pairs = zip(jax.tree.leaves(state.models_average), jax.tree.leaves(after.models_average), strict=True)
         moved = np.stack([np.abs(np.asarray(x - y)).reshape(MEMBERS, -1).max(1) > 0 for x, y in pairs]).any(0)
         np.testing.assert_array_equal(moved, np.arange(MEMBERS) == turn)
