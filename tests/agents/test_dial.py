@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Transitions, find_agent, make_config
-from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, qualities, settings
+from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, masks, qualities, settings
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
@@ -318,30 +318,12 @@ def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() ->
     assert dial.expects(0.1)[1] == cost[0]  # nothing keeps it: the one that exceeds it least
 
 
-def test_one_model_at_a_time_moves_only_the_one_whose_turn_it_is() -> None:
-    trainer, agent = trained(), find_agent("dial")
-    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
-    config = dataclasses.replace(trainer.runs[0].config, model_batch=4, in_turn=True)
-    ones = jnp.ones((10, 1))
-    rows = Transitions(ones[:, :1].repeat(2, 1), ones, ones[:, 0], ones, ones.repeat(2, 1), ones[:, 0], ones)
-    batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.full(10, 9.0))
-    update = jax.jit(agent.update)
-    for turn in (3, 4):
-        now = eqx.tree_at(lambda s: s.steps, state, jnp.int32(turn))
-        after, _ = update(config, now, batch, jax.random.key(0))
-        pairs = zip(jax.tree.leaves(state.models_average), jax.tree.leaves(after.models_average), strict=True)
-        moved = np.stack([np.abs(np.asarray(x - y)).reshape(MEMBERS, -1).max(1) > 0 for x, y in pairs]).any(0)
-        np.testing.assert_array_equal(moved, np.arange(MEMBERS) == turn)
-
-
-def test_steps_predicted_in_a_row_are_what_playing_would_predict() -> None:
-    """The dynamics' part of the unrolled loss, of a model that errs by a known drift: (1² + 2² + 3²) / 3."""
-    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -100.0, 100.0, 1.0)), *jnp.ones((3,)))
-    model = jax.tree.map(jnp.zeros_like, Model.create(jax.random.key(0), 1, 1, 1, (4,), 1))
-    model = eqx.tree_at(lambda m: m.outcome.biases[-1], model, jnp.asarray([0.0, -50.0, -50.0]))
-    place = jnp.arange(4.0)[:, None, None]  # moves by 1 a step; the model says that it stays
-    zero = jnp.zeros((3, 1))
-    steps = Transitions(place[:3], zero[..., None], zero, zero[..., None], place[1:], 1 + zero, place[:3])
-    assert float(model.unrolled_loss(standards, steps, 1 + zero)) == pytest.approx(14 / 3)
-    ended = jnp.asarray([[1.0], [1.0], [0.0]])  # what lies beyond an episode's end counts for nothing
-    assert float(model.unrolled_loss(standards, steps, ended)) == pytest.approx(5 / 3)
+def test_rows_that_share_a_mask_leave_out_the_same_units() -> None:
+    config = make_config(find_agent("dial"), cost_limit=(1.0,), horizon=1.0, hidden=(500, 300), rows_a_mask=4)
+    first, second = (np.asarray(part) for part in masks(jax.random.key(0), config, 10))
+    assert first.shape == (10, 500)
+    assert second.shape == (10, 300)
+    np.testing.assert_array_equal(first[3:6], first[:3])  # ten rows have three masks
+    assert len(np.unique(first, axis=0)) == 3
+    assert (first == 0).mean() == pytest.approx(config.dropout, abs=0.03)
+    np.testing.assert_allclose(first[first > 0], 1 / (1 - config.dropout), rtol=1e-6)  # the mean is kept

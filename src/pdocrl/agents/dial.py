@@ -14,7 +14,7 @@ docs/agents/dial.md derives it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -53,8 +53,6 @@ class DialConfig(AgentConfig):
     hidden: tuple[int, ...] = static((256, 256, 256))  # widths of the policy's hidden layers
     model_hidden: tuple[int, ...] = static((256, 256))  # widths of the model's hidden layers
     model_batch: int = static(64)  # of a step's transitions, those that each model learns from
-    in_turn: bool = static(False)  # at each step one model learns, not all
-    unrolled: int = static(1)  # steps a model predicts from its own predictions while it learns
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the model of the dynamics
     average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the models
@@ -63,7 +61,6 @@ class DialConfig(AgentConfig):
     jitter: float = 0.02  # noise on what π is conditioned on, so that it interpolates
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
     focus: float = 3.0  # φ: how much more episodes of high quality count
-    heed: float = 1.0  # how far a rehearsed cost below the one that was asked for is raised to it
     margin: float = 0.95  # share of the limit that what is asked for, and what is rehearsed, may reach
     confidence: float = 0.975  # that the rehearsed cost, meant over `episodes`, is within that share
     episodes: float = 20.0  # over whose mean the limit is to hold; with few, hard starts may be among them
@@ -103,7 +100,6 @@ class DialBatch(eqx.Module):
     transitions: Transitions
     condition: Float[Array, "B Z"]  # see `condition`
     fold: Float[Array, " B"]  # the model that does not learn from the row's episode
-    ahead: tuple[Transitions, Float[Array, "U m b"]] | None = None  # what follows rows, and whether it still does
 
 
 class Dial(Agent[DialConfig, DialState]):
@@ -143,23 +139,12 @@ class Dial(Agent[DialConfig, DialState]):
             dearest(dataset),
         )
         fold = np.random.default_rng(1).permutation(dataset.n_episodes) % MEMBERS
-        rest = np.repeat(lengths, lengths) - dataset.age()
-        own: Columns = {"condition": given, "fold": np.repeat(fold, lengths)}
-        return super().columns(config, dataset) | own | ({"rest": rest} if config.unrolled > 1 else {})
+        return super().columns(config, dataset) | {"condition": given, "fold": np.repeat(fold, lengths)}
 
     def batch(self, config: DialConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray) -> DialBatch:
-        taken, first = table.take(rows), table.others["initial_obs"][:1]
+        taken = table.take(rows)
         given, fold = taken.pop("condition"), taken.pop("fold")
-        rest = taken.pop("rest", fold)
-        batch = DialBatch(Transitions(**taken, initial_obs=first), given, fold)
-        if config.unrolled == 1:
-            return batch
-        later = np.arange(config.unrolled)[:, None, None]
-        begin = own_rows(config, len(fold))
-        follow = table.take(jnp.minimum(rows[begin] + later, len(table) - 1))
-        goes_on = (rest[begin] > later).astype(jnp.float32)
-        follow = {name: follow[name] for name in taken} | {"initial_obs": follow["obs"]}
-        return dataclasses.replace(batch, ahead=(Transitions(**follow), goes_on))
+        return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), given, fold)
 
     def init(self, config: DialConfig, problem: Problem, key: PRNGKeyArray) -> DialState:
         assert isinstance(problem, DialProblem)
@@ -193,15 +178,26 @@ class Dial(Agent[DialConfig, DialState]):
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
+        # Each model has rows of its own, [M, b]: together they see all of the batch, at the price of one model.
+        members = np.arange(MEMBERS)[:, None]
+        own = (members * len(w) // MEMBERS + np.arange(config.model_batch)) % len(w)
+        seen = jax.tree.map(lambda x: x[own], eqx.tree_at(lambda t: t.initial_obs, data, data.obs))
+        learns = (batch.fold[own] != members).astype(jnp.float32)
+
+        def models_loss(models: Model) -> Array:
+            losses: Array = jax.vmap(lambda m, part, rows: m.loss(state.standards, part, rows))(models, seen, learns)
+            return losses.sum()
+
+        loss_models, grad_models = jax.value_and_grad(models_loss)(state.models)
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
-        rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # the first steps are soon forgotten
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
-        learned, loss_models = learn_models(config, state, batch, slower * config.model_rate, rate)
+        models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
+        rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # the first steps are soon forgotten
         state = DialState(
-            actor, polyak(state.average, actor, rate), learned.models, learned.models_average, state.standards,
-            state.starts, state.largest, state.outcomes, state.steps + 1, actor_opt, learned.models_opt,
+            actor, polyak(state.average, actor, rate), models, polyak(state.models_average, models, rate),
+            state.standards, state.starts, state.largest, state.outcomes, state.steps + 1, actor_opt, models_opt,
         )  # fmt: skip
-        return state, {"actor_loss": loss_pi, "model_loss": loss_models}
+        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS}
 
     def policy(self, config: DialConfig, state: DialState) -> DialPolicy:
         """The network, and what each setting of its dial was rehearsed to earn and cost."""
@@ -221,58 +217,8 @@ class Dial(Agent[DialConfig, DialState]):
         # What asks for the same all along copies whole episodes: it earns no more than the best of them at its cost,
         # and costs no less than they did.
         reward = np.where(lasting, np.minimum(reward, best_at(cost, np.asarray(state.outcomes))), reward)
-        heed = np.float32(config.heed)
-        upper = np.where(lasting[:, None], np.maximum(upper, heed * ask + (1 - heed) * upper), upper)
+        upper = np.where(lasting[:, None], np.maximum(upper, ask), upper)
         return dataclasses.replace(policy, reward=reward, cost=upper / np.float32(config.margin))
-
-
-class Learned(eqx.Module):
-    """Of a `DialState`, what the models' step changes."""
-
-    models: Model
-    models_average: Model
-    models_opt: optax.OptState
-
-
-def learn_models(
-    config: DialConfig, state: DialState, batch: DialBatch, rate: Array, average_rate: Array
-) -> tuple[Learned, Array]:
-    """One step of all models, or of the one whose turn it is; their mean loss."""
-    whole = Learned(state.models, state.models_average, state.models_opt)
-    members, part = jnp.arange(MEMBERS), whole
-    if config.in_turn:
-        turn, before = state.steps % MEMBERS, state.steps // MEMBERS
-        members = turn[None]
-        part = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, turn, 1) if x.ndim else before, whole)
-        average_rate = 1 - (1 - average_rate) ** MEMBERS  # as far in one step as all of them in five
-
-    own = own_rows(config, len(batch.fold))
-    learns = (batch.fold[own] != members[:, None]).astype(jnp.float32)
-    data = eqx.tree_at(lambda t: t.initial_obs, batch.transitions, batch.transitions.obs)
-    seen = jax.tree.map(lambda x: x[own], data)
-    how: Callable[[Model, Standards, Transitions, Array], Array] = Model.loss
-    if batch.ahead is not None:
-        seen, goes_on = jax.tree.map(lambda x: x.swapaxes(0, 1), batch.ahead)  # [m, U, b, …]
-        learns, how = learns[:, None] * goes_on, Model.unrolled_loss
-
-    def loss(models: Model) -> Array:
-        losses: Array = jax.vmap(lambda m, part, rows: how(m, state.standards, part, rows))(models, seen, learns)
-        return losses.sum()
-
-    found, gradient = jax.value_and_grad(loss)(part.models)
-    models, opt = adam_step(gradient, part.models_opt, part.models, rate)
-    part = Learned(models, polyak(part.models_average, models, average_rate), opt)
-    if config.in_turn:
-        part = jax.tree.map(
-            lambda x, y: jax.lax.dynamic_update_slice_in_dim(x, y, turn, 0) if x.ndim else y, whole, part
-        )
-    return part, found / len(members)
-
-
-def own_rows(config: DialConfig, size: int) -> NDArray[np.int64]:
-    """Which rows of a batch each model that learns begins at, [m, b]: together they see all of it, at one's price."""
-    many, begins = 1 if config.in_turn else MEMBERS, max(1, config.model_batch // config.unrolled)
-    return (np.arange(many)[:, None] * size // many + np.arange(begins)) % size
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:

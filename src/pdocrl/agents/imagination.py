@@ -101,24 +101,6 @@ class Model(eqx.Module):
         surprise: Array = (rows[:, None] * optax.sigmoid_binary_cross_entropy(logits, labels)).mean(0).sum()
         return error + surprise
 
-    def unrolled_loss(self, standards: Standards, parts: Transitions, weight: Float[Array, "U B"]) -> Array:
-        """`loss` over U steps in a row, [U, B, …], each predicted from what was predicted before.
-
-        Costs and endings are learned of predicted states too: where a prediction is unsure, so are they.
-        """
-        obs, lost = parts.obs[0], jnp.zeros(())
-        for j, rows in enumerate(weight):
-            step: Transitions = jax.tree.map(lambda x, j=j: x[j], parts)
-            ahead = self.forward(standards, obs, step.action)
-            reward, logits = self.outcomes(standards, *jax.lax.stop_gradient((obs, step.action, ahead)))
-            labels = jnp.concatenate([step.cost / standards.cost, 1 - step.alive[:, None]], -1)
-            off = ((ahead - step.next_obs) / standards.change) ** 2
-            off_reward = ((reward - step.reward) / standards.reward) ** 2
-            surprise = optax.sigmoid_binary_cross_entropy(logits, labels).sum(-1)
-            lost = lost + (rows * (off.mean(-1) + off_reward + surprise)).mean()
-            obs = ahead
-        return lost / len(weight)
-
 
 class Imagination(eqx.Module):
     """The model, its moving average, and the copies of the policy that play in the latter."""
