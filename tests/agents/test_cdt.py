@@ -16,7 +16,7 @@ from pdocrl.agents.cdt import augment, draw_rows
 from pdocrl.agents.sequences import best_return
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.transformer import CausalTransformer, Windows
+from pdocrl.nn.transformer import CausalTransformer, Windows, _drop
 from pdocrl.policies.policy import TransformerPolicy
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit, play_bandit
@@ -141,6 +141,21 @@ def random_windows(rng: np.random.Generator, mask: jax.Array) -> Windows:
     shapes = {"returns": (), "costs": (1,), "obs": (2,), "action": (1,)}
     arrays = {n: jnp.asarray(rng.uniform(-1, 1, (*mask.shape, *own)), jnp.float32) for n, own in shapes.items()}
     return Windows(**arrays, time=jnp.zeros(mask.shape, jnp.int32), mask=mask)
+
+
+def test_dropout_leaves_out_the_share_it_is_told_at_places_that_have_nothing_in_common() -> None:
+    keys, ones = jax.random.split(jax.random.key(0), 4), jnp.ones((8, 40, 128))
+    dropped = np.asarray([_drop(ones, rate, keys, place) for place, rate in enumerate((0.1, 0.1, 0.5))])
+    assert set(np.unique(dropped[:2]).tolist()) == {0.0, float(np.float32(1 / 0.9))}
+    kept = (dropped > 0).reshape(3, 4, -1).astype(float)
+    few = 5 / np.sqrt(kept[0].size)  # five standard errors of a share, or of a correlation
+    np.testing.assert_allclose(kept.mean((1, 2)), [0.9, 0.9, 0.5], atol=few)
+    apart = kept - kept.mean((1, 2), keepdims=True)
+    apart /= apart.std((1, 2), keepdims=True)
+    for steps in (1, 2, 8, 128, 40 * 128):  # neighbours, columns, tokens, windows
+        assert np.abs((apart[..., steps:] * apart[..., :-steps]).mean((1, 2))).max() < few
+    assert np.abs((apart[:, 1:] * apart[:, :-1]).mean((1, 2))).max() < few  # keys
+    assert np.abs((apart[1:] * apart[:-1]).mean((1, 2))).max() < few  # places in the network
 
 
 @pytest.mark.parametrize("published", [False, True])

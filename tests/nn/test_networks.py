@@ -76,17 +76,24 @@ def test_gradients_in_halves_are_those_of_the_network(
     def loss(network: MLP, x: jax.Array, size: float) -> jax.Array:
         return size * ((network(x) - goal) ** 2).mean()
 
-    gradient = jax.grad(loss, argnums=(0, 1))
+    gradient, in_network, in_input = (jax.grad(loss, argnums=which) for which in ((0, 1), 0, 1))
     exact, value = jax.tree.leaves(gradient(network, x, 1.0)), network(x)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setenv("PDOCRL_HALVES", "1")
     if blocks:
-        monkeypatch.setattr(kernel, "ROWS", blocks)
+        monkeypatch.setattr(kernel, "TILES", dict.fromkeys(kernel.TILES, kernel.Tile(blocks, 4, 2)))
         monkeypatch.setattr(kernel, "INTERPRET", True)
+    else:
+        monkeypatch.setattr(kernel, "available", lambda: False)
     assert kernel.fits([jnp.zeros((5, 64)), jnp.zeros((64, 64)), jnp.zeros((64, 2))], 64) == bool(blocks)
     np.testing.assert_allclose(network(x), value, atol=0.02)
+    many = network.joined(x[:, :3], jnp.stack([x[:, 3:], -x[:, 3:]]))  # two right sides for each left one
+    np.testing.assert_allclose(many[..., 0, :, :], value, atol=0.02)
     for size in (1.0, 1e-4, 10.0):
         for found, true in zip(jax.tree.leaves(gradient(network, x, size)), exact, strict=True):
             assert found.dtype == jnp.float32
             assert np.linalg.norm(found / size - true) < 0.01 * np.linalg.norm(true)
+    whole = gradient(network, x, 1.0)  # asked for alone, where the kernel keeps or writes less, each is the same
+    jax.tree.map(np.testing.assert_array_equal, in_network(network, x, 1.0), whole[0])
+    np.testing.assert_allclose(in_input(network, x, 1.0), whole[1], rtol=1e-3, atol=1e-7)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))

@@ -143,6 +143,7 @@ class Agent(Generic[C, S]):
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
     quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
     takes_choices: ClassVar[bool] = False  # whether it learns from one-hot choices, too
+    in_halves: ClassVar[bool] = False  # whether it learns with networks of halves on a GPU: see `pdocrl.nn.halves`
     Config: type[C]
 
     def ignores_limit(self, config: C) -> bool:

@@ -29,7 +29,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optimise import adam_step, descend
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -62,6 +62,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     name = "pdocrl"
     summary = "Density ratio, policy, critic and multipliers play the paper's Lagrangian; no policy extraction."
     paper = "Offline Constrained RL under Partial Data Coverage, Algorithm 3"
+    in_halves = True
     needs = "any number of costs; none is PDORL"
     fewest_costs = 0
     Config = PDOCRLConfig
@@ -125,7 +126,8 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
         reward = config.reward_scale * batch.reward - batch.cost @ lam
         pair = jnp.concatenate([batch.obs, batch.action], -1)
-        w = density_ratio(state.weight, pair, config.w_max)
+        # w and π are computed once, for their values and for their gradients
+        w, back_to_weight = jax.vjp(lambda weight: density_ratio(weight, pair, config.w_max), state.weight)
 
         def value(critic: Critic, obs: Array, action: Array) -> Float[Array, "2 B"]:
             q = critic(obs, action)
@@ -133,7 +135,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
 
         # π acts where episodes start and where transitions lead: one pass over both, [2B, …]
         visited = jnp.concatenate([starts, batch.next_obs])
-        actions = state.actor.sample(visited, key)[0]
+        actions, back_to_actor = jax.vjp(lambda actor: actor.sample(visited, key)[0], state.actor)
         start_action, next_action = jnp.split(actions, 2)
         next_value = value(state.target, batch.next_obs, next_action).min(0)
         backup = reward + config.gamma * batch.alive * next_value
@@ -152,16 +154,16 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         )
         residual = backup - q.min(0)
 
-        def weight_loss(weight: MLP) -> Array:
-            return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
-
-        def actor_loss(actor: TanhGaussian) -> Array:
+        def actor_loss(actions: Array) -> Array:
             # (1−γ) E[Q(s₀,π)] + γ E[w Q(s′,π)]: where the flow of w says π will be
-            flow, future = jnp.split(value(state.critic, visited, actor.sample(visited, key)[0]).min(0), 2)
+            flow, future = jnp.split(value(state.critic, visited, actions).min(0), 2)
             return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.alive * w * future)
 
-        weight, weight_opt, _ = descend(weight_loss, state.weight, state.weight_opt, config.learning_rate)
-        actor, actor_opt, actor_objective = descend(actor_loss, state.actor, state.actor_opt, config.learning_rate)
+        (in_weight,) = back_to_weight(-residual / len(residual))  # of −E[w · residual]
+        weight, weight_opt = adam_step(in_weight, state.weight_opt, state.weight, config.learning_rate)
+        actor_objective, in_actions = jax.value_and_grad(actor_loss)(actions)
+        (in_actor,) = back_to_actor(in_actions)
+        actor, actor_opt = adam_step(in_actor, state.actor_opt, state.actor, config.learning_rate)
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLState(

@@ -5,22 +5,25 @@ TF32 leaves a float32 factor anyway. What it lacks is range: larger numbers are 
 are small, are multiplied by 1,024 on their way back, so that nothing above 6e-11 is lost. Weights and what Adam sees
 stay float32.
 
-Values no gradient is asked of always go this way (`for_values`); training does where `PDOCRL_HALVES=1` is set.
+Values no gradient is asked of always go this way (`for_values`). Training does for agents that were measured to learn
+the same so (`Agent.in_halves`); PDOCRL_HALVES=1 in the environment is for all agents, PDOCRL_HALVES=0 for none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from pdocrl.nn import kernel
-from pdocrl.nn.kernel import HALF_MAX, half
+from pdocrl.nn.kernel import HALF_MAX, HALF_SCALE, half
 
-SCALE = 1024.0  # of gradients on their way back
 Layers = Sequence[Array]  # weights [n_in, n_out], or biases [n_out]
 
 
@@ -30,8 +33,22 @@ def for_values() -> bool:
     return jax.default_backend() == "gpu" and precision in (None, "tensorfloat32")
 
 
+_wanted: ContextVar[bool] = ContextVar("wanted", default=False)
+
+
+@contextlib.contextmanager
+def training(wanted: bool) -> Iterator[None]:
+    """Networks called within are for learning, in halves where that is wanted."""
+    before = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
 def for_training() -> bool:
-    return os.environ.get("PDOCRL_HALVES") == "1" and for_values()
+    asked = os.environ.get("PDOCRL_HALVES")
+    return (_wanted.get() if asked is None else asked == "1") and for_values()
 
 
 def product(x: Array, y: Array, kind: type = jnp.float32) -> Array:
@@ -43,8 +60,14 @@ def product(x: Array, y: Array, kind: type = jnp.float32) -> Array:
 def network(weights: Layers, biases: Layers, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
     """Affine layers with ReLU between."""
     if kernel.fits(weights, len(x)):
-        return kernel.forward([half(w) for w in weights], biases, half(x), keep=False)[0]
+        return kernel.forward(_middle_halved(weights), biases, x, keep=False)[0]
     return _forward(weights, biases, half(x))[0]
+
+
+def _middle_halved(weights: Layers) -> list[Array]:
+    """For the kernel, which halves the narrow ones itself."""
+    first, middle, last = weights
+    return [first, half(middle), last]
 
 
 def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Array]]:
@@ -56,33 +79,81 @@ def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Arr
     return product(x, weights[-1]) + biases[-1], hidden
 
 
-def _remember(weights: Layers, biases: Layers, x: Array) -> tuple[Array, tuple[list[Array], Layers, Layers]]:
-    x = half(x)
+Saved = tuple[list[Array], Layers, Layers, "tuple[()] | None"]  # what layers saw, weights, biases, () for the input's
+
+
+def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved]:
+    """Where only the input's gradient is asked for, as of a critic that an actor climbs, no hidden layer is kept."""
+    learns = any(p.perturbed for p in (*weights, *biases))
+    to_input = () if x.perturbed else None
+    weights, biases, x = jax.tree.map(
+        lambda p: p.value, (weights, biases, x), is_leaf=lambda p: hasattr(p, "perturbed")
+    )
     if kernel.fits(weights, len(x)):
-        output, hidden = kernel.forward([half(w) for w in weights], biases, x, keep=True)
+        output, hidden = kernel.forward(_middle_halved(weights), biases, x, keep=learns)
     else:
-        output, hidden = _forward(weights, biases, x)
-    return output, ([x, *hidden], weights, biases)
+        output, hidden = _forward(weights, biases, half(x))
+    return output, ([x, *hidden], weights, biases, to_input)
 
 
-def _back(
-    saved: tuple[list[Array], Layers, Layers], gradient: Array
-) -> tuple[tuple[Array, ...], tuple[Array, ...], Array]:
-    """Gradients in weights, biases and input."""
-    seen, weights, biases = saved
-    last = half(gradient * SCALE)
+def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]:
+    """Gradients in weights, biases and input; None where it is not asked for."""
+    seen, weights, biases, to_input = saved
+    last = gradient * HALF_SCALE
+    at_input: Array | None
     if kernel.fits(weights, len(last)):
-        flows, sums, at_input = kernel.backward([half(w) for w in weights], seen[1:], last)
+        halved = _middle_halved(weights)
+        if len(seen) == 1:
+            return None, None, kernel.backward_to_input(halved, biases, seen[0], last) / HALF_SCALE
+        flows, sums, at_input = kernel.backward(halved, seen[1:], last, to_input is not None)
     else:
-        flows = [last]
+        flows = [half(last)]
         for weight, x in zip(weights[:0:-1], seen[:0:-1], strict=True):
             before = jnp.clip(product(flows[0], weight.T, jnp.float16), -HALF_MAX, HALF_MAX)
             flows.insert(0, jnp.where(x > 0, before, 0))
         sums = [flow.sum(0, dtype=jnp.float32) for flow in flows]
         at_input = product(flows[0], weights[0].T)
-    in_weights = tuple(product(x.T, flow) / SCALE for x, flow in zip(seen, flows, strict=True))
-    in_biases = tuple((total / SCALE).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True))
-    return in_weights, in_biases, at_input / SCALE
+    in_weights = tuple(product(x.T, flow) / HALF_SCALE for x, flow in zip(seen, flows, strict=True))
+    in_biases = tuple((total / HALF_SCALE).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True))
+    return in_weights, in_biases, None if at_input is None else at_input / HALF_SCALE
 
 
-network.defvjp(_remember, _back)
+network.defvjp(_remember, _back, symbolic_zeros=True)
+
+
+@jax.custom_vjp
+def affine(x: Float[Array, "B n"], weight: Float[Array, "n m"], bias: Float[Array, " m"]) -> Float[Array, "B m"]:
+    """x W + b, kept as halves until it is used: one layer of a network whose other parts are not affine."""
+    return _one(x, weight, bias)[0]
+
+
+def _one(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
+    x, weight = half(x), half(weight)
+    found = jnp.clip(jnp.matmul(x, weight, preferred_element_type=jnp.float16) + half(bias), -HALF_MAX, HALF_MAX)
+    return found.astype(jnp.float32), (x, weight)
+
+
+def _one_back(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
+    x, weight = saved
+    flow = half(gradient * HALF_SCALE)
+    at_input = jnp.clip(product(flow, weight.T, jnp.float16), -HALF_MAX, HALF_MAX).astype(jnp.float32)
+    return at_input / HALF_SCALE, product(x.T, flow) / HALF_SCALE, flow.sum(0, dtype=jnp.float32) / HALF_SCALE
+
+
+affine.defvjp(_one, _one_back)
+
+
+@jax.custom_vjp
+def gelu(x: Array) -> Array:
+    """GELU of what `affine` gave. Its tanh is computed again on the way back, not stored."""
+    return jax.nn.gelu(x, approximate=True)
+
+
+def _gelu_back(saved: Array, gradient: Array) -> tuple[Array]:
+    stored: Array = jax.lax.optimization_barrier(saved)  # type: ignore[no-untyped-call]
+    x = stored.astype(jnp.float32)  # without the barrier XLA would find, and store, the tanh of the way forward
+    (found,) = jax.vjp(lambda x: jax.nn.gelu(x, approximate=True), x)[1](gradient)
+    return (found,)
+
+
+gelu.defvjp(lambda x: (gelu(x), half(x)), _gelu_back)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.nn import halves
+from pdocrl.nn import halves, kernel
 
 M = TypeVar("M", bound=eqx.Module)
 
@@ -86,6 +86,10 @@ class MLP(eqx.Module):
         found: Array = members(self.weights, self.biases, x)
         return found
 
+    def _fits(self, rows: int) -> bool:
+        """Whether a kernel takes the network, or each member, at so many inputs."""
+        return kernel.fits([jax.ShapeDtypeStruct(w.shape[-2:], w.dtype) for w in self.weights], rows)  # type: ignore[no-untyped-call]
+
     def resized(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
         """The network for inputs and outputs that are longer, or shorter, part by part: (size here, size there).
 
@@ -101,10 +105,15 @@ class MLP(eqx.Module):
 
         Then left's share of the first layer is computed once, not n times, and right's few columns are added as outer
         products, which an accelerator does in the same pass as the bias and the ReLU: [n, B, n_L], or [M, n, B, n_L].
-        This way is for values no gradient is asked of, see `_product`.
+        This way is for values no gradient is asked of, see `_product`. Where a kernel takes the network whole, pairs
+        are written out for it.
         """
         if left.ndim == right.ndim:
             return self(jnp.concatenate([left, right], -1))
+        if halves.for_training() and self._fits(math.prod(right.shape[:-1])):
+            pairs = jnp.concatenate([jnp.broadcast_to(left, (*right.shape[:-1], left.shape[-1])), right], -1)
+            found = self._in_halves(pairs.reshape(-1, pairs.shape[-1]))
+            return found.reshape(*found.shape[:-2], *right.shape[:-1], -1)
         once, each = jnp.split(self.weights[0], [left.shape[-1]], axis=-2)
         columns = [right[..., j, None] * each[..., None, None, j, :] for j in range(right.shape[-1])]
         x = (left @ once + self.biases[0])[..., None, :, :] + sum(columns)

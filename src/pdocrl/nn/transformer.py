@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
+from pdocrl.nn import attention, halves
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.mlp import normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
 INIT_STD = 0.02  # of all weights, as in GPT-2
 LONGEST_TURN = 10_000.0  # tokens per radian of the slowest pair of a rotary embedding, nearly
+WIDE = 64  # inputs and outputs of a layer that halves are for; what enters and leaves the network is float32
 Angles = Array | NDArray[np.float32]  # [2, T, D], cosine and sine
 
 
@@ -96,17 +98,19 @@ class CausalTransformer(eqx.Module):
         size, length = windows.mask.shape
         x = self._embed(windows)
         x = _drop(self._norm("embedding_norm", x), dropout, keys, 0)
-        attends = self._attends(windows.mask)
+        valid = jnp.repeat(windows.mask > 0, TOKENS, axis=1)  # [B, T]
+        places = jnp.arange(x.shape[1])  # of the tokens x among all
         turns = rotation(x.shape[1], x.shape[2]) if self.rotary else None
         own: Angles | None = turns
         for i in range(self.layers):
             before = x
             if i == self.layers - 1:  # the heads read half of the tokens; the others are only attended to
-                x, attends = _heads_tokens(x, 1), _heads_tokens(attends, 2)
+                x, places = _heads_tokens(x, 1), _heads_tokens(places, 0)
                 own = None if turns is None else _heads_tokens(jnp.asarray(turns), 1)
-            seen = self._attention(i, x, before, attends, own, turns, dropout, keys)
+            seen = self._attention(i, x, before, places, valid, own, turns, dropout, keys)
             x = x + _drop(seen, dropout, keys, 2 * i + 1)
-            hidden = jax.nn.gelu(self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x)), approximate=True)
+            hidden = self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x))
+            hidden = halves.gelu(hidden) if halves.for_training() else jax.nn.gelu(hidden, approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
         head = self._affine("action_head", x[:, :, 0])
@@ -134,32 +138,38 @@ class CausalTransformer(eqx.Module):
         size, length = windows.mask.shape
         return jnp.stack([token + when for token in tokens], 2).reshape(size, TOKENS * length, -1)
 
-    def _attends(self, mask: Float[Array, "B L"]) -> Bool[Array, "B 1 T T"]:
-        """Whether token t sees token u: u is not later and not padding."""
-        valid = jnp.repeat(mask > 0, TOKENS, axis=1)  # [B, T]
-        causal = jnp.tril(jnp.ones((valid.shape[1],) * 2, bool))
-        return causal & valid[:, None, None, :]
-
     def _attention(
-        self, i: int, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], attends: Bool[Array, "B 1 U T"],
-        own: Angles | None, turns: Angles | None, dropout: float | Array, keys: PRNGKeyArray | None,
+        self, i: int, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], places: Int[Array, " U"],
+        valid: Bool[Array, "B T"], own: Angles | None, turns: Angles | None, dropout: float | Array,
+        keys: PRNGKeyArray | None,
     ) -> Float[Array, "B U D"]:  # fmt: skip
-        """What the tokens x take from the tokens they see; `own` and `turns` are the angles of both, see `rotation`."""
+        """What the tokens x take from the valid tokens up to their own places; `own` and `turns` are angles of both."""
         width, block = x.shape[-1], f"block_{i}"
         weight, bias = self.arrays[f"{block}/qkv/weight"], self.arrays[f"{block}/qkv/bias"]
 
-        def heads(y: Array, low: int, high: int, angles: Angles | None) -> list[Array]:
-            """Projections low … high of (query, key, value), [B, H, tokens, D/H] each; the first two are turned."""
+        def projected(y: Array, low: int, high: int, angles: Angles | None) -> list[Array]:
+            """Projections low … high of (query, key, value), [B, tokens, D] each; the first two are turned."""
             part = slice(low * width, high * width)
             out = _affine(self._norm(f"{block}/norm_1", y), weight[:, part], bias[part])
             split = jnp.split(out, high - low, axis=-1)
-            if angles is not None:
-                split = [_turned(p, angles) if low + i < 2 else p for i, p in enumerate(split)]
-            return [p.reshape(*y.shape[:2], self.heads, -1).transpose(0, 2, 1, 3) for p in split]
+            if angles is None:
+                return split
+            return [_turned(p, angles) if low + i < 2 else p for i, p in enumerate(split)]
 
-        query, key, value = heads(x, 0, 3, turns) if x is seen else heads(x, 0, 1, own) + heads(seen, 1, 3, turns)
-        scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(width / self.heads)
-        weights = jax.nn.softmax(jnp.where(attends, scores, -1e9), axis=-1)
+        def by_head(y: Array) -> Array:
+            return y.reshape(*y.shape[:2], self.heads, -1).transpose(0, 2, 1, 3)
+
+        query, key, value = (
+            projected(x, 0, 3, turns) if x is seen else projected(x, 0, 1, own) + projected(seen, 1, 3, turns)
+        )
+        tokens, head = key.shape[1], width // self.heads
+        if halves.for_training() and not self.published and attention.fits(tokens, head):
+            mixed = attention.attend(query, key, value, places, valid, self.heads)
+            return self._affine(f"{block}/out", mixed)
+        attends = (places[:, None] >= jnp.arange(tokens)) & valid[:, None, None, :]  # [B, 1, U, T]
+        query, key, value = map(by_head, (query, key, value))
+        scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(head)
+        weights = jax.nn.softmax(jnp.where(attends, scores, attention.NEVER), axis=-1)
         if self.published:
             weights = _drop(weights, dropout, keys, 2 * self.layers + 1 + i)
         return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape))
@@ -195,13 +205,29 @@ def _heads_tokens(x: Array, axis: int) -> Array:
 
 def _affine(x: Array, weight: Array, bias: Array) -> Array:
     """x W + b; flat, because the gradient of a product over two leading axes is three times slower on a CPU."""
-    return (x.reshape(-1, x.shape[-1]) @ weight + bias).reshape(*x.shape[:-1], -1)
+    flat = x.reshape(-1, x.shape[-1])
+    wide = min(weight.shape) >= WIDE and halves.for_training()
+    found = halves.affine(flat, weight, bias) if wide else flat @ weight + bias
+    return found.reshape(*x.shape[:-1], -1)
 
 
 def _drop(x: Array, rate: float | Array, keys: PRNGKeyArray | None, place: int) -> Array:
-    """Dropout with a traced rate; none without keys. Each key is for an equal share of the windows."""
+    """Dropout with a traced rate; none without keys. Each key is for an equal share of the windows.
+
+    What is left out is told by a hash of a number's place and two random words: drawing bits for all of them would take
+    as long as a tenth of the step.
+    """
     if keys is None:
         return x
-    shape = (len(x) // len(keys), *x.shape[1:])
-    drawn = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, place), shape))(keys)
-    return jnp.where(drawn.reshape(x.shape) >= rate, x / (1 - rate), 0.0)
+    seeds = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, place), (2, 1), jnp.uint32))(keys)
+    index = jax.lax.broadcasted_iota(jnp.uint32, (len(keys), x.size // len(keys)), 1)
+    drawn = (_hashed(index, seeds[:, 0], seeds[:, 1]) >> 8).astype(jnp.float32) / 2**24  # uniform in [0, 1)
+    return jnp.where((drawn >= rate).reshape(x.shape), x / (1 - rate), 0.0)
+
+
+def _hashed(index: Array, first: Array, second: Array) -> Array:
+    """32 bits that look random for every index; multiply and xor-shift, twice."""
+    x = index * jnp.uint32(0x9E3779B9) + first
+    x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD) ^ second
+    x = (x ^ (x >> 15)) * jnp.uint32(0x735A2D97)
+    return jnp.bitwise_xor(x, x >> 15)

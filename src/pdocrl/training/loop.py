@@ -29,6 +29,7 @@ from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Problem, agents
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
+from pdocrl.nn import halves
 from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
 from pdocrl.training.window import Window
 
@@ -284,7 +285,8 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
 
             def step(state: Any, drawn: tuple[Array, Array, Array]) -> Any:
                 index, batch_key, update_key = drawn
-                return agent.update(config, state, agent.batch(config, table, index, batch_key), update_key)
+                with halves.training(agent.in_halves):
+                    return agent.update(config, state, agent.batch(config, table, index, batch_key), update_key)
 
             def body(carry: Any, numbered: Any) -> Any:
                 number, drawn = numbered
