@@ -204,7 +204,7 @@ def test_a_solved_log_shows_what_was_asked_of_it(visit, answered_folder: Path, v
     page = visit(folder=answered_folder, viewport=viewport)
     assert page.locator("svg.chart use").count() >= 3  # one mark for each limit along the frontier
     heads = page.locator("h2").all_inner_texts()
-    asked = ["What the limit on cost costs", "Against other policies, by the same log", "In state s1"]
+    asked = ["What the limit on cost costs", "Policies by one log", "In state s1"]
     assert [head for head in heads if head in asked] == asked
     assert "Where more rows would help most" in heads
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]

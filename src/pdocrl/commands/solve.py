@@ -146,12 +146,14 @@ def solve(
         counts = counted(spec)
         if compare:
             policies = {str(folder): _policy(folder) for folder in compare}
-            redrawn = 200 if resamples is None else resamples
-            judged = questions.compare(counts, gamma, limits, policies, redrawn, level, seed, status.update)
+            judged = questions.compare(counts, gamma, limits, policies, level)
             found = compared_file(judged, limits, level)
             if out is not None:
                 console.log(f"wrote {write_compared(out, found)}")
-            return console.print_json(compared_json(judged, limits)) if json else tables.compared(found).show()
+            if json:
+                return console.print_json(compared_json(judged, limits))
+            tables.compared(found).show()
+            return console.log(f"note: {tables.FLATTERED}")
         if method in RIVALS and method != "pdocrl":
             if confidence is not None or relearned is not None:
                 raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")

@@ -78,6 +78,11 @@ def _notes(result: SolvedFile) -> list[str]:
         open_ = [name for name, (low, high) in ends.items() if low <= result.limits.get(name, math.inf) < high]
         if open_:
             found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
+    if result.thin > tables.FEW:
+        found.append(
+            f"{100 * result.thin:.2g} % of the policy's steps are at states and actions with few rows: "
+            "what they earn and cost is a guess, and probably too good."
+        )
     if result.coverage.outside > 0.01:
         found.append(f"The policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     return found
@@ -93,7 +98,8 @@ def answered(result: SolvedFile, compared: ComparedFile | None) -> list[Section]
         title = f"What the limit on {result.frontier.column} costs"
         found.append(Section(title, [_drawn(result.frontier), Tables([tables.frontier(result.frontier).html()])]))
     if compared is not None:
-        found.append(Section("Against other policies, by the same log", [Tables([tables.compared(compared).html()])]))
+        table = tables.compared(compared)
+        found.append(Section(table.title, [Tables([table.html()]), Listed([tables.FLATTERED])]))
     if result.explain:
         table = tables.explained(result.explain, result.explained or "asked about")
         found.append(Section(table.title, [Tables([table.html()])]))

@@ -254,6 +254,26 @@ def group_influence(estimate: PolicyEstimate, high: bool) -> Floats:
     return part
 
 
+def lead(first: PolicyEstimate, other: PolicyEstimate, high: bool, level: float = 0.95) -> Floats:
+    """[1+K, 2] by how much `other` is above `first` in the same log: what both owe to the same rows cancels.
+
+    J of either is, to first order, a sum over episodes (or rows), so the difference is the sum of their differences. It
+    varies no less than one spread does more than the other: few rows that agree are no proof, see `surprise`.
+    """
+    c, groups = first.counts, first.counts.groups
+    between = other.estimate[:, int(high)] - first.estimate[:, int(high)]
+    spreads = [np.sqrt(spread_of_episodes(one, high, level).variance) for one in (first, other)]
+    if groups is not None and len(groups) >= 2:
+        squares = ((group_influence(other, high) - group_influence(first, high)) ** 2).sum(axis=1)
+        squares *= len(groups) / (len(groups) - 1)
+    else:
+        weights = [(one.mu.ravel() / np.maximum(c.n.ravel(), 1))[c.pair] for one in (first, other)]
+        off = weights[1] * other.surprise(high)[0] - weights[0] * first.surprise(high)[0]
+        squares = (c.count * (off**2 + (weights[1] - weights[0]) ** 2 * c.variance)).sum(axis=1)
+    width = float(norm.ppf((1 + level) / 2)) * np.maximum(np.sqrt(squares), np.abs(spreads[1] - spreads[0]))
+    return np.stack([between - width, between + width], axis=1)
+
+
 def _start_variance(estimate: PolicyEstimate, high: bool) -> Floats:
     """[1+K] from where episodes begin; 0 where that is known beforehand."""
     c, V = estimate.counts, estimate.values[int(high)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.tabular.bootstrap import resample
+from pdocrl.tabular.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.cells import CellSpec
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
@@ -53,7 +53,12 @@ def frontier(
     seed: int = 0,
     progress: Progress = lambda _: None,
 ) -> tuple[Result, ...]:
-    """The problem of `result` solved again with the limit on one column at each of these values, all else the same."""
+    """The problem of `result` solved again with the limit on one column at each of these values, all else the same.
+
+    By how much learning overrates itself was measured for `result`; the intervals here are moved by as much.
+    """
+    overrated = 0.0 if result.intervals is None else max(result.intervals.optimism, 0.0)
+    least = 0.0 if counts.mean[0].min(initial=0.0) >= 0 else -np.inf
     others = [limit for limit in result.limits if limit.name != name]
     own = next((limit for limit in result.limits if limit.name == name), Limit(name, 0.0))
     found = []
@@ -62,7 +67,12 @@ def frontier(
         progress(f"solving with {moved}")
         limits = [*others, moved]
         rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "relearned": 0}
-        found.append(solve(counts, result.gamma, limits, **rest, level=level, seed=seed))  # type: ignore[arg-type]
+        one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
+        if one.intervals is not None:
+            low, high = one.intervals.value
+            moved_out = dataclasses.replace(one.intervals, value=(min(low, max(low - overrated, least)), high))
+            one = dataclasses.replace(one, intervals=moved_out)
+        found.append(one)
     return tuple(found)
 
 
@@ -81,7 +91,7 @@ def other_clusterings(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-    """Policies on one log, [p, 1+I] value and costs of each; redrawn logs are the same for all, so differences pair."""
+    """Policies on one log, [p, 1+I] value and costs of each; the rows are the same for all, so differences pair."""
 
     names: tuple[str, ...]
     estimate: Floats  # [p, 1+I]
@@ -96,10 +106,7 @@ def compare(
     gamma: float | None,
     limits: Limits,
     policies: Mapping[str, TabularPolicy],
-    resamples: int = 200,
     level: float = 0.95,
-    seed: int = 0,
-    progress: Progress = lambda _: None,
 ) -> Compared:
     """Judge policies found elsewhere by one log; what it never tried is followed by the worst."""
     chosen = as_limits(limits)
@@ -107,19 +114,16 @@ def compare(
     tables = [as_table(policy, counts) for policy in policies.values()]
     problem, discount = _problem(counts, gamma)
     L = Lagrangian.empirical(problem, discount, chosen)
-    here = np.array([outcome(pessimistic_model(L), pi) for pi in tables])
-    drawn = np.empty((resamples, *here.shape))
-    for k in range(resamples):
-        progress(f"redrawing the log: {k + 1} of {resamples}")
-        redrawn = Lagrangian.empirical(resample(problem, np.random.default_rng([seed, k])), discount, chosen)
-        model = pessimistic_model(redrawn, worst=L)
-        drawn[k] = [outcome(model, pi) for pi in tables]
-    drawn, here = drawn * signs, here * signs
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(drawn, ends, axis=0) if resamples else (here, here)
-    lead = np.quantile(drawn - drawn[:, :1], ends, axis=0) if resamples else np.zeros((2, *here.shape))
+    here = signs * np.array([outcome(pessimistic_model(L), pi) for pi in tables])
+    estimates = [PolicyEstimate(problem, discount, pi) for pi in tables]
+    rows = [0, *(1 + limit.index(counts.cost_names) for limit in chosen)]
+    bounds = np.array([clustered(one, level, anywhere=True)[rows] for one in estimates])
+    # As in the estimate, what the log lacks is at its worst: little reward, much cost.
+    leads = np.array([[lead(estimates[0], one, high, level)[rows] for high in (False, True)] for one in estimates])
+    difference = np.where((signs < 0)[:, None], leads[:, 1], leads[:, 0])
     outside = np.array([cover(L, pi, counts.states).outside for pi in tables])
-    return Compared(tuple(policies), here, low, high, outside, np.moveaxis(lead, 0, -1))
+    low, high = np.minimum(bounds[..., 0], here), np.maximum(bounds[..., 1], here)
+    return Compared(tuple(policies), here, low, high, outside, difference)
 
 
 def as_table(policy: TabularPolicy, counts: Counts) -> Floats:

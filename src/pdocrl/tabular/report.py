@@ -67,9 +67,10 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     if result.thin > FEW:
+        help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
             f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {OFTEN} rows: what they "
-            "earn and cost is a guess, and probably too good. More rows there, or --confidence, help."
+            f"earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):

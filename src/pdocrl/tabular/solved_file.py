@@ -99,6 +99,7 @@ class FrontierPoint(Part, frozen=True, kw_only=True):
     multiplier: float
     status: str
     kept: bool
+    thin: float = 0.0  # the share of its steps at pairs with few rows
 
 
 class Frontier(Part, frozen=True, kw_only=True):
@@ -332,4 +333,5 @@ def _point(result: Result, name: str) -> FrontierPoint:
         multiplier=float(result.multipliers[at]),
         status=result.status,
         kept=result.status in {"optimal", "approximate", "shown"},
+        thin=result.thin,
     )

@@ -14,6 +14,10 @@ LEARNED = {
     "log": "nothing, it is the log's own policy",
 }
 FEW = 0.1  # share of steps on few rows from which a reader is told
+FLATTERED = (
+    "A policy learned from this very log looks better in it than it is, the more so the fewer rows it rests on; "
+    "another log of the same kind judges it fairly."
+)
 FEW_ROWS = "best for this log, on few rows"  # what "optimal" reads where much rests on few rows
 STATUS = {
     "optimal": "optimal",
@@ -54,11 +58,15 @@ def keeps(solved: SolvedFile, name: str) -> bool:
     return (-room if solved.senses[name] == ">=" else room) >= -1e-7
 
 
+def in_words(status: str, thin: float) -> str:
+    """A status, given the share of steps that rest on few rows."""
+    return FEW_ROWS if status == "optimal" and thin > FEW else STATUS.get(status, status)
+
+
 def trust(solved: SolvedFile) -> Table:
     """How it was found and how far the log supports it."""
     cover, sure = solved.coverage, solved.confidence
-    few = solved.status == "optimal" and solved.thin > FEW
-    rows = [["status", FEW_ROWS if few else STATUS.get(solved.status, solved.status)]]
+    rows = [["status", in_words(solved.status, solved.thin)]]
     if solved.margin is not None:
         rows.append(["room inside the limits", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
@@ -104,8 +112,8 @@ def choices(solved: SolvedFile) -> Table:
 def frontier(line: Frontier) -> Table:
     """One row per limit: what it allows to earn, and its price."""
     rows = [
-        [p.limit, p.value, span(p.interval) if p.interval else DASH, p.cost, p.multiplier,
-         STATUS.get(p.status, p.status), "yes" if p.kept else "no"]
+        [p.limit, p.value, span(p.interval) if p.interval else DASH, p.cost, p.multiplier if p.kept else DASH,
+         in_words(p.status, p.thin), "yes" if p.kept else "no"]
         for p in line.points
     ]  # fmt: skip
     heads = ["limit", "reward", "interval", line.column, "multiplier", "status", "kept"]
@@ -142,15 +150,16 @@ def more_rows(solved: SolvedFile) -> Table:
 
 
 def compared(judged: ComparedFile) -> Table:
-    """One row per policy, and how far it leads the first."""
+    """One row per policy, and how far it is above the first."""
     level, names = f"{100 * judged.level:g} %", list(judged.policies[0].estimate)
     rows = [
         [p.name, *(f"{p.estimate[n]:.4g} ({span((p.low[n], p.high[n]))})" for n in names),
-         span(p.lead["reward"]) if number else DASH, f"{100 * p.outside:.2g} %"]
+         *(span(p.lead[n]) if number else DASH for n in names), f"{100 * p.outside:.2g} %"]
         for number, p in enumerate(judged.policies)
     ]  # fmt: skip
-    heads = ["policy", *(f"{name} ({level})" for name in names), "leads the first by", "time outside the log"]
-    return Table.of(heads, rows, "Against other policies, by the same log")
+    above = [f"{name} above the first" for name in names]
+    heads = ["policy", *(f"{name} ({level})" for name in names), *above, "time outside the log"]
+    return Table.of(heads, rows, "Policies by one log")
 
 
 def span(interval: tuple[float, float | None]) -> str:

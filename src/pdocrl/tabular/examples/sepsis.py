@@ -8,7 +8,7 @@
 Clinicians act as in the tables; a row ends where the patient leaves. The model is known, so what is learned can be held
 against the truth. Only the package's files are read: pip install --no-deps icu-sepsis is enough.
 
-    python -m pdocrl.tabular.examples.sepsis sepsis.parquet 2000
+    python -m pdocrl.tabular.examples.sepsis sepsis.parquet 2000        (a third argument is the seed, 0 unless told)
 """
 
 from __future__ import annotations
@@ -80,4 +80,4 @@ if __name__ == "__main__":
     import pyarrow.parquet
 
     with atomic_path(Path(sys.argv[1])) as path:
-        pyarrow.parquet.write_table(pyarrow.table(simulate(int(sys.argv[2]) if len(sys.argv) > 2 else 2000)), path)
+        pyarrow.parquet.write_table(pyarrow.table(simulate(*map(int, sys.argv[2:4]))), path)
