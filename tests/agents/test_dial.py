@@ -65,7 +65,7 @@ def drive(policy: Any, limit: float, change: dict[int, float] | None = None) -> 
 @lru_cache
 def trained() -> Trainer:
     agent = find_agent("dial")
-    small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128, "model_batch": 128}
+    small = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128, "model_batch": 32}
     config = make_config(agent, cost_limit=(10.0,), horizon=float(HORIZON), **small)
     trainer = Trainer(agent, road(), [Run(config, 0)])
     trainer.advance(3000)
