@@ -56,7 +56,7 @@ class DialConfig(AgentConfig):
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the model of the dynamics
     average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the models
-    dropout: float = 0.1  # share of hidden units left out at each step: without it π learns episodes by heart
+    dropout: float = 0.1  # share of hidden units left out at each step, so that π does not learn episodes by heart
     rows_a_mask: int = static(1)  # rows of a batch that leave out the same units; random bits are dear on a CPU
     jitter: float = 0.02  # noise on what π is conditioned on, so that it interpolates
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
