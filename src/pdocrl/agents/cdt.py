@@ -63,7 +63,6 @@ class CDT(SequenceAgent[CDTConfig]):
     summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
     paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
     takes_choices = True
-    in_halves = True
     Config = CDTConfig
 
     def ignores_limit(self, config: CDTConfig) -> bool:

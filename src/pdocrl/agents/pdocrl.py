@@ -62,7 +62,6 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     name = "pdocrl"
     summary = "Density ratio, policy, critic and multipliers play the paper's Lagrangian; no policy extraction."
     paper = "Offline Constrained RL under Partial Data Coverage, Algorithm 3"
-    in_halves = True
     needs = "any number of costs; none is PDORL"
     fewest_costs = 0
     Config = PDOCRLConfig

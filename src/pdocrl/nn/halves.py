@@ -5,8 +5,8 @@ TF32 leaves a float32 factor anyway. What it lacks is range: larger numbers are 
 are small, are multiplied by 1,024 on their way back, so that nothing above 6e-11 is lost. Weights and what Adam sees
 stay float32.
 
-Values no gradient is asked of always go this way (`for_values`). Training does for agents that were measured to learn
-the same so (`Agent.in_halves`); PDOCRL_HALVES=1 in the environment is for all agents, PDOCRL_HALVES=0 for none.
+Values no gradient is asked of always go this way (`for_values`). Training does with PDOCRL_HALVES=1 in the environment,
+and for agents that say they learn the same so (`Agent.in_halves`), unless PDOCRL_HALVES=0.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def affine(x: Float[Array, "B n"], weight: Float[Array, "n m"], bias: Float[Arra
 
 def _one(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
     x, weight = half(x), half(weight)
-    found = jnp.clip(jnp.matmul(x, weight, preferred_element_type=jnp.float16) + half(bias), -HALF_MAX, HALF_MAX)
+    found = jnp.clip(product(x, weight, jnp.float16) + half(bias), -HALF_MAX, HALF_MAX)
     return found.astype(jnp.float32), (x, weight)
 
 
