@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdocrl.nn import kernel
+from pdocrl.nn import halves, kernel
 from pdocrl.nn.mlp import MLP, CostCritic, Critic
 from pdocrl.nn.vae import VAE
 
@@ -97,3 +97,21 @@ def test_gradients_in_halves_are_those_of_the_network(
     jax.tree.map(np.testing.assert_array_equal, in_network(network, x, 1.0), whole[0])
     np.testing.assert_allclose(in_input(network, x, 1.0), whole[1], rtol=1e-3, atol=1e-7)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))
+
+
+def test_training_goes_by_halves_where_an_agent_or_the_user_says_so_and_the_user_has_the_last_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PDOCRL_HALVES", raising=False)
+    with halves.training(True):
+        assert not halves.for_training()  # this is a CPU
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        assert halves.for_training()
+        with halves.training(False):
+            assert not halves.for_training()
+            monkeypatch.setenv("PDOCRL_HALVES", "1")
+            assert halves.for_training()
+        monkeypatch.setenv("PDOCRL_HALVES", "0")
+        assert not halves.for_training()
+    monkeypatch.delenv("PDOCRL_HALVES")
+    assert not halves.for_training()
