@@ -59,17 +59,17 @@ def ope(
           r.verdict, "; ".join(r.doubts)] for r in result.runs],
         title=f"{result.agent} on {result.data.name}: estimates by {result.method} from the data alone",
     )  # fmt: skip
+    told = result.calibration
+    if told is None:
+        return
     if compare:
         print_table(
             ["cost limit", "seed", "signal", *METHODS],
             [[_shown(r.cost_limit), r.seed, signal,
               *(_of(r.by_method.get(name), k) for name in METHODS)]
-             for r in result.runs for k, signal in enumerate(["reward", *map("c{}".format, range(len(r.cost)))])],
+             for r in result.runs for k, signal in enumerate(told.factor)],
             title="every method, with its 95 % interval",
         )  # fmt: skip
-    told = result.calibration
-    if told is None:
-        return
     coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told.coverage_left_out.items())
     print(f"calibrated on {told.groups} groups of episodes the models had not seen; intervals made from the other "
           f"groups held the truth of: {coverage}")  # fmt: skip
