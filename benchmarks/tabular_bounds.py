@@ -143,10 +143,13 @@ def plug_in(counts: Counts, gamma: float, limits: dict[str, float], rows: int) -
     return policy_of(L, exact.solve(pessimistic_model(L)).mu)
 
 
-def study_bounds(task: tuple[str, int, int], slow_logs: int) -> list[list[object]]:
-    """One log: [family, n, policy, bound, signal, held, width, seconds] for each; the slow ones on the first logs."""
+def study_bounds(task: tuple[str, int, int], slow_logs: int, printed_only: bool = False) -> list[list[object]]:
+    """One log: [family, n, policy, bound, signal, held, width, seconds] for each; the slow ones on the first logs.
+
+    `printed_only`: what `solve` prints alone.
+    """
     family, n, seed = task
-    slow = seed < slow_logs
+    slow = printed_only or seed < slow_logs
     cmdp, counts, given = FAMILIES[family](n, seed)
     limits, gamma, rows = limits_of(cmdp, counts), cmdp.gamma, []
 
@@ -165,23 +168,26 @@ def study_bounds(task: tuple[str, int, int], slow_logs: int) -> list[list[object
         estimate = PolicyEstimate(counts, gamma, pi)
         return {name: lambda b=bound: b(estimate) for name, bound in BOUNDS.items() if slow or name not in SLOW}
 
+    def judge_printed() -> list[list[object]]:
+        begun = time.process_time()
+        result = solve(counts, gamma, limits, C=np.inf, seed=seed)
+        seconds = time.process_time() - begun
+        assert result.intervals is not None
+        printed = np.array([result.intervals.value, *result.intervals.costs])
+        judge("solve", counts, result.policy, {"solve": lambda: printed})
+        for row in rows[-(1 + len(limits)) :]:
+            row[-1] = seconds
+        return rows
+
+    if printed_only:
+        return judge_printed()
     judge("given", counts, given, all_bounds(counts, given, slow))
     learned = plug_in(counts, gamma, limits, choose_min_count(counts, gamma, as_limits(limits)))
     judge("learned", counts, learned, all_bounds(counts, learned, slow and seed < SLOW_LEARNED))
     first, second = split(counts, np.random.default_rng([seed, 3]))
     half = plug_in(first, gamma, limits, choose_min_count(first, gamma, as_limits(limits)))
     judge("half", second, half, all_bounds(second, half, slow and seed < SLOW_LEARNED))
-    if not slow:
-        return rows
-    begun = time.process_time()
-    result = solve(counts, gamma, limits, C=np.inf, seed=seed)
-    seconds = time.process_time() - begun
-    assert result.intervals is not None
-    printed = np.array([result.intervals.value, *result.intervals.costs])
-    judge("solve", counts, result.policy, {"solve": lambda: printed})
-    for row in rows[-(1 + len(limits)) :]:
-        row[-1] = seconds
-    return rows
+    return judge_printed() if slow else rows
 
 
 CONFIDENCE = (
@@ -243,8 +249,10 @@ def page() -> None:
     with (HERE / "results" / "tabular_bounds.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     sizes = sorted({int(row["n"]) for row in rows})
-    numbers = sorted({int(row["logs"]) for row in rows if row["policy"] in {"given", "solve"}})
-    logs = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+    logs = {}
+    for kind in ("given", "solve"):
+        numbers = sorted({int(row["logs"]) for row in rows if row["policy"] == kind})
+        logs[kind] = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
 
     def cells(policy: str, bound: str, family: str, n: int) -> list[dict[str, str]]:
         wanted = (policy, bound, family, str(n))
@@ -268,7 +276,7 @@ def page() -> None:
     lines = [
         textwrap.fill(
             "How often a 95 % interval held the truth, mean of value and costs, for a policy that does not depend on "
-            f"the log; then its width against that of `delta`. Logs of each: {logs}.",
+            f"the log; then its width against that of `delta`. Logs of each: {logs['given']}.",
             100,
         ),
         "",
@@ -288,8 +296,8 @@ def page() -> None:
         "",
         textwrap.fill(
             "What learning makes of it: a policy learned from the same rows and judged by `clustered`, one learned on "
-            "the other half, and what `solve` prints for the policy it learned from all rows. A dash: fewer than "
-            f"{FEWEST} logs.",
+            "the other half, and what `solve` prints for the policy it learned from all rows (measured later, on "
+            f"{logs['solve']} logs of each). A dash: fewer than {FEWEST} logs.",
             100,
         ),
         "",
@@ -314,6 +322,7 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
     parser.add_argument("--slow-logs", type=int, default=10**6, help="so many of them for bootstraps and `solve`")
+    parser.add_argument("--printed", action="store_true", help="measure what `solve` prints alone, and keep the rest")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument(
         "--from", dest="files", type=Path, nargs="+", help="measure nothing: rows that earlier runs kept"
@@ -329,7 +338,7 @@ def main() -> None:
         rows = [row for path in asked.files or [] for row in csv.reader(path.open(newline="", encoding="utf-8"))]
         sizes = sorted(asked.sizes, reverse=True)
         tasks = [(family, n, seed) for seed in range(asked.skip, asked.logs) for n in sizes for family in FAMILIES]
-        study = functools.partial(study_bounds, slow_logs=asked.slow_logs)
+        study = functools.partial(study_bounds, slow_logs=asked.slow_logs, printed_only=asked.printed)
         with (asked.out / "tabular_bounds.partial").open("a", newline="", encoding="utf-8") as file:
             end = time.monotonic() + 60 * asked.minutes
             for part in finished(study, [] if asked.files else tasks, asked.jobs, end):
@@ -337,7 +346,11 @@ def main() -> None:
                 file.flush()
                 rows += part
         header = ["family", "n", "policy", "bound", "signal", "coverage", "width", "seconds", "logs"]
-        write(asked.out / "tabular_bounds.csv", header, sorted(means(rows, 5), key=str))
+        found = means(rows, 5)
+        if asked.printed:
+            with (asked.out / "tabular_bounds.csv").open(newline="", encoding="utf-8") as file:
+                found += [row for row in csv.reader(file) if row[2] not in {"policy", "solve"}]
+        write(asked.out / "tabular_bounds.csv", header, sorted(found, key=str))
     if asked.only != "bounds":
         sure = [(name, size) for name, size in CONFIDENCE if name != "sepsis" or importlib.util.find_spec("icu_sepsis")]
         tasks = [(name, size, seed) for seed in range(asked.logs) for name, size in sure]
