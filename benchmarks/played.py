@@ -10,24 +10,19 @@ collect DroneCircle` (`--budget 1200k`); nobody had trained on them while the ag
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from table import read_lines
 
+from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
 from pdocrl.files import write_csv
 from pdocrl.scores.normalise import normalised_reward
 
 PLAYED = Path(__file__).parent / "results" / "played.csv"
 WHO = ("task", "agent", "cost_limit", "seed")
-NUMBERS: dict[str, Callable[[str], Any]] = {
-    "cost_limit": int, "seed": int, "step": int, "episodes": int, "normalized_reward": float, "cost": float,
-    "shortest": int,
-}  # fmt: skip
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
@@ -56,9 +51,7 @@ def main() -> None:
 
 def former_rows() -> Rows:
     """What stands in the file."""
-    with PLAYED.open(newline="", encoding="utf-8") as file:
-        lines = [{name: NUMBERS.get(name, str)(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    return {tuple(line[name] for name in WHO): line | {"safe": line["safe"] == "True"} for line in lines}
+    return {tuple(row[name] for name in WHO): row | {"safe": row["safe"] == "True"} for row in read_csv(PLAYED)}
 
 
 if __name__ == "__main__":
