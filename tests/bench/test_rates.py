@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pdocrl.bench.rates import Rates, _cores, _key, _opening_key, _still_key
+from pdocrl.bench.rates import Rates, _key, _opening_key, _still_key
 from pdocrl.bench.suite import Group, named_suites
 from pdocrl.data.load import EMBEDDED, load
 from pdocrl.data.tasks import find_task
+from pdocrl.training.turns import cores
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_another_task_takes_what_the_known_ones_take_and_another_policy_what_it_
     rates._keep(_key("decision", slow), 0.002)
     assert rates.knows_playing(slow)
     rates._keep(_opening_key(), 3.0)
-    assert rates.playing(slow) == pytest.approx(3 + 9 * 20 * (0.5 + 0.002 * 100) / _cores())
+    assert rates.playing(slow) == pytest.approx(3 + 9 * 20 * (0.5 + 0.002 * 100) / cores())
     assert rates.playing(group) == pytest.approx(90), "what was seen counts before what was measured"
 
 

@@ -24,6 +24,7 @@ from pdocrl.files import write_json
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.folder import Trained
 from pdocrl.training.loop import Run, Trainer, trainings
+from pdocrl.training.turns import cores
 
 FEW_SECONDS = 2.0  # of steps behind a measured rate
 ACTING = 50  # decisions behind a measured time of one
@@ -76,7 +77,7 @@ class Rates:
         still, acting = self._known.get(_still_key(group)), self._find("decision", group)
         if still is not None and acting is not None:
             opening = self._known.get(_opening_key(), 0.0)
-            return opening + (still + acting * float(group.task.horizon)) * episodes / _cores()
+            return opening + (still + acting * float(group.task.horizon)) * episodes / cores()
         others = self._others(_playing_prefix(), f"/{group.task.name}")
         return None if others is None else others * episodes
 
@@ -104,14 +105,14 @@ class Rates:
         self._keep(_key("episode", group), seconds / (group.suite.episodes * group.runs))
 
     def measure_training(self, group: Group, dataset: Dataset, company: int = 1) -> None:
-        """A few steps: of one run on a CPU, where runs take turns, else of all of them. And a few decisions.
+        """A few steps: of a run for each core on a CPU, where runs take turns, else of all. And a few decisions.
 
         The runs of groups that go together all learn from this one's data here: the shape hardly matters.
         """
         agent = find_agent(group.method.agent)
         runs = _runs(group, agent, group.limits if dataset.n_costs else ((),)) * company
         with timed() as start:
-            trainer = Trainer(agent, dataset, runs[:1] if _on_cpu() else runs)
+            trainer = Trainer(agent, dataset, runs[: cores()] if _on_cpu() else runs)
             trainer.advance(trainer.block)  # compiles
         steps, seconds = trainer.block, 0.0
         while seconds < FEW_SECONDS / 2:
@@ -119,10 +120,11 @@ class Rates:
             with timed() as clock:
                 trainer.advance(steps)
             seconds = clock.seconds
-        self._keep(_key("step", group, company), seconds / steps)
+        here = len(trainer.seeds) if _on_cpu() else 1
+        self._keep(_key("step", group, company), seconds / steps / here)
         with timed() as end:
             policies = trainer.policies()
-        self._keep(_key("start", group, company), start.seconds + end.seconds * (_share(group) if _on_cpu() else 1))
+        self._keep(_key("start", group, company), start.seconds + end.seconds * _share(group) / here)
         self._keep(_key("decision", group), _decision_seconds(policies[0], dataset))
 
     def measure_playing(self, group: Group) -> None:
@@ -227,9 +229,3 @@ def _backend() -> str:
     import jax
 
     return str(jax.default_backend())
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -31,6 +31,7 @@ from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import halves
 from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
+from pdocrl.training.turns import apart, in_turns, together
 from pdocrl.training.window import Window
 
 CONSTANT = 1e-6  # a spread below this share of a column's size is rounding …
@@ -83,6 +84,9 @@ class Trainer:
     standardised observations and unit actions; `scales` lies between them and the world's.
     """
 
+    _whole: Any  # the state, or None where it lies in
+    _apart: list[Any]  # one state a training
+
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
         self.agent, self.runs = agent, tuple(runs)
@@ -103,6 +107,17 @@ class Trainer:
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
         self.state = _initial(agent, self.problem)(self.configs, self.seeds)
+
+    @property
+    def state(self) -> Any:
+        """Of all trainings, each array [T, …]; on a CPU they go apart and are joined where somebody asks."""
+        if self._whole is None:
+            self._whole = together(self._apart)
+        return self._whole
+
+    @state.setter
+    def state(self, whole: Any) -> None:
+        self._whole, self._apart = whole, apart(whole, len(self.seeds)) if self._on_cpu else []
 
     @property
     def block(self) -> int:
@@ -138,10 +153,13 @@ class Trainer:
         return (number + 1) * self._windows.every
 
     def _advance(self, block: int, blocks: int) -> dict[str, NDArray[np.float64]]:
-        state, sums, bad = _program(self.agent, self._on_cpu, block)(
-            self._table, self._rows, self._sizes, self.configs, self.seeds, self.state,
-            jnp.int32(self.step), jnp.int32(blocks),
-        )  # fmt: skip
+        program = _program(self.agent, self._on_cpu, block)
+        about = self._rows, self._sizes, self.configs, self.seeds
+        if self._on_cpu:
+            abouts = apart(about, len(self.seeds))
+            states, sums, bad = in_turns(program, self._table, abouts, self._apart, self.step, blocks)
+        else:
+            state, sums, bad = program(self._table, *about, self.state, jnp.int32(self.step), jnp.int32(blocks))
         bad = {name: np.asarray(first) for name, first in bad.items()}
         for i, training in enumerate(self.training):
             first = {name: int(steps[training]) for name, steps in bad.items() if steps[training] >= 0}
@@ -150,7 +168,11 @@ class Trainer:
                 self.failures[i] = f"step {first[name] + 1}: {name} is not finite"
         # A failed run keeps the last state that was whole; the others go on.
         failed = np.isin(np.arange(len(self.seeds)), self.training[[*self.failures]])
-        self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state
+        if self._on_cpu:
+            kept = [old if over else new for over, old, new in zip(failed, self._apart, states, strict=True)]
+            self._whole, self._apart = None, kept
+        else:
+            self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state
         self.step += block * blocks
         return {name: np.asarray(total, np.float64) for name, total in sums.items()}
 
@@ -258,8 +280,8 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
     """The compiled program: (data, configs, states, from step, blocks) → states, sums of metrics, first bad steps.
 
     On an accelerator all runs take each step together (vmap), in blocks of fixed length whose random numbers are drawn
-    at once: the host is not asked after every step, and there are fewer small kernels. On a CPU each run takes all its
-    steps before the next (map): the working set stays in cache, and a run's bits do not depend on its company.
+    at once: the host is not asked after every step, and there are fewer small kernels. On a CPU it is
+    called for one run at a time (`in_turns`), so a run's bits do not depend on its company.
     """
 
     def over_runs(function: Callable[..., Any], *arguments: Any) -> Any:
