@@ -139,7 +139,7 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
     d = jax.tree.map(lambda x: np.asarray(x, np.float64), state)
     data = jax.tree.map(lambda x: np.asarray(x, np.float64), batch.transitions)
     spent, gamma, limit, lam = np.asarray(batch.episode_cost, np.float64), 0.9, np.array([3.0, 6.0]), d.multiplier.lam
-    scale, cost_scale = float(d.reward_scale), float(d.imagination.standards.cost)
+    scale, cost_scale = float(d.reward_scale), d.imagination.standards.cost
 
     w = np.exp(-(spent / limit) @ lam)
     w /= w.mean()

@@ -32,6 +32,18 @@ def test_check_names_scales_clocks_constants_and_categories() -> None:
     assert "at most ten values: 2, 4." in said
 
 
+def test_check_mentions_costs_that_never_occur_and_recordings_that_were_cut() -> None:
+    said = " ".join(notes(log(np.linspace(-1, 1, 60))))
+    assert "`cost` never occurs" in said
+    assert "end by a timeout" not in said
+    data = log(np.linspace(-1, 1, 60))
+    timeout = data.timeout.copy()
+    timeout[[3, 13]] = True
+    assert "4 of 8 episodes end by a timeout before step 10" in " ".join(
+        notes(dataclasses.replace(data, timeout=timeout))
+    )
+
+
 def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:
     assert not [note for note in notes(small_dataset) if "observation columns" in note]
 

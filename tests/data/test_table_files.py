@@ -77,3 +77,15 @@ def test_only_tables_are_mapped(small_dataset: Dataset, tmp_path: Path) -> None:
     save(small_dataset, tmp_path / "x.npz")
     with pytest.raises(PdocrlError, match="columns are mapped in tables"):
         load(tmp_path / "x.npz", columns={"reward": "r"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [([], "log.csv: no transitions"), ([ROWS[0], ROWS[1].replace("2,1", "2,many")], "`c` holds words, not numbers")],
+)
+def test_no_rows_and_words_for_numbers_are_one_line(log: Path, run_cli: Cli, rows: list[str], says: str) -> None:
+    log.write_text("\n".join([HEADER, *rows]) + "\n")
+    status, _, err = run_cli("data", "check", log, "--columns", *WORDS)
+    assert status == 2
+    assert says in err
+    assert err.count("\n") == 1

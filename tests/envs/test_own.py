@@ -58,6 +58,17 @@ def test_a_task_file_names_costs_function_and_horizon(tmp_path: Path) -> None:
     assert function.cost[0, 0] == plain.cost[0, 0] > 0
 
 
+def test_a_tasks_costs_have_its_names_and_are_found_by_them_in_any_order(tmp_path: Path) -> None:
+    """As a table spells them, too: a recorded log must not come back with its costs exchanged."""
+    register(Task("Ordered", 30, "valve_world:Valve-v0", costs=("cost_haste", "cost_level")))
+    own = rollout("Ordered", open_valve, 1, workers=0, record=True)
+    assert own.dataset().cost_names == own.cost_names == ("cost_haste", "cost_level")
+    assert own.cost[0, 0] != own.cost[0, 1]
+    for names in (("cost_level", "cost_haste"), ("level", "haste")):
+        turned = rollout("Ordered", open_valve, 1, workers=0, costs=names)
+        np.testing.assert_array_equal(turned.cost, own.cost[:, ::-1])
+
+
 def test_costs_in_one_vector_go_by_the_names_of_the_data() -> None:
     named = rollout("valve_world:Valve-v0", open_valve, 1, workers=0, costs=("cost_level", "cost_haste"))
     vector = rollout("valve_world:VectorValve-v0", open_valve, 1, workers=0, costs=("cost_level", "cost_haste"))

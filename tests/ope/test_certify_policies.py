@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_only_a_log_that_did_not_choose_the_policy_shows_anything(folder: Path, 
     assert "calibrated on" in safe["assumption"]
     assert {"format": 1, **fresh} == json.loads((folder / "certificate.json").read_text())
     assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_no_logged_step_can_add_up_to_needs_no_audit_and_what_never_occurred_does(folder: Path) -> None:
+    """Ten steps of at most 1 stay below 20. Of a cost that never occurred nothing is known, not even that."""
+    dataset, free = drifting(episodes=160), drifting(episodes=160, seed=1)
+    made = trained(dataset, [(20.0,)], [constant(-0.3)])
+    free = dataclasses.replace(free, cost=0 * free.cost)
+    unknown = certify_log(made, free, config=SMALL)[0].statements[0]
+    assert unknown.verdict == "cannot be shown"
+    assert "never occurred" in unknown.sentence
+    assert unknown.episodes_needed
+    own = certify_log(made, dataset, config=SMALL)[0].statements[0]
+    assert own.episodes_needed == 0
+    assert "no episode costs more than 10" in own.sentence
 
 
 def test_a_log_that_shares_episodes_with_the_training_is_not_held_out(folder: Path) -> None:

@@ -18,7 +18,9 @@ from pdocrl.ope.actors import begin_many, remembers
 from pdocrl.ope.calibrate import Calibration, _quantile, _wide
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.imagine import play
+from pdocrl.ope.log import Log
 from pdocrl.ope.scales import Scales
+from pdocrl.ope.support import Recorded
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
@@ -198,6 +200,32 @@ def test_a_column_of_rounding_stays_still_in_imagined_episodes() -> None:
     scales = Scales.of(wide)
     assert float(scales.low[-1]) == float(scales.high[-1]) == pytest.approx(0, abs=1e-14)
     assert float(scales.low[0]) < float(scales.high[0])
+
+
+def test_observations_rewards_and_costs_in_other_units_change_nothing_but_their_units() -> None:
+    """Powers of two; a column in millionths is no rounding, and one that stands at a million is no signal."""
+    data = drifting(episodes=40)
+    still = np.full((len(data), 1), 3e6, np.float32)
+    data = dataclasses.replace(
+        data, obs=np.hstack([data.obs, still]), next_obs=np.hstack([data.next_obs, still + np.float32(0.25)])
+    )
+    unit = np.array([2.0**-30] * (data.obs_dim - 1) + [1], np.float32)
+    other = dataclasses.replace(
+        data, obs=data.obs * unit, next_obs=data.next_obs * unit, reward=data.reward * np.float32(2**-30),
+        cost=data.cost * np.float32(2**-30),
+    )  # fmt: skip
+    rows = slice(0, 50)
+    seen = []
+    for own in (data, other):
+        scales = Scales.of(own)
+        memory = scales.memory(own.obs[rows], own.action[rows], own.next_obs[rows])
+        group = group_episodes(own, np.random.default_rng(0))
+        recorded = Recorded.of(Log.of(own), np.random.default_rng(0))
+        reward = (own.reward[rows] - scales.reward_mean) / scales.reward_scale
+        inputs = scales.inputs(memory, own.obs[rows], own.action[rows])
+        seen.append([np.asarray(x) for x in (inputs, reward, group, recorded.radius)])
+    for first, second in zip(*seen, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-6)
 
 
 def test_one_odd_episode_is_no_group() -> None:

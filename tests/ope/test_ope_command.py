@@ -129,6 +129,17 @@ def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None
     assert strict.within_limit is not True
 
 
+def test_a_cost_that_the_log_never_had_is_not_shown_to_be_kept_and_hides_no_other() -> None:
+    """Nobody knows what a cost is worth that never occurred; that the first limit is broken stands."""
+    dataset = drifting(costs=2)
+    dataset = dataclasses.replace(dataset, cost=dataset.cost * np.array([1, 0], np.float32))
+    made = trained(dataset, [(10.0, 0.5), (1.0, 0.5)], [constant(-0.3), constant(0.6)])
+    safe, over = estimate(made, dataset, method="model", resamples=4).runs
+    assert (safe.within_limit, safe.trusted) == (None, False)
+    assert "`cost_1` never occurred" in safe.doubts[0]
+    assert over.within_limit is False
+
+
 def test_no_costs_no_limit_no_verdict() -> None:
     dataset = drifting(costs=0)
     run = estimate(trained(dataset, [()], [constant(0.1)]), dataset, method="model", resamples=2).runs[0]

@@ -67,6 +67,22 @@ def test_a_column_in_other_units_changes_nothing(name: str) -> None:
     np.testing.assert_array_equal(*acted)
 
 
+@pytest.mark.parametrize("name", ["dial", "pdocrl_anchored"])
+def test_two_costs_in_other_units_change_nothing(name: str) -> None:
+    """Thousandths beside thousands: each cost, and its limit, is measured by itself."""
+    agent, data, acted = find_agent(name), clocked(), []
+    both = np.column_stack([data.cost[:, 0], data.obs[:, 0] > 1]).astype(np.float32)
+    small = SMALL | ({"model_hidden": (8,)} if name == "dial" else {})
+    for units in (np.ones(2, np.float32), np.array([2**11, 2**-11], np.float32)):
+        own = dataclasses.replace(data, cost=both * units, cost_names=("cost_a", "cost_b"))
+        config = make_config(agent, **(small | {"cost_limit": tuple((units * [5, 3]).tolist())}))
+        trainer = Trainer(agent, own, [Run(config, 0)])
+        trainer.advance(20)
+        policy = trainer.policies()[0]
+        acted.append(policy.network.cost / units if name == "dial" else policy(own.obs[:50]))  # dial: as rehearsed
+    np.testing.assert_array_equal(*acted)
+
+
 def test_a_clock_has_a_unit_of_change() -> None:
     """Its change is the same at every step: measured by spread, the model's target would be a million."""
     data = clocked()

@@ -240,7 +240,8 @@ def condition(
 
 def dearest(dataset: Dataset) -> Float[NDArray[np.float64], " K"]:
     """The largest cost of an episode, of each constraint; never 0, since amounts are told as shares of it."""
-    largest: NDArray[np.float64] = np.maximum(dataset.cost_return.max(0), 1e-6)
+    most = dataset.cost_return.max(0)
+    largest: NDArray[np.float64] = np.where(most > 0, most, 1.0)
     return largest
 
 
@@ -267,7 +268,7 @@ def qualities(
     for i, (cost, start) in enumerate(zip(costs, starts, strict=True)):
         apart = np.sqrt(((began - start) ** 2).mean(1))
         near = apart <= max(SAME, np.partition(apart, alike - 1)[alike - 1])
-        peers = earned[near & (paid <= cost + 1e-9).all(1)][:PEERS]
+        peers = earned[near & (paid <= cost * (1 + 1e-9)).all(1)][:PEERS]
         best[i] = peers.mean() if len(peers) else returns[i]
     low = np.quantile(returns, 0.05)
     scale = np.maximum(best - low, 1e-9 + 1e-3 * np.ptp(returns))

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
 
 from pdocrl.agents.agent import Transitions
 from pdocrl.data.dataset import Dataset
@@ -37,25 +38,34 @@ class Standards(eqx.Module):
     low: Float[Array, " S"]  # no imagined state leaves the box the data lies in
     high: Float[Array, " S"]
     change: Float[Array, " S"]  # root mean square of s′ − s
-    cost: Float[Array, ""]  # the largest cost of a step
+    cost: Float[Array, ...]  # the largest cost of a step, [K]; a number where there is one cost
     reward: Float[Array, ""]  # the largest |r| of a step
-    all_or_nothing: Float[Array, ""]  # 1 where a step costs either nothing or the largest cost
+    all_or_nothing: Float[Array, ...]  # 1 where a step costs either nothing or the largest cost, likewise
 
     @staticmethod
     def measure(dataset: Dataset) -> tuple[tuple[float, ...], ...]:
         """The eight fields as plain numbers, which a problem's description holds and a checkpoint stores."""
         # The size of a change, not its spread: a clock always moves by the same, and dividing by 0 would be no unit.
         obs, change = dataset.obs, np.sqrt(((dataset.next_obs - dataset.obs) ** 2).mean(0))
-        largest = max(float(dataset.cost.max(initial=0.0)), 1e-6)
-        reward = max(float(np.abs(dataset.reward).max(initial=0.0)), 1e-6)
-        two = float(np.isin(dataset.cost, (0.0, largest)).all())
+        # Each cost in its own unit: beside one of thousands, one of thousandths would not be learned at all.
+        largest = dearest_step(dataset)
+        reward = float(np.abs(dataset.reward).max(initial=0.0)) or 1.0
+        two = ((dataset.cost == 0) | (dataset.cost == largest)).all(axis=0)
         found = (obs.mean(0), obs.std(0) + 1e-6, obs.min(0), obs.max(0), change + 1e-6, largest, reward, two)
         return tuple(tuple(np.atleast_1d(np.asarray(x, np.float32)).tolist()) for x in found)
 
     @staticmethod
     def of(measured: tuple[tuple[float, ...], ...]) -> Standards:
         mean, std, low, high, change, cost, reward, two = (jnp.asarray(numbers, jnp.float32) for numbers in measured)
-        return Standards(mean, std, low, high, change, cost[0], reward[0], two[0])
+        if cost.shape == (1,):  # a number, as checkpoints have had it since there was one cost
+            cost, two = cost[0], two[0]
+        return Standards(mean, std, low, high, change, cost, reward[0], two)
+
+
+def dearest_step(dataset: Dataset) -> NDArray[np.float32]:
+    """[K] the largest cost of a step; 1 where none costs anything."""
+    most = dataset.cost.max(axis=0, initial=0.0)
+    return np.where(most > 0, most, np.float32(1))
 
 
 class Model(eqx.Module):

@@ -34,7 +34,7 @@ from pdocrl.agents.agent import (
     per_constraint,
     static,
 )
-from pdocrl.agents.imagination import FORGETTING, Imagination, Standards
+from pdocrl.agents.imagination import FORGETTING, Imagination, Standards, dearest_step
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
@@ -42,7 +42,9 @@ from pdocrl.nn.multipliers import ProjectedMultiplier
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import Policy
 
-SMALLEST_LIMIT = 0.5  # a limit of zero is held as half a unit of cost, so that ratios to it stay finite
+# A limit of zero is held as half a unit of cost, so that ratios to it stay finite; where no step costs a whole unit, as
+# half of the dearest step.
+SMALLEST_LIMIT = 0.5
 RESOLUTION = 32  # an episode's weight is a whole number of copies, this many for the heaviest
 
 
@@ -103,7 +105,7 @@ def episode_weights(
 
     Where no two episodes are within the limits, those that exceed them least stand in.
     """
-    worst = (costs / np.maximum(limits, SMALLEST_LIMIT)).max(1, initial=0.0)
+    worst = (costs / limits).max(1, initial=0.0)
     allowed = worst <= 1
     if allowed.sum() < 2:
         allowed = worst <= np.sort(worst)[min(int(episodes), len(worst)) - 1]
@@ -141,6 +143,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
     def rows(self, config: AnchoredConfig, dataset: Dataset) -> NDArray[np.int64]:
         """Rows of anchor episodes, each episode as often as its weight says."""
         limits = np.asarray(config.cost_limit, np.float64).reshape(-1)
+        limits = np.maximum(limits, SMALLEST_LIMIT * np.minimum(dearest_step(dataset), 1))
         p = episode_weights(dataset.reward_return, dataset.cost_return, limits, float(config.episodes))
         copies = np.rint(p / p.max() * RESOLUTION).astype(np.int64)
         return dataset.rows_of(np.repeat(np.arange(len(p)), copies))
@@ -175,8 +178,9 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         data, lam = batch.transitions, state.multiplier.lam
         size = config.batch_size
         anchor, anywhere = jax.tree.map(lambda x: x[:size], data), jax.tree.map(lambda x: x[size:], data)
-        limit = jnp.maximum(jnp.asarray(config.cost_limit, jnp.float32).reshape(-1), SMALLEST_LIMIT)
         unit, cost_scale = 1 - config.gamma, state.imagination.standards.cost
+        limit = jnp.asarray(config.cost_limit, jnp.float32).reshape(-1)
+        limit = jnp.maximum(limit, SMALLEST_LIMIT * jnp.minimum(cost_scale, 1))
 
         # w: the weights of the anchor's episodes once λ has its say, mean 1
         w = jnp.exp(-config.tilt * (batch.episode_cost / limit) @ lam)

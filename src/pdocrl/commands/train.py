@@ -64,6 +64,7 @@ def train(
         sink: also send metrics to tensorboard or wandb.
         json: print one JSON object.
     """
+    from pdocrl.data.tasks import find_task
     from pdocrl.training.train import resume as go_on
     from pdocrl.training.train import train as begin
 
@@ -110,4 +111,6 @@ def train(
         title=f"{trained.plan.agent} on {trained.plan.data}, {trained.step} steps",
     )  # fmt: skip
     if trained.folder is not None:
-        print(f"policies in {trained.folder}; play them with: pdocrl evaluate {trained.folder}")
+        playable = trained.plan.task is not None and find_task(trained.plan.task).env_id is not None
+        how = "play them with: pdocrl evaluate" if playable else "judge them from the data with: pdocrl ope"
+        print(f"policies in {trained.folder}; {how} {trained.folder}")

@@ -59,6 +59,18 @@ def notes(dataset: Dataset, task: Task | None = None) -> list[str]:
             f"{len(gaps)} rows inside episodes have another next observation than the row after (first: {gaps[0]})."
         )
     found += _odd_columns(dataset)
+    never = [f"`{name}`" for name, cost in zip(dataset.cost_names, dataset.cost.T, strict=True) if not cost.any()]
+    if never:
+        found.append(f"{', '.join(never)} never occurs: nothing can be learned or shown about what costs.")
+    whole = task.horizon if task is not None else int(dataset.episode_length.max())
+    ends = dataset.episode_start + dataset.episode_length - 1
+    cut = int((dataset.timeout[ends] & ~dataset.terminal[ends] & (dataset.episode_length < whole)).sum())
+    if cut:
+        found.append(
+            f"{cut} of {dataset.n_episodes} episodes end by a timeout before step {whole}. If the world stopped there, "
+            "mark them as terminal; if only the recording did, what they went on to cost is not known, and agents that "
+            "copy whole episodes take it for nothing."
+        )
     if task is not None:
         longer = np.flatnonzero(dataset.episode_length > task.horizon)
         if len(longer):
@@ -78,7 +90,7 @@ def _odd_columns(dataset: Dataset) -> list[str]:
     """Observations and actions that are not what networks like best; what is done about them is said too."""
     found = []
     mean, std = dataset.obs_moments
-    changes = np.ptp(dataset.obs, axis=0) > 0
+    changes = dataset.obs_varies
     if not changes.all():
         found.append(f"observation columns that never change, and are ignored: {_listed(~changes)}.")
     size = np.hypot(mean, std)

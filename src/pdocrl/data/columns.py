@@ -40,6 +40,8 @@ SPELLING = {field.name: f"{field.name}_0" if field.name in NUMBERED else field.n
 def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The table's columns, gathered into arrays in memory; `mapping` names the columns of fields spelt otherwise."""
     table = _read_csv(path, mapping or {}) if path.suffix == ".csv" else _read_parquet(path)
+    if not len(table):
+        raise DataError(f"{path.name}: no transitions: the table has columns and no rows.")
     found = _assign(path.name, table.column_names, mapping or {})
     columns = {
         field: ArrayColumn(_label(names), _gather(path.name, table, names, field in FLAGS))
@@ -231,7 +233,13 @@ def _read_csv(path: Path, mapping: Mapping[str, Sequence[str]]) -> pyarrow.Table
         options = pyarrow.csv.ConvertOptions(
             column_types={KEY: pyarrow.string()} | numbers | flags, null_values=[""], strings_can_be_null=True
         )
-        return pyarrow.csv.read_csv(path, convert_options=options)
+        try:
+            return pyarrow.csv.read_csv(path, convert_options=options)
+        except pyarrow.ArrowInvalid as error:
+            found = re.search(r"In CSV column #(\d+): CSV conversion error to \w+: (invalid value '.*')", str(error))
+            if found is None:
+                raise
+            raise DataError(f"{path.name}: `{header[int(found[1])]}` holds words, not numbers ({found[2]}).") from error
 
 
 def _label(names: list[str]) -> str:

@@ -26,6 +26,8 @@ Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean and standard deviation
 MOMENT_ROWS = 1 << 14  # rows whose moments are taken at once: memory for doubles of these alone
+CONSTANT = 1e-6  # a spread below this share of a column's size is rounding …
+NOTHING = 1e-12  # … and so is one below this share of the widest column's: noise around 0, of a column that is 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,6 +149,11 @@ class Dataset:
         return moments(self.obs[i : i + MOMENT_ROWS] for i in range(0, len(self), MOMENT_ROWS))
 
     @cached_property
+    def obs_varies(self) -> Flags:
+        """[S] which observation columns change by more than rounding, in whatever unit."""
+        return varies(*self.obs_moments)
+
+    @cached_property
     def initial_obs(self) -> Floats:
         """[E, S] where episodes start: samples of d₀."""
         return self.obs[self.episode_start]
@@ -218,6 +225,11 @@ def moments(blocks: Iterable[Floats]) -> Moments:
         mean = mean + gap * (len(rows) / total)
         count = total
     return np.asarray(mean), np.sqrt(spread / count)
+
+
+def varies(mean: NDArray[np.float64], std: NDArray[np.float64]) -> Flags:
+    """[S] which of columns side by side change by more than rounding."""
+    return np.asarray((std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max(initial=0.0)))
 
 
 def add_meaning(sha: Any, bounds: Bounds, choices: Choices) -> None:

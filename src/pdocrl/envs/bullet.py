@@ -70,6 +70,19 @@ def maker(name: str) -> Callable[[], gymnasium.Env]:
     return functools.partial(with_costs, make, InfoCosts(task.costs)) if task.costs else make
 
 
+def cost_keys(name: str, costs: tuple[str, ...] | None = None) -> tuple[str, ...] | None:
+    """The keys of `info` that hold these costs of a task; without costs, those that the task names, if any.
+
+    A table writes the cost `heat` as `cost_heat`, and may have its costs in another order than the task.
+    """
+    task = _task_of(name)
+    if task is None or not task.costs:
+        return costs
+    bare = {key.removeprefix("cost_"): key for key in task.costs}
+    found = task.costs if costs is None else tuple(bare.get(cost.removeprefix("cost_"), "") for cost in costs)
+    return found if all(found) else costs
+
+
 def capped(env: str | Callable[[], gymnasium.Env], horizon: int) -> Callable[[], gymnasium.Env]:
     """What makes the environment, with no episode longer than the horizon; may be sent to another process."""
     return functools.partial(_capped, maker(env) if isinstance(env, str) else env, horizon)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.envs.bullet import maker
+from pdocrl.envs.bullet import cost_keys, maker
 from pdocrl.envs.episode import Outcome, Player, Trajectory
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
 from pdocrl.errors import PdocrlError
@@ -118,7 +118,7 @@ class Rollouts:
         env: a task's name, a Gymnasium id, or a function that makes an environment.
         workers: processes; by default one per core. 0 plays in this process: for debugging, or for what cannot be sent
             to another. (The numbers are the same unless the policy's arithmetic depends on the number of threads.)
-        costs: keys of `info` that hold the costs; by default `cost` if the environment has it.
+        costs: keys of `info` that hold the costs; by default the task's, or `cost` if the environment has it.
     """
 
     def __init__(self, env: EnvLike, workers: int | None = None, costs: tuple[str, ...] | None = None) -> None:
@@ -126,7 +126,7 @@ class Rollouts:
         if self.workers < 0:
             raise PdocrlError(f"workers is {self.workers}, must be 0 or more.")
         self._make = maker(env) if isinstance(env, str) else env
-        self._costs = costs
+        self._costs = cost_keys(env, costs) if isinstance(env, str) else costs
         self._packed_env = _pack(self._make, "environment") if self.workers else b""
         self._player: Player | None = None  # workers=0 only
         self._waiting: collections.deque[_Turn] = collections.deque()

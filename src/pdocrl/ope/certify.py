@@ -17,13 +17,14 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path
+from pdocrl.ope.audits import most_possible
 from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.estimate import judge, training_data
 from pdocrl.ope.picture import Shown, draw
 from pdocrl.ope.played import policy_name
 from pdocrl.ope.prepare import Prepared
-from pdocrl.ope.support import doubts
+from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
 from pdocrl.scores.audit import episodes_needed
@@ -76,16 +77,20 @@ def _from_log(
     costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
     unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)
+    unseen = never_seen(ready.dataset)[k]
+    unknown += [unseen] if unseen else []
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )
-    largest = float(found.plan.horizon * max(ready.dataset.cost[:, k].max(initial=0.0), 0.0)) or 1.0
+    logged = float(found.plan.horizon * ready.dataset.cost[:, k].max())
+    largest, _ = most_possible(np.zeros(1), limit, None, logged or None)
     needed = episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
-    more = (
-        f"an audit of about {needed} episodes would probably show it"
-        if needed
-        else "an audit would probably not show it"
-    )
+    if needed is None:
+        more = "an audit would probably not show it"
+    elif needed:
+        more = f"an audit of about {needed} episodes would probably show it"
+    else:
+        more = f"no episode costs more than {largest:g} unless steps cost more than any that was logged"
     bounds = f"an episode costs {mean:.3g} on average, between {low:.3g} and {high:.3g}"
     words = {
         "within": f"Keeps its limit: we are {percent(confidence)} sure that {bounds}",

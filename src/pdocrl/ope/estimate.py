@@ -40,7 +40,7 @@ from pdocrl.ope.result import (
     reward_score,
     write_ope,
 )
-from pdocrl.ope.support import doubts
+from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
 from pdocrl.scores.evaluate import DataName
@@ -107,13 +107,15 @@ class Judged:
     outside: float = 0.0  # share of its steps outside the data
     rows: float | None = None  # the effective sample size, where rows are weighed
     groups: int | None = None  # held-out groups that intervals are calibrated on
+    unseen: list[str] = dataclasses.field(default_factory=list)  # costs that the log does not have
 
 
 def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL) -> list[Judged]:
     """Of each run the estimate by every method that can judge it, and how far the data carries it."""
     plan, place = found.plan, found.folder or found.plan.data
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
-    told = [Judged() for _ in found.policies]
+    unseen = [why for why in never_seen(ready.dataset) if why is not None]
+    told = [Judged(unseen=unseen) for _ in found.policies]
     if "ensemble" in methods:
         possible = _possible(ready.dataset, plan.horizon)
         for i, played in imagined(found, ready, seed).items():
@@ -205,6 +207,8 @@ def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
         why = doubts(told.outside, np.inf if told.rows is None else told.rows)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
+    if limit and told.unseen:  # what other costs break stands all the same
+        why, within = why + told.unseen, None if within else within
     by_method = {name: EstimatedSums.of(own) for name, own in told.by_method.items()}
     sums = by_method[method]
     reward, reward_interval = reward_score(find_task(plan.task) if plan.task else None, chosen)

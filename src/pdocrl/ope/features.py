@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.dataset import varies
 from pdocrl.ope.log import Array
 
 Lengths = tuple[float, float]  # range of the length scales, in standard deviations of an input · √(number of inputs)
@@ -34,7 +35,7 @@ class RandomFeatures:
     def draw(x: Array, size: int, lengths: Lengths, rng: np.random.Generator, squares: bool = False) -> RandomFeatures:
         """Frequencies for inputs like x [N, n]. An input that never varies is left out: its scale is infinite."""
         mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-        scale = np.where(deviation > 1e-6, deviation, np.inf)
+        scale = np.where(varies(mean, deviation), deviation, np.inf)
         varying = max(1, int(np.isfinite(scale).sum()))
         length = np.exp(rng.uniform(np.log(lengths[0]), np.log(lengths[1]), size)) * np.sqrt(varying)
         frequency = rng.standard_normal((x.shape[1], size)) / length

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.data.dataset import Dataset
+from pdocrl.data.dataset import CONSTANT, Dataset
 
 Groups = NDArray[np.int64]  # [E] the group of each episode
 
@@ -31,11 +31,12 @@ def summaries(data: Dataset) -> NDArray[np.float64]:
         square = np.add.reduceat(np.square(x, dtype=np.float64), start, axis=0) / length
         return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
-    kinds = [*of(data.action), *of(data.obs), np.column_stack([data.reward_return, data.cost_return])]
+    moving = data.obs[:, data.obs_varies]
+    kinds = [*of(data.action), *of(moving), np.column_stack([data.reward_return, data.cost_return])]
     weighted = []
     for kind in kinds:
-        spread = kind.std(axis=0)
-        varying = kind[:, spread > 1e-9]
+        mean, spread = kind.mean(axis=0), kind.std(axis=0)
+        varying = kind[:, spread > CONSTANT * np.hypot(mean, spread)]
         weighted.append((varying - varying.mean(axis=0)) / varying.std(axis=0) / max(1, varying.shape[1]) ** 0.5)
     return np.concatenate(weighted, axis=1)
 

@@ -13,11 +13,10 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from pdocrl.data.dataset import Dataset
+from pdocrl.data.dataset import Dataset, varies
 
 FARTHEST = 6.0  # standard deviations beyond which inputs are clipped
 JUMP = 20.0  # … and changes and targets: heavy tails are the world's, an angle that wraps round is not a change
-ROUNDING = 1e-6  # what varies less does not vary
 MOST_PRODUCTS = 1000  # of two inputs; with more inputs only their squares are features
 
 
@@ -41,16 +40,12 @@ class Scales(eqx.Module):
 
     @staticmethod
     def of(data: Dataset) -> Scales:
-        def spread(x: NDArray[np.floating]) -> NDArray[np.float64]:
-            deviation = x.std(axis=0, dtype=np.float64)
-            return np.where(deviation > ROUNDING, deviation, 1.0)
-
         # One step in a thousand may be a jump (an angle that wraps round), and must not set the scale of all others.
         change = data.next_obs - data.obs
         change = np.clip(change, *np.quantile(change, [0.0005, 0.9995], axis=0))
         paid = [column[column != 0] for column in data.cost.T]
         paid = [column if len(column) else np.zeros(1, np.float32) for column in paid]
-        mean, moves = data.obs.mean(axis=0, dtype=np.float64), data.obs.std(axis=0, dtype=np.float64) > ROUNDING
+        mean, moves = data.obs.mean(axis=0, dtype=np.float64), data.obs_varies
         low = np.minimum(data.obs.min(axis=0), data.next_obs.min(axis=0))
         high = np.maximum(data.obs.max(axis=0), data.next_obs.max(axis=0))
         numbers = {
@@ -59,11 +54,11 @@ class Scales(eqx.Module):
             "action_mean": data.action.mean(axis=0, dtype=np.float64),
             "action_scale": spread(data.action),
             "change_mean": change.mean(axis=0, dtype=np.float64),
-            "change_scale": spread(change),
+            "change_scale": np.where(moves, spread(change), 1.0),
             "reward_mean": data.reward.mean(dtype=np.float64),
-            "reward_scale": spread(data.reward),
+            "reward_scale": spread(data.reward[:, None])[0],
             "cost_mean": [column.mean(dtype=np.float64) for column in paid],
-            "cost_scale": [float(spread(column)) for column in paid],
+            "cost_scale": [spread(column[:, None])[0] for column in paid],
             # A policy may standardise even a column of rounding, of 1e-14, say; no model learns what that does next.
             "low": np.where(moves, low, mean),
             "high": np.where(moves, high, mean),
@@ -102,6 +97,12 @@ class Scales(eqx.Module):
         a = (action - self.action_mean) / self.action_scale
         after = jnp.clip((next_obs - self.obs_mean) / self.obs_scale, -FARTHEST, FARTHEST)
         return jnp.concatenate([a, self.change_of(obs, next_obs), after, after * after], -1)
+
+
+def spread(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """[D] standard deviations of columns [N, D] in whatever unit; of one that is rounding its size, 1 at least."""
+    mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    return np.asarray(np.where(varies(mean, deviation), deviation, np.maximum(np.abs(mean), 1.0)))
 
 
 def with_one(x: Array) -> Array:

@@ -7,6 +7,8 @@ steps outside; an estimate with more than half of them outside is not trusted.
 
 A statement at 95 % takes 19 groups of episodes to calibrate on: of fewer, the largest error may be exceeded more often.
 
+A cost that no logged step had may be of any size, so that no limit on it is shown to be kept.
+
 `effective_sample_size` is the number of rows of equal weight that would say as much as the density ratio's; with fewer
 than ten a handful of rows decides the estimate, and it is not trusted either.
 """
@@ -20,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from pdocrl.data.dataset import Dataset
 from pdocrl.ope.log import Array, Log
+from pdocrl.ope.scales import spread
 
 MOST_OUTSIDE = 0.5
 FEWEST_ROWS = 10.0
@@ -41,8 +45,7 @@ class Recorded:
     @staticmethod
     def of(log: Log, rng: np.random.Generator) -> Recorded:
         log = log.thin(max(1, COORDINATES // log.pairs.shape[1]), rng)
-        deviation = log.pairs.std(axis=0, dtype=np.float64)
-        scale = np.where(deviation > 1e-6, deviation, 1.0)
+        scale = np.concatenate([spread(log.obs), spread(log.action)])
         points = log.pairs / scale
         tree = cKDTree(points)
         probes = points[rng.integers(len(points), size=min(PROBES, len(points)))]
@@ -72,3 +75,9 @@ def doubts(outside: float, effective_rows: float = np.inf, groups: int | None = 
     if groups is not None and groups < groups_needed(level):
         found.append(f"{groups} groups of episodes to calibrate on, {groups_needed(level)} are needed at {level:.0%}")
     return found
+
+
+def never_seen(dataset: Dataset) -> list[str | None]:
+    """[K] why a log cannot show that a cost is kept within any limit: no step of it had that cost. None: one had."""
+    names = zip(dataset.cost_names, np.asarray(dataset.cost > 0).T, strict=True)
+    return [None if had.any() else f"`{name}` never occurred in the log, so its size is unknown" for name, had in names]

@@ -34,15 +34,11 @@ from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
 from pdocrl.training.turns import apart, in_turns, together
 from pdocrl.training.window import Window
 
-CONSTANT = 1e-6  # a spread below this share of a column's size is rounding …
-NOTHING = 1e-12  # … and so is one below this share of the widest column's: noise around 0, of a column that is 0
-
 
 def scales_of(dataset: Dataset) -> WorldScales:
     """Between the world's numbers and a network's."""
     mean, std = dataset.obs_moments
-    changes = (std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max())
-    scale = np.divide(1.0, std, out=np.zeros_like(std), where=changes)
+    scale = np.divide(1.0, std, out=np.zeros_like(std), where=dataset.obs_varies)
     low, high = np.asarray(dataset.action_bounds, np.float32)
     choices = np.asarray(dataset.choices, np.int64)
     return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high, choices)
