@@ -319,7 +319,8 @@ def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() ->
 
 
 def test_rows_that_share_a_mask_leave_out_the_same_units() -> None:
-    config = make_config(find_agent("dial"), cost_limit=(1.0,), horizon=1.0, hidden=(500, 300), rows_a_mask=4)
+    thinned: dict[str, Any] = {"hidden": (500, 300), "dropout": 0.1, "rows_a_mask": 4}
+    config = make_config(find_agent("dial"), cost_limit=(1.0,), horizon=1.0, **thinned)
     first, second = (np.asarray(part) for part in masks(jax.random.key(0), config, 10))
     assert first.shape == (10, 500)
     assert second.shape == (10, 300)
@@ -327,3 +328,16 @@ def test_rows_that_share_a_mask_leave_out_the_same_units() -> None:
     assert len(np.unique(first, axis=0)) == 3
     assert (first == 0).mean() == pytest.approx(config.dropout, abs=0.03)
     np.testing.assert_allclose(first[first > 0], 1 / (1 - config.dropout), rtol=1e-6)  # the mean is kept
+
+
+def test_a_step_without_dropout_is_one_whose_masks_leave_out_nothing() -> None:
+    agent, rows = find_agent("dial"), 12
+    config = make_config(agent, cost_limit=(1.0,), horizon=20.0, hidden=(8, 8), model_hidden=(8,), model_batch=4)
+    trainer = Trainer(agent, road(20), [Run(config, 0)])
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trainer.state)
+    batch = agent.batch(config, trainer._table, jnp.arange(rows), jax.random.key(1))
+    almost = dataclasses.replace(config, dropout=1e-12)  # no number below 1 is as large as 1 − 1e-12, in float32
+    assert all(np.all(np.asarray(mask) == 1) for mask in masks(jax.random.key(2), almost, rows))
+    steps = [jax.jit(agent.update)(c, state, batch, jax.random.key(2))[0] for c in (config, almost)]
+    for without, whole in zip(*map(jax.tree.leaves, steps), strict=True):
+        np.testing.assert_allclose(without, whole, rtol=1e-4, atol=1e-6)

@@ -55,8 +55,8 @@ class DialConfig(AgentConfig):
     model_batch: int = static(64)  # of a step's transitions, those that each model learns from
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the model of the dynamics
-    average_rate: float = 0.001  # rate of the moving averages of π, which is returned, and of the models
-    dropout: float = 0.1  # share of hidden units left out at each step, so that π does not learn episodes by heart
+    average_rate: float = 1e-4  # least rate of the averages of π, which is returned, and of the models
+    dropout: float = static(0.0)  # share of hidden units left out at each step; at full length it is not missed
     rows_a_mask: int = static(1)  # rows of a batch that leave out the same units; random bits are dear on a CPU
     jitter: float = 0.02  # noise on what π is conditioned on, so that it interpolates
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
@@ -168,13 +168,13 @@ class Dial(Agent[DialConfig, DialState]):
         for_jitter, for_dropout = jax.random.split(key)
         given = batch.condition + config.jitter * jax.random.normal(for_jitter, batch.condition.shape)
         inputs = jnp.concatenate([data.obs, given], -1)
-        kept = masks(for_dropout, config, len(inputs))
+        kept = masks(for_dropout, config, len(inputs)) if config.dropout else None
 
         w = jnp.exp(config.focus * (batch.condition[:, 0] - 1))
         w = w / w.mean()
 
         def actor_loss(actor: Copier) -> Array:
-            thinned = type(actor)(Thinned(actor.mlp, kept))  # type: ignore[arg-type]
+            thinned = actor if kept is None else type(actor)(Thinned(actor.mlp, kept))  # type: ignore[arg-type]
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
@@ -192,7 +192,7 @@ class Dial(Agent[DialConfig, DialState]):
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
         models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
-        rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # the first steps are soon forgotten
+        rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # over about the last tenth of the steps
         state = DialState(
             actor, polyak(state.average, actor, rate), models, polyak(state.models_average, models, rate),
             state.standards, state.starts, state.largest, state.outcomes, state.steps + 1, actor_opt, models_opt,
