@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
 from pdocrl.data.tasks import Task, register, register_file
 from pdocrl.envs import make
+from pdocrl.envs.bullet import with_costs
 from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
+from pdocrl.policies.policy import MLPPolicy, WorldScales, in_world
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 
@@ -76,6 +79,26 @@ def test_costs_in_one_vector_go_by_the_names_of_the_data() -> None:
     assert named.cost_names == vector.cost_names == ("cost_level", "cost_haste")
     with pytest.raises(PdocrlError, match="info has no `a`"):
         rollout("valve_world:VectorValve-v0", open_valve, 1, workers=0, costs=("a", "b", "c"))
+
+
+@pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
+def test_a_cost_that_is_no_amount_is_refused_with_its_step(cost: float) -> None:
+    """Below zero it would buy back what was spent, and a policy over its limit would be called safe."""
+
+    def bad() -> gymnasium.Env:
+        return with_costs(lambda: make("valve_world:Valve-v0"), lambda *_: [0.5, cost])
+
+    with pytest.raises(PdocrlError, match=r"step 0 earned .* and cost 0.5, .*; .* costs are finite and at least 0"):
+        rollout(bad, open_valve, 1, workers=0)
+
+
+def test_an_environment_of_other_observations_than_the_data_is_refused() -> None:
+    env = make("valve_world:Valve-v0")
+    size, (low, high) = env.observation_space.shape[0] + 1, (env.action_space.low, env.action_space.high)
+    network = MLPPolicy((np.zeros((size, 2), np.float32),), (np.zeros(2, np.float32),))
+    policy = in_world(network, WorldScales(np.zeros(size), np.ones(size), low, high))
+    with pytest.raises(PdocrlError, match=f"have {size - 1} numbers, those of the policy's data {size}"):
+        rollout("valve_world:Valve-v0", policy, 1, workers=0)
 
 
 def test_a_task_with_both_kinds_of_costs_is_refused() -> None:

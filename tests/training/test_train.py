@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -135,6 +136,7 @@ def test_policies_file_is_read_back_exactly(uninterrupted: Path) -> None:
         (["train", "BallRun", "--agent", "pdocl"], "Did you mean `pdocrl`"),
         (["train", "BallRun", "--set", "gama=1"], "Did you mean `gamma`"),
         (["train", "BallRun", "--set", "gamma"], "is not of the form name=value"),
+        (["train", "BallRun", "--set", "hidden=8"], "Write several with commas, and one as 8,"),
         (["train", "BallRun", "--cost-limit", "ten"], "is not a number"),
         (["train", "--resume", "nowhere"], "no run.json here"),
         (["evaluate", "nowhere"], "no run.json here"),
@@ -145,6 +147,27 @@ def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_limit_that_the_rehearsal_cannot_keep_is_said(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two limits one is below all that was rehearsed; without a simulator, `ope` is what comes next."""
+    ask = np.asarray([[0.0], [5.0]], np.float32)
+    dial = policies.DialPolicy(
+        (), (), 20.0, np.asarray([10.0], np.float32), (1.0,), np.ones(2, np.float32), ask, ask + 1e6,
+        np.asarray([1.0, 2.0], np.float32), np.asarray([[2.5], [6.0]], np.float32),
+    )  # fmt: skip
+    made = train(data, "bc", cost_limit=[1.0, 7.0], steps=1, settings={"hidden": (8,)}, out=tmp_path / "run")
+    told = dataclasses.replace(made, policies=[dial, dial.at_limit((7.0,))])
+    monkeypatch.setattr("pdocrl.training.train.train", lambda *_, **__: told)
+    assert main(["train", str(data)]) == 0
+    said = capsys.readouterr().out
+    assert "run 0: no setting keeps 1.0 by its own rehearsal; the nearest one, which acts, costs up to 2.5" in said
+    assert "run 1:" not in said
+    assert "judge them from the data with: pdocrl ope" in said
+    assert main(["train", str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][1]["rehearsed"] == {"reward": 2.0, "cost": [6.0]}
 
 
 def test_sinks_write_what_the_metrics_say(data: Path, tmp_path: Path) -> None:

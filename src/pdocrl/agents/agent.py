@@ -263,8 +263,9 @@ def make_config(agent: Agent[C, Any], **settings: Any) -> C:
         default = fields[name].default
         alike = isinstance(value, int | float) if type(default) is float else type(value) is type(default)
         if not alike or (isinstance(value, bool) and not isinstance(default, bool)):
+            several = f" Write several with commas, and one as {value}," if isinstance(default, tuple) else ""
             raise PdocrlError(
-                f"setting {name} of {agent.name} is {default!r} by default; {value!r} is not of that kind."
+                f"setting {name} of {agent.name} is {default!r} by default; {value!r} is not of that kind.{several}"
             )
         if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
             raise UnknownNameError(f"{name} of {agent.name}", str(value), get_args(kinds[name]))

@@ -95,6 +95,7 @@ def train(
             "step": trained.step,
             "failure": trained.failures.get(i),
             "metrics": last.get(i, {}).get("metrics"),
+            "rehearsed": rehearsed(trained.policies[i]) if trained.policies else None,
         }
         for i, run in enumerate(trained.plan.runs)
     ]
@@ -110,7 +111,24 @@ def train(
           r["failure"] or ""] for r in rows],
         title=f"{trained.plan.agent} on {trained.plan.data}, {trained.step} steps",
     )  # fmt: skip
+    for row in rows:
+        told = row["rehearsed"]
+        if told and any(cost > most for cost, most in zip(told["cost"], row["cost_limit"], strict=True)):
+            costs = ", ".join(f"{cost:.3g}" for cost in told["cost"])
+            print(
+                f"run {row['run']}: no setting keeps {shown(row['cost_limit'])} by its own rehearsal; the nearest one, "
+                f"which acts, costs up to {costs} there."
+            )
     if trained.folder is not None:
         playable = trained.plan.task is not None and find_task(trained.plan.task).env_id is not None
         how = "play them with: pdocrl evaluate" if playable else "judge them from the data with: pdocrl ope"
         print(f"policies in {trained.folder}; {how} {trained.folder}")
+
+
+def rehearsed(policy: Any) -> dict[str, Any] | None:
+    """What a policy that rehearsed its limit expects to earn, and to pay with its margin; None for any other."""
+    network = getattr(policy, "network", policy)
+    if not hasattr(network, "expects"):
+        return None
+    reward, cost = network.expects()
+    return {"reward": reward, "cost": cost.tolist()}

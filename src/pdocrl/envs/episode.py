@@ -52,6 +52,12 @@ class Player:
 
     def __init__(self, env: gymnasium.Env, costs: tuple[str, ...] | None = None, exact: bool = False) -> None:
         self.env = env
+        seen = type(env.observation_space).__name__
+        if seen in {"Dict", "Tuple"}:
+            raise PdocrlError(
+                f"environment has a {seen} observation space; array observations are known. Wrap it in gymnasium's "
+                "FlattenObservation."
+            )
         space = env.action_space
         self._choices: tuple[int, ...] = ()
         if isinstance(space, gymnasium.spaces.Discrete):
@@ -77,6 +83,11 @@ class Player:
             self._refuse_other_actions(policy)
         step: Step = policy.begin(seed) if hasattr(policy, "begin") else lambda obs, *_: policy(obs[None])[0]
         raw, _ = self.env.reset(seed=seed)
+        if isinstance(policy, WorldPolicy) and np.size(raw) != (known := len(policy.scales.obs_mean)):
+            raise PdocrlError(
+                f"the environment's observations have {np.size(raw)} numbers, those of the policy's data {known}. Is "
+                "it the environment of the data?"
+            )
         reward, cost = 0.0, np.zeros(len(self.cost_names))
         total, total_cost, length = 0.0, cost, 0
         seen, done, rewards, costs = [], [], [], []
@@ -87,6 +98,11 @@ class Player:
             action = self._executable(step(obs, reward, cost), length)
             raw, reward, terminated, truncated, info = self.env.step(action)
             cost = self._costs_in(info)
+            if not (np.isfinite(reward) and ((cost >= 0) & (cost < np.inf)).all()):
+                raise PdocrlError(
+                    f"step {length} earned {reward} and cost {', '.join(map(str, cost.tolist()))}; rewards are finite "
+                    "numbers, and costs are finite and at least 0: what a limit is held against only grows."
+                )
             total, total_cost, length = total + reward, total_cost + cost, length + 1
             if record:
                 seen.append(obs)
