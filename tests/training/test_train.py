@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pdocrl.cli import main
-from pdocrl.data import save
+from pdocrl.data import load, save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
 from pdocrl.training.folder import load_trained
@@ -147,6 +147,20 @@ def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_limit_on_costs_that_are_not_there_is_refused_and_a_short_horizon_is_asked_about(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = load(data)
+    free = dataclasses.replace(whole, cost=whole.cost[:, :0], cost_names=())
+    with pytest.raises(PdocrlError, match=r"1 cost limit\(s\) given, .* has 0 cost"):
+        train(free, "bc", cost_limit=2.0, steps=1, settings={"hidden": (8,)})
+    train(free, "bc", steps=1, settings={"hidden": (8,)})
+    assert "horizon" not in capsys.readouterr().err
+    train(dataclasses.replace(whole, timeout=whole.timeout & False, terminal=whole.terminal & False), "bc", horizon=5,
+          steps=1, settings={"hidden": (8,)})  # fmt: skip
+    assert "longer than the horizon of 5 steps (the longest: 400)" in capsys.readouterr().err
 
 
 def test_a_limit_that_the_rehearsal_cannot_keep_is_said(

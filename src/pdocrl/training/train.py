@@ -39,6 +39,8 @@ from pdocrl.training.plan import (
 )
 from pdocrl.training.window import open_windows
 
+LIMITS = (10.0, 20.0, 40.0)  # DSRL's, where none is asked for
+
 
 def train(
     data: str | os.PathLike[str] | Dataset,
@@ -46,7 +48,7 @@ def train(
     *,
     task: str | Task | None = None,
     horizon: int | None = None,
-    cost_limit: Limits = (10.0, 20.0, 40.0),
+    cost_limit: Limits = LIMITS,
     seed: int | Sequence[int] = 0,
     steps: int = 100_000,
     settings: Mapping[str, Any] | None = None,
@@ -85,12 +87,19 @@ def train(
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
         with _open(data, task, window, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
+            if not dataset.n_costs and cost_limit == LIMITS:
+                limits = [()]  # a limit that was asked for is not left out in silence
             plan = Plan.of(
                 dataset, place_of(data), spec, agent, settings=dict(settings or {}), horizon=horizon, steps=steps,
-                runs=runs_of(limits if dataset.n_costs else [()], seeds, dict(vary or {})), log_every=log_every,
+                runs=runs_of(limits, seeds, dict(vary or {})), log_every=log_every,
                 checkpoint_every=checkpoint_every, evaluate_every=evaluate_every, evaluate_episodes=evaluate_episodes,
                 window=window, refresh_every=refresh_every,
             )  # fmt: skip
+            if dataset.longest_episode > plan.horizon:
+                log(
+                    f"{dataset.name}: some episodes are longer than the horizon of {plan.horizon} steps (the longest: "
+                    f"{dataset.longest_episode}). A limit is for a whole episode: is the horizon right?"
+                )
             trainer = Trainer(chosen, dataset, plan.make_runs(chosen))
             return _drive(plan, trainer, folder, sinks)
 
