@@ -91,7 +91,7 @@ def main() -> None:
         for task in tasks
         for method in methods
         for row in rows_of(
-            [line for line in lines if line["task"] == task.name and is_method(line, method)],
+            [line for line in lines if line["task"] == task.name and name_of(line) == (method.agent, method.variant)],
             task, method, files[task.name],
         )
     ]  # fmt: skip
@@ -140,30 +140,35 @@ def plain(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
-    """The methods there are lines of, in the order of five.toml, then the others."""
-    found: list[Method] = []
+    """The methods there are lines of, in the order of five.toml, then the others. Tells each line its variant.
+
+    Of a task the longest training counts, whatever the others' length. Shorter ones are told by theirs.
+    """
+    longest: dict[tuple[str, ...], int] = {}
     for line in lines:
-        if not any(is_method(line, method) for method in found):
-            known = [name for agent, name, own in VARIANTS if (agent, own) == (line["agent"], line["settings"])]
-            words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
-            variant = known[0] if known else words
-            there = [m for m in (*found, *planned.methods) if (m.agent, m.variant) == (line["agent"], variant)]
-            lengths = {method.steps or planned.steps for method in there} or {planned.steps}
-            if lengths != {line["steps"]}:  # the same settings, another length
-                variant = f"{variant}-{line['steps'] // 1000}k".strip("-")
-            found.append(Method(line["agent"], variant, line["settings"], line["steps"]))
-    return in_order(found, planned)
+        known = [name for agent, name, own in VARIANTS if (agent, own) == (line["agent"], line["settings"])]
+        words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
+        line["variant"] = known[0] if known else words
+        place = (line["task"], *name_of(line))
+        longest[place] = max(longest.get(place, 0), line["steps"])
+    found: dict[tuple[str, str], Method] = {}
+    for line in lines:
+        if line["steps"] < longest[line["task"], *name_of(line)]:
+            line["variant"] = f"{line['variant']}-{line['steps'] // 1000}k".strip("-")
+        name = name_of(line)
+        steps = max(line["steps"], found[name].steps or 0) if name in found else line["steps"]
+        found[name] = Method(*name, line["settings"], steps)
+    return in_order(list(found.values()), planned)
+
+
+def name_of(line: Line) -> tuple[str, str]:
+    return line["agent"], line["variant"]
 
 
 def in_order(methods: Sequence[Method], planned: Suite) -> list[Method]:
     """An agent's variants together; agents as five.toml had them, new ones last."""
     order = list(dict.fromkeys([method.agent for method in (*planned.methods, *methods)]))
     return sorted(methods, key=lambda method: (order.index(method.agent), bool(method.variant)))
-
-
-def is_method(line: Line, method: Method) -> bool:
-    asked = (method.agent, plain(method.settings), method.steps)
-    return bool((line["agent"], line["settings"], line["steps"]) == asked)
 
 
 def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None) -> list[Row]:
