@@ -142,22 +142,19 @@ def plain(settings: dict[str, Any]) -> dict[str, Any]:
 def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
     """The methods there are lines of, in the order of five.toml, then the others. Tells each line its variant.
 
-    Of a task the longest training counts, whatever the others' length. Shorter ones are told by theirs.
+    A method's longest trainings have its name, also where they replace shorter ones; others are told by their length.
     """
-    longest: dict[tuple[str, ...], int] = {}
+    longest: dict[tuple[str, str], int] = {}
     for line in lines:
         known = [name for agent, name, own in VARIANTS if (agent, own) == (line["agent"], line["settings"])]
         words = ", ".join(f"{name} {value}" for name, value in line["settings"].items())
         line["variant"] = known[0] if known else words
-        place = (line["task"], *name_of(line))
-        longest[place] = max(longest.get(place, 0), line["steps"])
+        longest[name_of(line)] = max(longest.get(name_of(line), 0), line["steps"])
     found: dict[tuple[str, str], Method] = {}
     for line in lines:
-        if line["steps"] < longest[line["task"], *name_of(line)]:
+        if line["steps"] < longest[name_of(line)]:
             line["variant"] = f"{line['variant']}-{line['steps'] // 1000}k".strip("-")
-        name = name_of(line)
-        steps = max(line["steps"], found[name].steps or 0) if name in found else line["steps"]
-        found[name] = Method(*name, line["settings"], steps)
+        found[name_of(line)] = Method(*name_of(line), line["settings"], line["steps"])
     return in_order(list(found.values()), planned)
 
 
