@@ -167,6 +167,11 @@ def show_tables(tables: Sequence[Table], folder: Path, widest: int = 9) -> None:
 
 
 @cache
+def amount(value: float, digits: int = 0) -> str:
+    """A sum in the task's own unit, with so many decimals, and with two digits that count where it is smaller."""
+    return f"{value:,.{digits}f}" if value == 0 or abs(value) >= 10 ** (1 - digits) else f"{value:.2g}"
+
+
 def _template() -> Template:
     from jinja2 import Environment
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from msgspec import structs
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import estimate
-from pdocrl.ope.result import read_ope
+from pdocrl.ope.result import cost_score, read_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
 from pdocrl.records import write_record
@@ -127,6 +128,12 @@ def test_several_costs_have_an_estimate_each_and_the_worst_one_decides() -> None
     assert len(generous.cost) == len(generous.cost_interval) == 2
     assert generous.normalized_cost < 1 < strict.normalized_cost
     assert strict.within_limit is not True
+
+
+def test_the_interval_of_the_worst_cost_reaches_as_far_as_any_of_the_costs() -> None:
+    """One at .8 of its limit and known well, one at .7 that may be 1.2: which is worst is not known."""
+    told = SimpleNamespace(value=np.array([0.0, 8, 70]), interval=np.array([[0.0, 0], [7.5, 8.5], [30, 120]]))
+    assert cost_score(told, (10.0, 100.0)) == (0.8, (0.75, 1.2))
 
 
 def test_a_cost_that_the_log_never_had_is_not_shown_to_be_kept_and_hides_no_other() -> None:

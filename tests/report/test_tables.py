@@ -15,7 +15,7 @@ from pdocrl.data.tasks import BULLET
 from pdocrl.report import published
 from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables, results_table
-from pdocrl.table import Table, Text, write_tables
+from pdocrl.table import Table, Text, amount, write_tables
 
 Play = Callable[..., list[Row]]
 
@@ -124,3 +124,18 @@ def test_published_averages_are_the_means_of_their_columns(method: str) -> None:
     cost = sum(p.cost for p in own.values()) / 8
     assert average.reward == pytest.approx(reward, abs=0.0051)
     assert average.cost == pytest.approx(cost, abs=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (1234.5, 0, "1,234"),
+        (0.0434, 1, "0.043"),
+        (12.34, 1, "12.3"),
+        (0, 1, "0.0"),
+        (-3.21, 0, "-3.2"),
+        (4e-7, 1, "4e-07"),
+    ],
+)
+def test_a_small_amount_is_not_rounded_away(value: float, digits: int, shown: str) -> None:
+    assert amount(value, digits) == shown

@@ -74,8 +74,9 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
         return resume(folder, dataset)
     suite = group.suite
     every = max(1, min(1000, group.steps // 20))
+    limits = group.limits if dataset.n_costs else [()]
     return train(
-        dataset, group.method.agent, task=group.task, cost_limit=group.limits, seed=suite.seeds, steps=group.steps,
+        dataset, group.method.agent, task=group.task, cost_limit=limits, seed=suite.seeds, steps=group.steps,
         settings=group.method.settings, out=folder, log_every=every, checkpoint_every=10 * every,
     )  # fmt: skip
 

@@ -187,10 +187,12 @@ def reward_score(task: Task | None, told: Told) -> tuple[float, Interval] | tupl
 
 
 def cost_score(told: Told, limit: Sequence[float]) -> tuple[float, Interval] | tuple[None, None]:
-    """The cost of the worst constraint over its limit, and its interval; nothing without constraints."""
+    """The cost of the worst constraint over its limit, and its interval; nothing without constraints.
+
+    Which one is worst is itself estimated: the interval is of the largest, and reaches up to the highest end of all.
+    """
     if not len(limit):
         return None, None
     cost = normalised_cost(told.value[1:], limit)
-    worst = int(cost.argmax())
-    low, high = normalised_cost(told.interval[1 + worst], limit[worst]).tolist()
-    return float(cost[worst]), (low, high)
+    low, high = (normalised_cost(end, limit).max() for end in told.interval[1:].T)
+    return float(cost.max()), (float(low), float(high))

@@ -8,7 +8,7 @@ from pdocrl.records import Part, Record
 from pdocrl.report.document import Films, Section, Tables, as_image
 from pdocrl.report.film import Film, find_film, make_film
 from pdocrl.report.record import PlayedRun, Results, limit_name
-from pdocrl.table import DASH, Table, Text
+from pdocrl.table import DASH, Table, Text, amount
 
 EVERY, WIDTH = 5, 240  # steps between two pictures of a film, and its pixels
 
@@ -47,13 +47,13 @@ def answers(records: Sequence[Results], forecast: SafetyForecast | None) -> Tabl
         earned = float(played.returns.mean())
         before = []
         if forecast is not None and told is not None:
-            before = [Text(f"{told.cost[0]:.1f}", value=told.cost[0]), Text(f"{told.reward:,.0f}", value=told.reward),
+            before = [Text(amount(told.cost[0], 1), value=told.cost[0]), Text(amount(told.reward), value=told.reward),
                       _answer(told.safe)]  # fmt: skip
         elif forecast is not None:
             before = [Text(DASH, value="")] * 3
         after = [
-            Text(f"{played.costs.mean():.1f}", "safe" if played.safe else "unsafe", value=played.cost),
-            Text(f"{earned:,.0f}", value=earned),
+            Text(amount(float(played.costs.mean()), 1), "safe" if played.safe else "unsafe", value=played.cost),
+            Text(amount(earned), value=earned),
             Text(f"{over} of {len(played.costs)}", value=over),
             _answer(played.safe),
         ]

@@ -11,6 +11,7 @@ from pdocrl.report.pictures import judged
 from pdocrl.report.record import Results, Training
 from pdocrl.report.statistics import Standing, standings
 from pdocrl.report.tables import steps_told
+from pdocrl.table import amount
 
 SATURATED = 0.9  # of the bound of w: beyond, its mean over a batch tells little
 FAR = 1.0  # limits by which an estimate may miss before the page concludes from it
@@ -117,7 +118,8 @@ def _timid(record: Results) -> list[str]:
         return row.reward < row.best_logged - 0.1 * abs(row.best_logged)
 
     timid = [
-        f"{row.reward:,.0f} where a logged episode within the limit earned {row.best_logged:,.0f} ({row.label})"
+        f"{amount(row.reward)} where a logged episode within the limit earned {amount(row.best_logged or 0.0)} "
+        f"({row.label})"
         for row in at_one_limit(record)
         if is_timid(row)
     ]

@@ -33,6 +33,7 @@ from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
 from pdocrl.report.theory import render_theory
+from pdocrl.table import amount
 
 
 def report(
@@ -205,9 +206,9 @@ def _film(film: Film | None) -> list[Section]:
     if film is None:
         return []
     story = film.story
-    cost = ", ".join(f"{value:.1f}" for value in story.cost) or "none"
+    cost = ", ".join(amount(value, 1) for value in story.cost) or "none"
     caption = (
-        f"The policy for {story.policy} plays the episode of seed {story.seed}: return {story.reward:,.0f}, cost "
+        f"The policy for {story.policy} plays the episode of seed {story.seed}: return {amount(story.reward)}, cost "
         f"{cost}, {story.length} steps."
     )
     return [Section("An episode", [Moving(as_image(film.animation, "gif"), as_image(film.stills), caption)])]

@@ -12,7 +12,7 @@ from pdocrl.report.record import PlayedRun, Results, limit_name
 from pdocrl.report.statistics import Standing, best_safe, standings
 from pdocrl.scores.intervals import Interval, number
 from pdocrl.scores.score import Cell, Score
-from pdocrl.table import DASH, Belongs, Style, Table, Text
+from pdocrl.table import DASH, Belongs, Style, Table, Text, amount
 
 SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
 NO_VALUE = Text(DASH, value="")
@@ -81,10 +81,11 @@ def of_training(record: Results) -> Table:
         line = [
             Text(row.label, series=series),
             Text(decimal(score.reward, 3), "safe", below=_below(score.reward_interval, 3), value=score.reward),
-            Text(f"{row.reward:,.0f}", value=row.reward),
+            Text(amount(row.reward), value=row.reward),
         ]
         if names:
-            costs = [f"{c:.1f}" if len(names) == 1 else f"{n} {c:.1f}" for n, c in zip(names, row.cost, strict=True)]
+            costs = [amount(cost, 1) for cost in row.cost]
+            costs = costs if len(names) == 1 else [f"{n} {cost}" for n, cost in zip(names, costs, strict=True)]
             share = f"{decimal(score.cost)} of the limit"
             line += [
                 Text(", ".join(costs), "safe", (share, *_below(score.cost_interval)), score.cost),
@@ -93,7 +94,7 @@ def of_training(record: Results) -> Table:
             ]
         if record.dataset is not None:
             best = row.best_logged
-            line.append(Text("none", value="") if best is None else Text(f"{best:,.0f}", value=best))
+            line.append(Text("none", value="") if best is None else Text(amount(best), value=best))
         body.append(tuple(line))
         belongs.append((("method", row.method), ("limit", limit_name(row.limit))))
     seeds = "one training seed" if rows[0].score.trainings == 1 else f"{rows[0].score.trainings} training seeds"

@@ -16,6 +16,7 @@ from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.record import PlayedRun, Results
 from pdocrl.scores.intervals import Floats
 from pdocrl.scores.score import Cell
+from pdocrl.table import amount
 
 ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
 LETTER = 6.7  # width of one, about
@@ -55,11 +56,12 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     for limit in asked:
         body += chart.upright(float(x(limit)), y.end - 4, y.start, f"{limit:g}")
     for run, spent, gained in means:
-        words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {gained:,.0f}, cost {spent:.1f}"
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {amount(gained)}, cost {amount(spent, 1)}"
         mark = chart.mark(record.series(run.method, run.limit), float(x(spent)), float(y(gained)), words, large=True)
         body += chart.group(mark, method=run.method, limit=run.limit)
     places = "; ".join(
-        f"{run.method}, limit {run.limit}: return {gained:,.0f}, cost {spent:.1f}" for run, spent, gained in means
+        f"{run.method}, limit {run.limit}: return {amount(gained)}, cost {amount(spent, 1)}"
+        for run, spent, gained in means
     )
     description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {places}."
     return chart.drawing(f"data-{k}", height, "The data, and where the policies came to lie", description, body)
