@@ -177,7 +177,7 @@ def test_the_collection_knows_its_box_and_holds_what_the_environment_was_given(w
 def test_check_names_the_clock_the_constant_and_the_scales(world: Path, run_cli: Cli) -> None:
     said = " ".join(json.loads(run_cli("data", "check", world / "valve.hdf5", "--task", "Valve", "--json")[1])["notes"])
     assert "count steps: 1." in said
-    assert "never change, and are ignored: 2." in said
+    assert "never change beyond rounding, and are ignored: 2." in said
 
 
 @pytest.mark.parametrize("name", AGENTS)

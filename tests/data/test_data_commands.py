@@ -78,7 +78,7 @@ def test_check_mentions_what_is_odd_without_being_wrong(run_cli: Run, file: Path
     for text in (
         "is cut",
         "another next observation",
-        "never change, and are ignored: 1.",
+        "never change beyond rounding, and are ignored: 1.",
         "longer than the horizon 2",
         "reference scores",
     ):

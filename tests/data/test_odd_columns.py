@@ -28,7 +28,7 @@ def test_check_names_scales_clocks_constants_and_categories() -> None:
     said = " ".join(notes(log(np.linspace(-1, 1, 60))))
     assert "differ in scale by more than 1000 (column 1" in said
     assert "count steps: 2." in said
-    assert "never change, and are ignored: 3." in said
+    assert "never change beyond rounding, and are ignored: 3." in said
     assert "at most ten values: 2, 4." in said
 
 
@@ -42,6 +42,15 @@ def test_check_mentions_costs_that_never_occur_and_recordings_that_were_cut() ->
     assert "4 of 8 episodes end by a timeout before step 10" in " ".join(
         notes(dataclasses.replace(data, timeout=timeout))
     )
+
+
+def test_check_names_columns_that_single_precision_leaves_few_digits_of() -> None:
+    """Seconds since 1970: two days of them are a ten-thousandth."""
+    data = log(np.linspace(-1, 1, 60))
+    obs = data.obs.astype(np.float64)
+    obs[:, 0] = 1.7e9 + np.linspace(0, 1.8e5, 60)
+    said = " ".join(notes(dataclasses.replace(data, obs=obs.astype(np.float32))))
+    assert "change by less than 0.0001 of their size: 0." in said
 
 
 def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:

@@ -51,6 +51,14 @@ def test_the_verdict_follows_the_worst_of_several_costs(tmp_path: Path, run_cli:
     assert json.loads(run_cli(*options, "--cost-limit", "10", "15")[1])["verdict"] == "within"
 
 
+def test_episodes_of_several_policies_are_not_taken_for_one_in_silence(tmp_path: Path, run_cli: Cli) -> None:
+    """One never costs and one always breaks the limit: their mean keeps it."""
+    file = csv(tmp_path / "both.csv", "run,cost\n" + "0,0\n1,12\n" * 100)
+    told = json.loads(run_cli("certify", "--audit", str(file), "--cost-limit", "10", "--json")[1])
+    assert told["verdict"] == "within"
+    assert "episodes of 2 policies" in told["notes"][0]
+
+
 def test_too_few_episodes_show_nothing_and_say_how_many_would(tmp_path: Path, run_cli: Cli) -> None:
     file = csv(tmp_path / "few.csv", "cost\n" + "3\n" * 5)
     status, out, _ = run_cli("certify", "--audit", str(file), "--cost-limit", "10", "--largest-cost", "100")

@@ -16,6 +16,7 @@ from pdocrl.data.tasks import Task
 from pdocrl.errors import DataError
 
 SCALES_APART = 1e3  # columns whose sizes differ by more are named
+FEW_DIGITS = 1e-4  # of a column's size; what changes by less has three digits left at best
 MOST_CHOICES = 10  # actions with so few values are asked about
 LOOKED_AT = 20_000  # rows, when values are counted
 
@@ -92,7 +93,13 @@ def _odd_columns(dataset: Dataset) -> list[str]:
     mean, std = dataset.obs_moments
     changes = dataset.obs_varies
     if not changes.all():
-        found.append(f"observation columns that never change, and are ignored: {_listed(~changes)}.")
+        found.append(f"observation columns that never change beyond rounding, and are ignored: {_listed(~changes)}.")
+    coarse = changes & (std < FEW_DIGITS * np.abs(mean))
+    if coarse.any():
+        found.append(
+            f"observation columns that change by less than {FEW_DIGITS:g} of their size: {_listed(coarse)}. Numbers "
+            "are kept in single precision, some seven digits: subtract what is common to all rows first."
+        )
     size = np.hypot(mean, std)
     if changes.any() and size[changes].max() > SCALES_APART * max(float(size[changes].min()), 1e-30):
         large = int(np.argmax(np.where(changes, size, -1)))

@@ -49,7 +49,11 @@ def certify_episodes(
         costs = found.costs[name]
         told = audit_statement(costs, limit, confidence, most, policy=found.name, cost=name)
         panels.append(Shown(told, played=costs))
-    return PolicyCertificate.of([panel.statement for panel in panels]), panels
+    runs = 0 if found.run is None else len(np.unique(found.run))
+    notes = (
+        [f"{found.name} has episodes of {runs} policies (`run`), judged here as if they were one."] if runs > 1 else []
+    )
+    return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
 def certify_audited(
