@@ -53,6 +53,13 @@ def test_check_names_columns_that_single_precision_leaves_few_digits_of() -> Non
     assert "change by less than 0.0001 of their size: 0." in said
 
 
+def test_check_mentions_rewards_and_costs_far_from_one() -> None:
+    data = log(np.linspace(-1, 1, 60))
+    far = dataclasses.replace(data, reward=data.reward * 4000, cost=data.cost + np.float32(0.001))
+    assert "a step's largest: rewards 4e+03, `cost` 0.001." in " ".join(notes(far))
+    assert "a step's largest" not in " ".join(notes(data))
+
+
 def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:
     assert not [note for note in notes(small_dataset) if "observation columns" in note]
 

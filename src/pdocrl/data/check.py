@@ -17,6 +17,7 @@ from pdocrl.errors import DataError
 
 SCALES_APART = 1e3  # columns whose sizes differ by more are named
 FEW_DIGITS = 1e-4  # of a column's size; what changes by less has three digits left at best
+UNIT = 100.0  # rewards and costs of a step so many times larger or smaller than 1 are mentioned
 MOST_CHOICES = 10  # actions with so few values are asked about
 LOOKED_AT = 20_000  # rows, when values are counted
 
@@ -60,6 +61,14 @@ def notes(dataset: Dataset, task: Task | None = None) -> list[str]:
             f"{len(gaps)} rows inside episodes have another next observation than the row after (first: {gaps[0]})."
         )
     found += _odd_columns(dataset)
+    sizes = {"rewards": float(np.abs(dataset.reward).max())}
+    sizes |= {f"`{name}`": float(cost.max()) for name, cost in zip(dataset.cost_names, dataset.cost.T, strict=True)}
+    far = [f"{name} {size:.3g}" for name, size in sizes.items() if size and not 1 / UNIT <= size <= UNIT]
+    if far:
+        found.append(
+            f"a step's largest: {', '.join(far)}. `bc`, `dial`, `pdocrl_anchored` and `ope` take any unit; the critics "
+            "of other agents are made for about 1, so choose units (and limits) for them."
+        )
     never = [f"`{name}`" for name, cost in zip(dataset.cost_names, dataset.cost.T, strict=True) if not cost.any()]
     if never:
         found.append(f"{', '.join(never)} never occurs: nothing can be learned or shown about what costs.")
