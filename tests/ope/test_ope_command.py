@@ -136,6 +136,15 @@ def test_the_interval_of_the_worst_cost_reaches_as_far_as_any_of_the_costs() -> 
     assert cost_score(told, (10.0, 100.0)) == (0.8, (0.75, 1.2))
 
 
+def test_a_verdict_within_an_interval_that_reaches_beyond_the_limit_is_explained(folder: Path) -> None:
+    told = estimate(folder, method="model", resamples=4).runs[0]
+    assert told.within_limit
+    assert not told.bound_is_narrower
+    wide = structs.replace(told, cost_interval=[(0.0, 3.5)])
+    assert wide.bound_is_narrower
+    assert not structs.replace(wide, within_limit=None).bound_is_narrower
+
+
 def test_a_cost_that_the_log_never_had_is_not_shown_to_be_kept_and_hides_no_other() -> None:
     """Nobody knows what a cost is worth that never occurred; that the first limit is broken stands."""
     dataset = drifting(costs=2)

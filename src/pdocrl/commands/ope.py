@@ -44,6 +44,7 @@ def ope(
         json: print one JSON object.
     """
     from pdocrl.ope import METHODS, estimate
+    from pdocrl.ope.result import NARROWER
 
     result = estimate(run, data, method=method, compare=compare, resamples=resamples, seed=seed)
     if json:
@@ -59,6 +60,8 @@ def ope(
           r.verdict, "; ".join(r.doubts)] for r in result.runs],
         title=f"{result.agent} on {result.data.name}: estimates by {result.method} from the data alone",
     )  # fmt: skip
+    if any(run.bound_is_narrower for run in result.runs):
+        print(NARROWER)
     told = result.calibration
     if told is None:
         return

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pdocrl.ope.result import NARROWER
 from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.report.record import PlayedRun, Results, limit_name
 from pdocrl.report.statistics import Standing, best_safe, standings
@@ -126,6 +127,7 @@ def of_estimates(record: Results) -> Table:
         )
     heads = ["Policy for", "Reward, estimated", "Cost / limit, estimated", "From the data alone", "Doubts", "Played"]
     note = f"Estimated without a simulator, by {training.ope.method}, with 95 % intervals. Played: reward / cost."
+    note += f" {NARROWER}" if any(told.bound_is_narrower for told in training.ope.runs) else ""
     return _table("Estimates from the data alone", heads, body, note)
 
 
