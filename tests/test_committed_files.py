@@ -44,6 +44,7 @@ MAKERS = {
     "benchmarks/results/dial_luck.csv": "dial_luck.py",
     "benchmarks/results/device_kernels.csv": "bench_agents_device.py",
     "benchmarks/results/grid.csv": "bench_grid.py",
+    "benchmarks/results/elsewhere.csv": "elsewhere.py",
     "benchmarks/results/evaluate.csv": "bench_evaluate.py",
     "benchmarks/results/five.md": "five.toml",
     "benchmarks/results/five.parquet": "five.toml",
