@@ -7,6 +7,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
@@ -15,9 +17,12 @@ from test_ope_command import Cli, Sequential, constant, drifting, trained, write
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
 from pdocrl.ope.actors import begin_many, remembers
-from pdocrl.ope.calibrate import Calibration, _quantile, _wide
+from pdocrl.ope.calibrate import Calibration, _quantile, _wide, choose
+from pdocrl.ope.ensemble import THOROUGH, mixed, networks
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.imagine import play
+from pdocrl.ope.learn import _sequences, _went
+from pdocrl.ope.lessons import Base, rows_of, shaken
 from pdocrl.ope.log import Log
 from pdocrl.ope.scales import Scales
 from pdocrl.ope.support import Recorded
@@ -76,6 +81,69 @@ def test_few_rows_are_learned_in_fewer_steps() -> None:
 def test_folds_are_about_equally_large() -> None:
     fold = deal(31, 3, np.random.default_rng(0))
     assert sorted(np.bincount(fold)) == [10, 10, 11]
+
+
+def test_members_learn_what_leads_back_from_where_they_came_to() -> None:
+    """Two steps of a world that moves by its action: at the second, the target makes up for the first one's error."""
+    data = drifting(episodes=40)
+    scales = Scales.of(data)
+    world = rows_of(data, scales)
+    phi = scales.features(world.memory, world.obs, world.action)[0]
+    base = Base(jnp.zeros((1, phi.shape[1], 1)), jnp.ones(1), jnp.zeros((1, 1, 1)), jnp.ones(()))
+    still = jax.tree.map(jnp.zeros_like, networks(jax.random.key(0), scales, EnsembleConfig(folds=1, each=1))[0])
+    first = data.episode_start[None]
+    inputs, target, noisy = _went(still, base, scales, *_sequences(jax.tree.map(np.asarray, world), first, 2))
+    assert noisy[:, 0, 0, 0].tolist() == [True, False]
+    mean, scale = float(scales.change_mean[0]), float(scales.change_scale[0])
+    came = data.obs[first] + mean  # a network of zeros moves by the mean
+    there = data.next_obs[first + 1]
+    np.testing.assert_allclose(target[1], (there - came - mean) / scale, atol=1e-4)
+    np.testing.assert_allclose(inputs[1][..., 0], (came[..., 0] - scales.obs_mean[0]) / scales.obs_scale[0], atol=1e-4)
+    np.testing.assert_allclose(target[0], scales.change_of(data.obs[first], data.next_obs[first]), atol=1e-4)
+
+
+def test_shaken_rows_end_where_they_did_and_came_to_where_they_begin() -> None:
+    """What moves a row's state moves the step before it by as much; the first step of an episode had none before it."""
+    data = drifting(episodes=40)
+    scales = Scales.of(data)
+    rows = rows_of(data, scales)
+    moved = shaken(rows, scales, jnp.full(1, 0.1), np.random.default_rng(0))
+    assert np.array_equal(moved.next_obs, rows.next_obs)
+    assert np.array_equal(moved.action, rows.action)
+    off = (moved.obs - rows.obs) / scales.change_scale
+    assert 0.08 < float(off.std()) < 0.12
+    later = np.setdiff1d(np.arange(len(data)), data.episode_start)
+    np.testing.assert_allclose((moved.memory - rows.memory)[later, :1], off[later], atol=1e-4)
+    assert np.array_equal(moved.memory[data.episode_start], rows.memory[data.episode_start])
+
+
+def test_a_way_is_chosen_for_a_fold_by_the_other_folds_alone() -> None:
+    """Way 0 errs on fold 0 alone, way 1 a little everywhere: only the committee tested on fold 0 keeps way 0."""
+    fold = np.array([0, 0, 1, 1, 2, 2])
+    errors = np.array([[-9.0, 9, 0, 0, 0, 0], [-1.0, 1, 1, 1, 1, 1]])[..., None]
+    assert choose(errors, fold, 3).tolist() == [0, 1, 1]
+    assert choose(errors * [1.0, 100.0], fold, 3).tolist() == [0, 1, 1]  # the size of a cost does not count
+
+
+def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prepared) -> None:
+    first = ready.ensemble
+    second = dataclasses.replace(first, change=jax.tree.map(lambda x: 0.9 * x, first.change))
+    rng = np.random.default_rng(0)
+    obs = jnp.asarray(rng.standard_normal((2, 5, first.scales.obs_mean.shape[0])), jnp.float32)
+    action = jnp.asarray(rng.standard_normal((2, 5, first.scales.action_mean.shape[0])), jnp.float32)
+    now = first.blank((2, 5)), obs, action
+    both = mixed([first, second], [1, 0]).changes(*now)[0]
+    np.testing.assert_allclose(both[0], second.changes(*now)[0][0], atol=1e-5)
+    np.testing.assert_allclose(both[1], first.changes(*now)[0][1], atol=1e-5)
+    assert not np.allclose(both[0], first.changes(*now)[0][0])
+
+
+def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
+    """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
+    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, thorough=True)
+    assert thorough.config.ways == THOROUGH
+    truth = thorough.calibration.truth
+    assert np.abs(thorough.calibration.error).mean() < 0.1 * truth.std(axis=0).mean()
 
 
 def test_noise_is_drawn_where_the_world_has_some_and_not_where_it_has_none(ready: Prepared, still: Prepared) -> None:

@@ -20,6 +20,7 @@ def ope(
     data: str | None = None,
     method: str = "ensemble",
     compare: bool = False,
+    thorough: bool = False,
     resamples: int = 20,
     seed: int = 0,
     json: bool = False,
@@ -39,6 +40,8 @@ def ope(
         data: the training data, when it is no longer where it was: a task's name or a file.
         method: whose estimate the verdict is made of: ensemble, model, fqe or ratio.
         compare: compute all methods, one table beside the other.
+        thorough: learn the data in two ways, which takes twice as long, and keep what predicts held-out episodes best;
+            often shows more.
         resamples: redrawn datasets behind the intervals of `model`.
         seed: of the redrawing and of the random features.
         json: print one JSON object.
@@ -46,7 +49,7 @@ def ope(
     from pdocrl.ope import METHODS, estimate
     from pdocrl.ope.result import NARROWER
 
-    result = estimate(run, data, method=method, compare=compare, resamples=resamples, seed=seed)
+    result = estimate(run, data, method=method, compare=compare, resamples=resamples, seed=seed, thorough=thorough)
     if json:
         print_json(result.as_dict())
         return

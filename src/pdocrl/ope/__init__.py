@@ -1,6 +1,7 @@
 """What trained policies would earn and cost, from logged data alone, and certificates."""
 
 from pdocrl.callable_package import make_callable
+from pdocrl.ope.ensemble import THOROUGH as THOROUGH
 from pdocrl.ope.ensemble import EnsembleConfig as EnsembleConfig
 from pdocrl.ope.estimate import METHODS as METHODS
 from pdocrl.ope.estimate import estimate as estimate

@@ -29,6 +29,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -42,7 +43,7 @@ from scipy.stats import binom
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
-from pdocrl.ope.ensemble import Ensemble
+from pdocrl.ope.ensemble import Ensemble, mixed
 from pdocrl.ope.groups import Groups
 
 Floats = NDArray[np.float64]
@@ -118,10 +119,15 @@ class Calibration:
         return np.asarray(np.mean(held, axis=0))
 
     @property
-    def one_sided(self) -> float:
-        """|mean error| of the costs in its standard errors, the largest; of the reward, where no cost varies."""
+    def varying(self) -> Floats:
+        """[G, k] errors of the costs that vary between groups; of the reward, where none does."""
         varies = self.truth.std(axis=0)[1:] > 0
-        told = self.error[:, 1:][:, varies] if varies.any() else self.error[:, :1]
+        return self.error[:, 1:][:, varies] if varies.any() else self.error[:, :1]
+
+    @property
+    def one_sided(self) -> float:
+        """|mean error| in its standard errors, the largest."""
+        told = self.varying
         root = np.sqrt(np.mean(told**2, axis=0) / len(told))
         return float((np.abs(told.mean(axis=0)) / np.maximum(root, 1e-12)).max())
 
@@ -143,23 +149,40 @@ def _wide(scores: Floats, level: float) -> Floats:
 
 
 def calibrate(
-    data: Dataset, ensemble: Ensemble, groups: Groups, fold: Groups, clones: MLP, seed: int
+    data: Dataset, ensembles: Sequence[Ensemble], groups: Groups, fold: Groups, clones: MLP, seed: int
 ) -> tuple[Ensemble, Calibration]:
     """Play every group's episodes again in the committee of its fold [G]; the ensemble with the best κ, and its errors.
 
-    `clones` are the groups' reactions, batched over groups.
+    Of several ensembles, committees alike but learned in different ways, each committee keeps one. `clones` are the
+    groups' reactions, batched over groups.
     """
     rng = np.random.default_rng([seed, 6])
     chosen = np.stack([np.resize(rng.permutation(np.flatnonzero(groups == g)), EPISODES) for g in range(len(fold))])
     truth = np.column_stack([data.reward_return, data.cost_return])[chosen].mean(axis=1)
-    found = []
-    for kappa in NOISES:
-        drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
-        sums, doubt = _replay(data, drawn, chosen, fold, clones, seed)
-        found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1), fold)))
-        if found[-1][1].one_sided <= 1:
-            break
-    return min(found, key=lambda one: one[1].one_sided)
+
+    def best_noise(ensemble: Ensemble) -> tuple[Ensemble, Calibration]:
+        found = []
+        for kappa in NOISES:
+            drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
+            sums, doubt = _replay(data, drawn, chosen, fold, clones, seed)
+            found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1), fold)))
+            if found[-1][1].one_sided <= 1:
+                break
+        return min(found, key=lambda one: one[1].one_sided)
+
+    found = [best_noise(ensemble) for ensemble in ensembles]
+    kept = choose(np.stack([one.varying for _, one in found]), fold, ensembles[0].folds)
+    return found[kept[0]] if (kept == kept[0]).all() else best_noise(mixed(ensembles, kept.tolist()))
+
+
+def choose(errors: Floats, fold: Groups, folds: int) -> NDArray[np.int64]:
+    """[F] which of W ways each committee keeps: the least mean |error| [W, G, k], on the groups of other folds alone.
+
+    So what is measured on a fold had no part in choosing for it. Errors of each column are in their mean.
+    """
+    size = np.abs(errors)
+    size = (size / np.maximum(size.mean(axis=(0, 1)), 1e-12)).mean(axis=2)
+    return np.array([(size * (fold != f)).sum(axis=1).argmin() for f in range(folds)])
 
 
 def _replay(

@@ -42,6 +42,7 @@ def certify_log(
     confidence: float = 0.95,
     seed: int = 0,
     config: EnsembleConfig | None = None,
+    thorough: bool = False,
 ) -> tuple[PolicyCertificate, list[Shown]]:
     """From a log alone: policies play in models that learned a log which had no part in choosing them.
 
@@ -58,7 +59,7 @@ def certify_log(
     else:
         dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.plan.task)
         fresh, notes = _is_fresh(found, dataset, data)
-    ready = Prepared.of(dataset, seed=seed, config=config)
+    ready = Prepared.of(dataset, seed=seed, config=config, thorough=thorough)
     panels = []
     for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
         own = told.by_method["ensemble"]

@@ -19,6 +19,7 @@ of them is a test.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +32,9 @@ from pdocrl.ope.lessons import Base
 from pdocrl.ope.scales import Scales, with_one
 
 LOG_STD = (-5.0, 2.0)  # of what the regression leaves
+# How a member learns a step: how many it goes on by itself, and how far rows are shaken; see `learn`.
+WAYS = {"recorded": (1, 0.0), "own": (4, 0.0), "shaken": (1, 0.3)}
+THOROUGH = ("own", "shaken")  # the two that were best on one task or another, at twice the time
 EPOCHS, FEWEST_STEPS = 100, 1000  # how often a row is seen at most, unless that were fewer steps than these
 
 
@@ -40,6 +44,7 @@ class EnsembleConfig:
 
     folds: int = 6  # committees; each misses one fold of the groups of episodes
     each: int = 2  # members of a committee
+    ways: tuple[str, ...] = ("recorded",)  # of WAYS; of several, each committee keeps one, see `calibrate`
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
     steps: int = 8000  # at most
@@ -128,6 +133,19 @@ def in_committees(change: MLP, outcome: MLP, base: Base, scales: Scales, folds: 
 
     regressions = Base(split(base.change), base.change_left, split(base.reward), base.reward_left)
     return Ensemble(split(change), split(outcome), regressions, scales, jnp.ones(()))
+
+
+def mixed(ensembles: Sequence[Ensemble], kept: Sequence[int]) -> Ensemble:
+    """Committee f of ensemble kept[f], for every f; all noise is drawn."""
+
+    def pick(*trees: Any) -> Any:
+        return jax.tree.map(lambda *x: jnp.stack([x[w][f] for f, w in enumerate(kept)]), *trees)
+
+    first = ensembles[0]
+    theta, reward = (pick(*(getattr(e.base, name) for e in ensembles)) for name in ("change", "reward"))
+    base = Base(theta, first.base.change_left, reward, first.base.reward_left)  # the same units in every way
+    change, outcome = (pick(*(getattr(e, name) for e in ensembles)) for name in ("change", "outcome"))
+    return Ensemble(change, outcome, base, first.scales, jnp.ones(()))
 
 
 def networks(key: PRNGKeyArray, scales: Scales, config: EnsembleConfig) -> tuple[MLP, MLP]:

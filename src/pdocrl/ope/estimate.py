@@ -61,12 +61,14 @@ def estimate(
     resamples: int = RESAMPLES,
     seed: int = 0,
     config: EnsembleConfig | None = None,
+    thorough: bool = False,
 ) -> OffPolicy:
     """Estimate the undiscounted reward and costs of an episode for the policy of every run.
 
-    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. The data is looked
-    for where the training had it, unless it is given; it must be the same data. With a folder, the result is also
-    written there as ope.json.
+    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. `thorough` takes
+    twice as long to learn the data, in two ways, and keeps what predicts held-out episodes best. The data is looked for
+    where the training had it, unless it is given; it must be the same data. With a folder, the result is also written
+    there as ope.json.
     """
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS, f"Known: {', '.join(METHODS)}.")
@@ -79,7 +81,7 @@ def estimate(
                 f"alone, so `{method}` cannot judge it from rows. Use --method ensemble, or play it: pdocrl evaluate."
             )
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
-    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config)
+    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config, thorough=thorough)
     judged = judge(found, ready, METHODS if compare else (method,), seed)
     result = OffPolicy(
         task=plan.task,
@@ -90,7 +92,7 @@ def estimate(
         data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
         step=found.step,
         versions=versions(),
-        settings=OpeSettings(resamples=ready.resamples, seed=ready.seed),
+        settings=OpeSettings(resamples=ready.resamples, seed=ready.seed, ways=ready.config.ways),
         calibration=calibration_of(ready) if compare or method == "ensemble" else None,
         runs=[_run(found, i, told, method) for i, told in enumerate(judged)],
     )

@@ -6,6 +6,7 @@ dataset ─▶ rows, each with the step before ─▶ ridge regressions in close
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.ope.groups import Groups
-from pdocrl.ope.scales import JUMP, Scales, with_one
+from pdocrl.ope.scales import FARTHEST, JUMP, Scales, with_one
 
 CHUNK = 10_000  # rows at a time
 LOOKED_AT = 3  # chunks that tell how much the regression leaves
@@ -70,6 +71,15 @@ def rows_of(data: Dataset, scales: Scales) -> Rows:
     )  # fmt: skip
 
 
+def shaken(rows: Rows, scales: Scales, size: Array, rng: np.random.Generator) -> Rows:
+    """Rows that begin beside where they were, by `size` [S] standard deviations of changes, and end where they did."""
+    off = jnp.asarray(rng.standard_normal(rows.obs.shape, np.float32)) * size
+    s = rows.obs.shape[1]
+    came = rows.memory[:, :s] + off * rows.memory[:, -1:]  # the first step of an episode came from nowhere
+    memory = jnp.concatenate([jnp.clip(came, -FARTHEST, FARTHEST), rows.memory[:, s:]], 1)
+    return dataclasses.replace(rows, obs=rows.obs + off * scales.change_scale, memory=memory)
+
+
 def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -> Base:
     """The regressions of every member, bag [M, G], group [N] of each row: sums over groups, each computed once."""
     sums: list[Any] = [0.0, 0.0]
@@ -119,18 +129,20 @@ def _regressed(rows: Rows, scales: Scales) -> tuple[Array, Array, Array, Array]:
     return phi, scales.change_of(rows.obs, rows.next_obs), x, reward[:, None]
 
 
-def lessons(rows: Rows, scales: Scales, base: Base) -> Lessons:
-    """Inputs and targets of the networks."""
+def lessons(rows: Rows, moved: Rows, scales: Scales, base: Base) -> Lessons:
+    """Inputs and targets of the networks: of the change from `moved` rows, of what a step earns from the log's own."""
 
     @jax.jit
-    def left(phi: Array, change: Array, x: Array, reward: Array) -> tuple[Array, Array]:
+    def left(rows: Rows, moved: Rows) -> tuple[Array, Array]:
+        (phi, change, _, _), (_, _, x, reward) = _regressed(moved, scales), _regressed(rows, scales)
         found = (change - phi @ base.change) / base.change_left, (reward - x @ base.reward)[..., 0] / base.reward_left
         return jnp.clip(found[0], -JUMP, JUMP), jnp.clip(found[1], -JUMP, JUMP)
 
-    pieces = [[x[:, : len(own)] for x in left(*_regressed(some, scales))] for own, some in _chunks(rows)]
+    both = zip(_chunks(rows), _chunks(moved), strict=True)
+    pieces = [[x[:, : len(own)] for x in left(some, beside)] for (own, some), (_, beside) in both]
     change, reward = (jnp.concatenate(found, axis=1) for found in zip(*pieces, strict=True))
     return Lessons(
-        inputs=scales.inputs(rows.memory, rows.obs, rows.action),
+        inputs=scales.inputs(moved.memory, moved.obs, moved.action),
         change=change,
         outcome_inputs=scales.outcome_inputs(rows.obs, rows.action, rows.next_obs),
         reward=reward,

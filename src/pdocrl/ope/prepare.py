@@ -23,7 +23,7 @@ from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import model
 from pdocrl.ope.calibrate import Calibration, calibrate
-from pdocrl.ope.ensemble import Ensemble, EnsembleConfig, in_committees, networks
+from pdocrl.ope.ensemble import THOROUGH, Ensemble, EnsembleConfig, in_committees, networks
 from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.learn import fit
@@ -59,13 +59,16 @@ class Prepared:
         seed: int = 0,
         config: EnsembleConfig | None = None,
         cache: bool | Path = True,
+        thorough: bool = False,
     ) -> Prepared:
-        """Nothing is fitted before it is asked for."""
+        """Nothing is fitted before it is asked for. `thorough`: learned in several ways, of which the best are kept."""
         if resamples < 2:
             raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
         if seed < 0:
             raise PdocrlError(f"seed is {seed}, must be at least 0.")
-        return Prepared(dataset, dataclasses.replace(config or EnsembleConfig(), seed=seed), resamples, seed, cache)
+        config = dataclasses.replace(config or EnsembleConfig(), seed=seed)
+        config = dataclasses.replace(config, ways=THOROUGH) if thorough else config
+        return Prepared(dataset, config, resamples, seed, cache)
 
     @functools.cached_property
     def learned(self) -> tuple[Ensemble, Calibration]:
@@ -117,10 +120,10 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
     bag = np.repeat(np.arange(config.folds), config.each)[:, None] != fold  # [M, G] which member sees which group
     steps = config.steps_for(len(dataset))
     with progress() as bar:
-        row = bar.add_task("ensemble of the data, once per dataset", total=steps)
-        ensemble = fit(dataset, groups, bag, config, lambda steps: bar.advance(row, steps))
-    clones = reactions(dataset, groups, ensemble.scales, max(1, steps // REACTION_SHARE), config.seed)
-    return calibrate(dataset, ensemble, groups, fold, clones, config.seed)
+        row = bar.add_task("ensemble of the data, once per dataset", total=steps * len(config.ways))
+        ensembles = [fit(dataset, groups, bag, config, way, lambda done: bar.advance(row, done)) for way in config.ways]
+    clones = reactions(dataset, groups, ensembles[0].scales, max(1, steps // REACTION_SHARE), config.seed)
+    return calibrate(dataset, ensembles, groups, fold, clones, config.seed)
 
 
 def _place(dataset: Dataset, config: EnsembleConfig) -> Path:

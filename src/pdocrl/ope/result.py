@@ -153,6 +153,7 @@ class OpeSettings(Part, frozen=True, kw_only=True):
 
     resamples: int
     seed: int
+    ways: tuple[str, ...] = ("recorded",)  # in which the committees learned, each keeps one of them
 
 
 class OffPolicy(Record, frozen=True, kw_only=True):
