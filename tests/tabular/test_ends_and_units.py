@@ -121,6 +121,14 @@ def test_without_a_bound_the_certificate_is_that_of_planning_and_much_larger_pro
     assert evaluate(cmdp, result.policy).error(cmdp, exact.solve(cmdp).value) < 0.01
 
 
+def test_a_cost_that_is_avoided_is_zero_and_not_minus_zero() -> None:
+    """Costs are held as negative rewards inside, and −0 was printed."""
+    free = Counts.from_arrays([0] * 40, [0, 1] * 20, [0] * 40, [0.0] * 40, costs=[0.0, 1.0] * 20)
+    found = solve(free, 0.9, ["cost<=0.2"], C=3, resamples=0)
+    assert not np.signbit(found.costs).any()
+    assert found.costs == pytest.approx(0, abs=0.2)
+
+
 def test_a_result_prints_in_one_line() -> None:
     counts = Counts.from_arrays([0, 1] * 20, [0, 1] * 20, [1, 0] * 20, [1.0] * 40)
     assert len(repr(solve(counts, 0.9, C=2, resamples=0))) < 200

@@ -187,6 +187,7 @@ def test_bad_input_is_one_line_and_status_2_and_nothing_is_written(
 
 
 def test_a_file_that_is_not_there_or_a_folder_that_is_a_file(run_cli: Run, log: Callable[..., str]) -> None:
+    assert "Give --gamma, such as 0.97, or --horizon" in run_cli("solve", log())[2]
     status, _, err = run_cli("solve", "inventry", *QUICK)
     assert status == 2
     assert "Did you mean `inventory`?" in err

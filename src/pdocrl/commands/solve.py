@@ -121,7 +121,9 @@ def solve(
         raise UnknownNameError("method", method, [*METHODS, *RIVALS])
     if parameter and (method not in RIVALS or method == "pdocrl"):
         raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
-    if horizon is None and (gamma is None or not 0 < gamma < 1):
+    if horizon is None and gamma is None:
+        raise PdocrlError("how much does the next step count? Give --gamma, such as 0.97, or --horizon for episodes.")
+    if horizon is None and gamma is not None and not 0 < gamma < 1:
         raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
     along = None if frontier is None else questions.parse_frontier(frontier)
     if out is not None and out.exists() and not out.is_dir():

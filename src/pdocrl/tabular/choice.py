@@ -72,7 +72,7 @@ def sensitivity(
         Choice(
             C=s.sets.C,
             value=float(s.estimate[0]),
-            costs=signs * s.estimate[1:],
+            costs=signs * s.estimate[1:] + 0.0,  # no −0
             score=float(score[index]),
             optimism=redrawn.optimism[index],
             concentrability=cover(L, s.policy, counts.states).concentrability,

@@ -256,9 +256,9 @@ def make_result(
         status=status,
         policy=solution.policy,
         value=float(solution.estimate[0]),
-        costs=signs * solution.estimate[1:],
+        costs=signs * solution.estimate[1:] + 0.0,  # no −0
         log_value=float(log[0]),
-        log_costs=signs * log[1:],
+        log_costs=signs * log[1:] + 0.0,
         limits=limits,
         tightened=signs * L.tau,
         multipliers=solution.multipliers,
