@@ -92,6 +92,20 @@ def test_a_cost_that_is_no_amount_is_refused_with_its_step(cost: float) -> None:
         rollout(bad, open_valve, 1, workers=0)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_an_exploding_observation_is_named_with_its_step(bad: float) -> None:
+    """Before what it makes of the reward: the state is the cause."""
+
+    class Explodes(gymnasium.Wrapper):
+        def step(self, action: np.ndarray) -> tuple:
+            obs, _, *others = super().step(action)
+            return np.r_[obs[:-1], bad], float("nan"), *others
+
+    last = make("valve_world:Valve-v0").observation_space.shape[0] - 1
+    with pytest.raises(PdocrlError, match=rf"observation after 1 steps is not finite \(component {last} is {bad}"):
+        rollout(lambda: Explodes(make("valve_world:Valve-v0")), open_valve, 1, workers=0)
+
+
 def test_an_environment_of_other_observations_than_the_data_is_refused() -> None:
     env = make("valve_world:Valve-v0")
     size, (low, high) = env.observation_space.shape[0] + 1, (env.action_space.low, env.action_space.high)

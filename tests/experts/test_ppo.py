@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdocrl.errors import PdocrlError
 from pdocrl.experts import ppo
 from pdocrl.experts.actor import CategoricalActor, noise_of
 from pdocrl.experts.ppo import Batch, Moments, PPOConfig
@@ -80,14 +79,6 @@ def test_the_actor_that_plays_is_the_expert_that_learns():
     raw = np.asarray(mean) + np.exp(np.asarray(state.expert.log_std)) * noise
     played = np.stack([step(row) for row in obs])
     np.testing.assert_allclose(played, raw, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_an_exploding_observation_is_named(bad):
-    step = ppo.actor_of(trained_state()).begin(0)
-    step(np.zeros(4, np.float32))
-    with pytest.raises(PdocrlError, match=r"after 1 steps .*component 2"):
-        step(np.array([0, 0, bad, 0], np.float32))
 
 
 def bandit_batch(actor: object, seeds: range) -> tuple[Batch, np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,19 @@ class Outcome:
     length: int
     terminated: bool  # the world stopped, not the clock
     trajectory: Trajectory | None = None
+
+
+def _seen(raw: Any, steps: int) -> NDArray[np.float32]:
+    """An observation, flat; refuses one that is not finite."""
+    obs: NDArray[np.float32] = np.asarray(raw, np.float32).reshape(-1)
+    if not math.isfinite(obs.dot(obs)):  # the cheapest way to notice one NaN or infinity
+        bad = np.flatnonzero(~np.isfinite(obs)).tolist()
+        if bad:
+            raise PdocrlError(
+                f"the observation after {steps} steps is not finite (component {bad[0]} is {obs[bad[0]]}). Does the "
+                "environment end before its state explodes?"
+            )
+    return obs
 
 
 class Player:
@@ -91,13 +105,13 @@ class Player:
         reward, cost = 0.0, np.zeros(len(self.cost_names))
         total, total_cost, length = 0.0, cost, 0
         seen, done, rewards, costs = [], [], [], []
+        obs = _seen(raw, 0)
         while True:
-            obs = np.asarray(raw, np.float32).reshape(-1)
             if look is not None:
                 look(self.env)
             action = self._executable(step(obs, reward, cost), length)
             raw, reward, terminated, truncated, info = self.env.step(action)
-            cost = self._costs_in(info)
+            after, cost = _seen(raw, length + 1), self._costs_in(info)
             if not (np.isfinite(reward) and ((cost >= 0) & (cost < np.inf)).all()):
                 raise PdocrlError(
                     f"step {length} earned {reward} and cost {', '.join(map(str, cost.tolist()))}; rewards are finite "
@@ -109,6 +123,7 @@ class Player:
                 done.append(action)
                 rewards.append(reward)
                 costs.append(cost)
+            obs = after
             if terminated or truncated:
                 break
             if length >= LONGEST:
@@ -117,9 +132,8 @@ class Player:
             look(self.env)
         trajectory = None
         if record:
-            last = np.asarray(raw, np.float32).reshape(-1)
             trajectory = Trajectory(
-                np.stack([*seen, last]), np.array(done), np.array(rewards), np.stack(costs),
+                np.stack([*seen, obs]), np.array(done), np.array(rewards), np.stack(costs),
                 None if self._choices else (self._low, self._high), self._choices,
             )  # fmt: skip
         return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
