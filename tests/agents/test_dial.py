@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.acting import mode_policy
 from pdocrl.agents.agent import Transitions, find_agent, make_config
-from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, masks, qualities, settings
+from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, masks, qualities, settings, unseen
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
@@ -316,6 +316,26 @@ def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() ->
     assert dial.expects()[0] == 2.0
     assert dial.expects(9.0) == (3.0, cost[2])
     assert dial.expects(0.1)[1] == cost[0]  # nothing keeps it: the one that exceeds it least
+
+
+def test_a_cost_that_no_setting_brings_about_in_rehearsal_is_taken_to_come_anyhow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rare events of the world do not happen in models that move by their mean. No limit may be called kept there."""
+    logged = np.asarray([[0.0, 1.0], [0.0, 3.0], [240.0, 2.0]], np.float32)
+    rehearsed = np.asarray([[0.0, 0.0], [13.0, 1.0]], np.float32)
+    np.testing.assert_array_equal(unseen(rehearsed, logged), [80.0, 0.0])  # each cost for itself
+    np.testing.assert_array_equal(unseen(rehearsed + 40, logged), [0.0, 0.0])
+    np.testing.assert_array_equal(unseen(0 * rehearsed, 0 * logged), [0.0, 0.0])  # a cost that never occurred
+    config = make_config(find_agent("dial"), cost_limit=(14.0,), horizon=20.0, hidden=(8,), model_hidden=(8,))
+    agent, data = find_agent("dial"), road(20)
+    state, mean = agent.init(config, agent.problem(data), jax.random.key(0)), data.cost_return.mean()
+    for paid, least in ((0.1, mean), (0.9 * mean, 0.0)):
+        costs = np.full((len(settings(np.ones(1, np.float32), config.qualities, True)[0]), 1), paid, np.float32)
+        monkeypatch.setattr("pdocrl.agents.dial.rehearse", lambda *_, c=costs: (c[:, 0].copy(), c, c.copy()))
+        policy = agent.policy(config, state)
+        assert policy.cost.min() == pytest.approx((paid + least) / 0.95, rel=1e-5)
+        assert (policy.expects()[1] <= 14.0) == (least == 0)
 
 
 def test_rows_that_share_a_mask_leave_out_the_same_units() -> None:

@@ -43,6 +43,7 @@ STARTS = 48  # first states the dial is rehearsed from
 MEMBERS = 5  # models; each leaves out another fifth of the episodes
 FINE, COARSE = 64, 16  # amounts of cost that the first quality is asked for with, and each other
 STYLES = (0.4, 1.0)  # of the dearest episode's cost, asked for by settings that stop
+SEEN = 0.5  # of the log's mean cost: what some setting must come to in rehearsal, or the models do not see this cost
 NEVER = 1e6  # times the dearest episode's cost: more than anyone spends
 
 
@@ -218,6 +219,7 @@ class Dial(Agent[DialConfig, DialState]):
         # and costs no less than they did.
         reward = np.where(lasting, np.minimum(reward, best_at(cost, np.asarray(state.outcomes))), reward)
         upper = np.where(lasting[:, None], np.maximum(upper, ask), upper)
+        upper += unseen(cost, np.asarray(state.outcomes)[:, 1:])
         return dataclasses.replace(policy, reward=reward, cost=upper / np.float32(config.margin))
 
 
@@ -284,6 +286,19 @@ def best_at(
         beyond = np.maximum(costs - amount, 0).max(1)
         best[i] = returns[np.lexsort((-returns, beyond))[:PEERS]].mean()
     return best
+
+
+def unseen(
+    rehearsed: Float[NDArray[np.float32], "N K"], logged: Float[NDArray[np.float32], "E K"]
+) -> Float[NDArray[np.float32], " K"]:
+    """What each cost may come to that no rehearsal shows: the log's mean, where no setting comes near it; else 0.
+
+    The models move by their mean, so what it takes a rare event to bring about never happens in them. They then miss
+    a cost under every setting, also under those that ask for the dearest episodes.
+    """
+    mean = logged.mean(0)
+    missed: NDArray[np.float32] = np.where(rehearsed.max(0) < SEEN * mean, mean, 0).astype(np.float32)
+    return missed
 
 
 def settings(
