@@ -166,12 +166,12 @@ def show_tables(tables: Sequence[Table], folder: Path, widest: int = 9) -> None:
         print(f"{table.title}: {folder / TABLES / table.name}.md")
 
 
-@cache
 def amount(value: float, digits: int = 0) -> str:
     """A sum in the task's own unit, with so many decimals, and with two digits that count where it is smaller."""
     return f"{value:,.{digits}f}" if value == 0 or abs(value) >= 10 ** (1 - digits) else f"{value:.2g}"
 
 
+@cache
 def _template() -> Template:
     from jinja2 import Environment
 
