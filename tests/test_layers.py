@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "pdocrl"
 
 # Each may import what stands in its own line or above.
 LAYERS = (
-    ("errors", "files", "table", "console", "records", "callable_package"),
+    ("errors", "files", "table", "console", "records", "callable_package", "machine"),
     ("data", "nn", "tabular"),
     ("envs", "agents", "policies", "theory"),
     ("training", "scores"),

@@ -14,7 +14,7 @@ from pdocrl.bench.rates import Rates, _key, _opening_key, _still_key
 from pdocrl.bench.suite import Group, named_suites
 from pdocrl.data.load import EMBEDDED, load
 from pdocrl.data.tasks import find_task
-from pdocrl.training.turns import cores
+from pdocrl.machine import cores
 
 
 @pytest.fixture

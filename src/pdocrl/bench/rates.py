@@ -21,10 +21,10 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_json
+from pdocrl.machine import cores
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.folder import Trained
 from pdocrl.training.loop import Run, Trainer, trainings
-from pdocrl.training.turns import cores
 
 FEW_SECONDS = 2.0  # of steps behind a measured rate
 ACTING = 50  # decisions behind a measured time of one

@@ -16,7 +16,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -32,6 +31,7 @@ from pdocrl.envs.bullet import cost_keys, maker
 from pdocrl.envs.episode import Outcome, Player, Trajectory
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
 from pdocrl.errors import PdocrlError
+from pdocrl.machine import cores
 
 EnvLike = str | Callable[[], gymnasium.Env]
 
@@ -106,7 +106,7 @@ def rollout(
 ) -> Episodes:
     """Play `episodes` episodes of each policy and wait for them. See `Rollouts` for the arguments."""
     many = len(policies) if isinstance(policies, list | tuple) else 1
-    wanted = min(_cores() if workers is None else workers, many * episodes)
+    wanted = min(cores() if workers is None else workers, many * episodes)
     with Rollouts(env, wanted, costs) as pool:
         return pool.run(policies, episodes, seed, record)
 
@@ -122,7 +122,7 @@ class Rollouts:
     """
 
     def __init__(self, env: EnvLike, workers: int | None = None, costs: tuple[str, ...] | None = None) -> None:
-        self.workers = _cores() if workers is None else workers
+        self.workers = cores() if workers is None else workers
         if self.workers < 0:
             raise PdocrlError(f"workers is {self.workers}, must be 0 or more.")
         self._make = maker(env) if isinstance(env, str) else env
@@ -363,7 +363,3 @@ def _pack(value: Any, what: str) -> bytes:
         reason = " ".join(str(error).split())
         raise PdocrlError(f"{what} cannot be sent to worker processes ({reason}). Use workers=0.") from error
     return packed
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,6 @@ do not wait for one another.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -17,12 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.machine import cores
+
 Figures = dict[str, NDArray[Any]]  # [1] of one run, [R] of all
-
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def apart(tree: Any, runs: int) -> list[Any]:
