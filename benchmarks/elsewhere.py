@@ -6,7 +6,8 @@
 Of each world in elsewhere_worlds.py: 120 logged episodes; limits at .1, .25, .5 and .75 of what a dear episode costs
 (the 90 % quantile of the log); `dial` with three seeds and `bc` on safe episodes with one, all small; every
 policy played 50 times; `pdocrl.ope` from the log alone. The method's settings and the protocol were fixed before
-anything was played, and nothing was decided by what came out. Trainings and fits that are there are not made again.
+anything was played. What came out on Dam decided one rule of the dial (`unseen`), and Dam was played again with it;
+nothing else was decided here. Trainings and fits that are there are not made again.
 Writes benchmarks/results/elsewhere.csv, a row a policy and cost.
 """
 
