@@ -123,10 +123,10 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         def actor_loss(actor: SquashedHeads) -> tuple[Array, Array]:
             action, log_prob = actor.act(batch.obs, noise)
             tried = jnp.concatenate([jnp.broadcast_to(batch.obs, (heads, *batch.obs.shape)), action], -1)
-            tried = tried.reshape(heads * size, -1)
-            value = state.critic(tried)[..., 0].min(0).reshape(heads, size)
-            cost = state.cost_critic(tried).max(0).sum(-1).reshape(heads, size)
-            between = [value[k] - price_of_cost(k, heads) * cost[k] for k in range(1, heads - 1)]
+            # The last head is not asked what it earns, nor the first what it costs: each [H−1, B].
+            value = state.critic(tried[:-1].reshape(-1, tried.shape[-1]))[..., 0].min(0).reshape(-1, size)
+            cost = state.cost_critic(tried[1:].reshape(-1, tried.shape[-1])).max(0).sum(-1).reshape(-1, size)
+            between = [value[k] - price_of_cost(k, heads) * cost[k - 1] for k in range(1, heads - 1)]
             mixed = jnp.stack([value[0], *between, -cost[-1]])
             scale = config.improvement / jax.lax.stop_gradient(jnp.abs(mixed).mean(-1))
             copied = ((action - batch.action) ** 2).mean((1, 2))
