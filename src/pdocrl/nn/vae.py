@@ -45,11 +45,15 @@ class VAE(eqx.Module):
 
     def divergence(self, obs: Array, action: Array) -> Array:
         """KL(q(z|s,a) ‖ N(0, I)), mean over the latent's coordinates, [...]: large where (s, a) is unlike the data."""
-        mean, log_std = self.encode(obs, action)
-        return -0.5 * (1 + 2 * log_std - mean**2 - jnp.exp(2 * log_std)).mean(-1)
+        return from_prior(*self.encode(obs, action))
 
     def loss(self, obs: Array, action: Array, noise: Array, weight: float | Array) -> Array:
         """mean ‖a − decode(s, z)‖² + weight · mean KL, the negative evidence bound, z = μ + σ · noise [B, Z]."""
-        mean, log_std = self.encode(obs, action)
+        mean, log_std = self.encode(obs, action)  # once: asked twice, its gradient would be computed twice
         rebuilt = self.decode(obs, mean + jnp.exp(log_std) * noise)
-        return jnp.mean((rebuilt - action) ** 2) + weight * self.divergence(obs, action).mean()
+        return jnp.mean((rebuilt - action) ** 2) + weight * from_prior(mean, log_std).mean()
+
+
+def from_prior(mean: Array, log_std: Array) -> Array:
+    """KL(N(μ, σ²) ‖ N(0, I)), mean over the coordinates, [...]."""
+    return -0.5 * (1 + 2 * log_std - mean**2 - jnp.exp(2 * log_std)).mean(-1)
