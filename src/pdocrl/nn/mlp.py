@@ -74,6 +74,8 @@ class MLP(eqx.Module):
     def __call__(self, x: Array) -> Array:
         if halves.for_training():
             return self._in_halves(x)
+        if x.ndim == 2 < self.weights[0].ndim:  # members first from the start: nothing is transposed later
+            x = jnp.broadcast_to(x, (len(self.weights[0]), *x.shape))
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
