@@ -13,6 +13,7 @@ from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
+from pdocrl.training import loop
 from pdocrl.training.folder import load_trained
 from pdocrl.training.grid import TaskPart, train_together
 from pdocrl.training.loop import Run, Trainer
@@ -100,3 +101,21 @@ def test_what_would_learn_differently_is_not_joined() -> None:
     with pytest.raises(PdocrlError, match="cannot be joined"):
         Together(linear)
     assert not can_go_together([trainer(data(3, 2, 60), [0], "bc")])
+
+
+def test_the_program_compiled_while_first_states_are_made_is_the_one_that_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on an accelerator: one compilation, and no step is taken by it."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(loop, "BLOCK", 2)
+    loop._program.cache_clear()
+    together = Together([trainer(data(3, 1, 60), [0]), trainer(data(5, 3, 90), [1])])
+    before, alone = jax.device_get(together.state), jax.device_get(trainer(data(5, 3, 90), [1]).state)
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf: leaf[1:], before), alone)
+    durations: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, _, **more: durations.append(name))
+    together.advance(4)
+    assert not any("compile" in name for name in durations), durations
+    assert not np.array_equal(before.steps, jax.device_get(together.state.steps))
+    loop._program.cache_clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +60,7 @@ def train_together(
                 Plan.of(part.dataset, place_of(part.dataset), part.task, agent, settings=dict(settings or {}),
                         runs=runs, steps=steps, log_every=log_every, checkpoint_every=checkpoint_every)
             )  # fmt: skip
-        with ThreadPoolExecutor() as pool:  # each compiles its own first states
+        with ThreadPoolExecutor() as pool:
             trainers = list(pool.map(lambda part, plan: _trainer(chosen, part, plan), parts, plans))
         return _drive(plans, Together(trainers), [part.out for part in parts])
 
@@ -82,8 +83,7 @@ def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> l
             finished = stage.step >= first.steps or len(together.failures) == len(together.runs)
             if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
                 together.hand_back()
-                for plan, trainer, out in zip(plans, together.parts, outs, strict=True):
-                    folders.save(plan, trainer, out, last=finished or stop.is_set())
+                _save(plans, together, outs, last=finished or stop.is_set())
     done = [
         Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
         for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)
@@ -94,6 +94,12 @@ def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> l
     if together.step < first.steps and stop.is_set():
         raise PdocrlInterrupted(f"interrupted at step {together.step}; each folder can be resumed.")
     return done
+
+
+def _save(plans: Sequence[Plan], together: Together, outs: Sequence[Path], last: bool) -> None:
+    """All folders at once: digests, files and disks do not wait for one another."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(functools.partial(folders.save, last=last), plans, together.parts, outs))
 
 
 def _split(stage: Progress, plans: Sequence[Plan]) -> list[Progress]:

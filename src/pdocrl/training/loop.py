@@ -80,8 +80,8 @@ class Trainer:
     standardised observations and unit actions; `scales` lies between them and the world's.
     """
 
-    _whole: Any  # the state, or None where it lies in
-    _apart: list[Any]  # one state a training
+    _whole: Any = None  # the state; None before somebody asks for it, or where it lies in
+    _apart: Sequence[Any] = ()  # one state a training
 
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
@@ -102,18 +102,31 @@ class Trainer:
         self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
-        self.state = _initial(agent, self.problem)(self.configs, self.seeds)
 
     @property
     def state(self) -> Any:
         """Of all trainings, each array [T, …]; on a CPU they go apart and are joined where somebody asks."""
-        if self._whole is None:
+        if self._whole is None and self._apart:
             self._whole = together(self._apart)
+        elif self._whole is None:
+            self.state = _initial(self.agent, self.problem)(self.configs, self.seeds)
         return self._whole
 
     @state.setter
     def state(self, whole: Any) -> None:
-        self._whole, self._apart = whole, apart(whole, len(self.seeds)) if self._on_cpu else []
+        self._whole, self._apart = whole, apart(whole, len(self.seeds)) if self._on_cpu else ()
+
+    def blank(self) -> Any:
+        """A state of zeros, of the form the first one has."""
+        shapes = jax.eval_shape(_initial(self.agent, self.problem), self.configs, self.seeds)
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+    def compile(self) -> None:
+        """Have an accelerator's program compiled, by no step from a blank state, before there is a first one."""
+        if not self._on_cpu and self._table is not None:
+            about = self._rows, self._sizes, self.configs, self.seeds
+            state = jax.tree.map(jnp.asarray, self.blank())
+            _program(self.agent, False, self.block)(self._table, *about, state, jnp.int32(0), jnp.int32(0))
 
     @property
     def block(self) -> int:
@@ -152,8 +165,8 @@ class Trainer:
         program = _program(self.agent, self._on_cpu, block)
         about = self._rows, self._sizes, self.configs, self.seeds
         if self._on_cpu:
-            abouts = apart(about, len(self.seeds))
-            states, sums, bad = in_turns(program, self._table, abouts, self._apart, self.step, blocks)
+            abouts, before = apart(about, len(self.seeds)), self._apart or apart(self.state, len(self.seeds))
+            states, sums, bad = in_turns(program, self._table, abouts, before, self.step, blocks)
         else:
             state, sums, bad = program(self._table, *about, self.state, jnp.int32(self.step), jnp.int32(blocks))
         bad = {name: np.asarray(first) for name, first in bad.items()}
@@ -165,7 +178,7 @@ class Trainer:
         # A failed run keeps the last state that was whole; the others go on.
         failed = np.isin(np.arange(len(self.seeds)), self.training[[*self.failures]])
         if self._on_cpu:
-            kept = [old if over else new for over, old, new in zip(failed, self._apart, states, strict=True)]
+            kept = [old if over else new for over, old, new in zip(failed, before, states, strict=True)]
             self._whole, self._apart = None, kept
         else:
             self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state

@@ -8,8 +8,10 @@ from its own task's rows. Its mathematics is that of a training alone; its rando
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -19,7 +21,6 @@ from jaxtyping import Array
 
 from pdocrl.agents.agent import DeviceTable, Problem
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.mlp import resized
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.loop import Trainer
 
@@ -35,7 +36,7 @@ def _fits(trainer: Trainer) -> bool:
     same = trainer.problem
     return (
         trainer._windows is None
-        and trainer.agent.resized(trainer.runs[0].config, trainer.state, same, same) is not None
+        and trainer.agent.resized(trainer.runs[0].config, trainer.blank(), same, same) is not None
     )
 
 
@@ -64,7 +65,13 @@ class Together(Trainer):
         tables = [t._table for t in trainers]
         self._table = joined_tables([table for table in tables if table is not None])
         self._rows, self._sizes = _rows_of(trainers)
-        self.state = _joined([self._resized(t, jax.device_get(t.state), t.problem, self.problem) for t in trainers])
+        with ThreadPoolExecutor() as pool:  # the program takes longest, and each task compiles its own first states
+            compiled = pool.submit(self.compile)
+            self.state = _joined(list(pool.map(self._first_state, trainers)))
+            compiled.result()
+
+    def _first_state(self, part: Trainer) -> Any:
+        return self._resized(part, jax.device_get(part.state), part.problem, self.problem)
 
     def hand_back(self) -> None:
         """Give every trainer the state its runs have reached."""
@@ -90,13 +97,26 @@ def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
     """The rows of all tables, one after another; every column as wide as its widest."""
     columns = list(zip(*(table.layout for table in tables), strict=True))  # per column, its (name, shape) in each table
     widest = [max((shape for _, shape in column), key=math.prod) for column in columns]
-    rows = []
-    for number, table in enumerate(tables):
-        parts = [(math.prod(c[number][1]), math.prod(wide)) for c, wide in zip(columns, widest, strict=True)]
-        rows.append(resized(table.packed, 1, parts))
     layout = tuple((column[0][0], shape) for column, shape in zip(columns, widest, strict=True))
+    parts = tuple(
+        tuple((math.prod(c[number][1]), math.prod(wide)) for c, wide in zip(columns, widest, strict=True))
+        for number in range(len(tables))
+    )
     starts = np.zeros((1, *widest[0]), np.float32)  # of no task: nothing that learns here asks for first states
-    return DeviceTable(jnp.asarray(np.concatenate(rows)), {"initial_obs": jnp.asarray(starts)}, layout)
+    packed = _below_one_another([table.packed for table in tables], parts)
+    return DeviceTable(packed, {"initial_obs": jnp.asarray(starts)}, layout)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _below_one_another(tables: Sequence[Array], parts: Sequence[Sequence[tuple[int, int]]]) -> Array:
+    """Tables whose columns are parts, each (width here, width there), filled up to the width there."""
+
+    def filled(table: Array, own: Sequence[tuple[int, int]]) -> Array:
+        cuts = np.cumsum([here for here, _ in own])[:-1]
+        pieces = zip(jnp.split(table, cuts, 1), own, strict=True)
+        return jnp.concatenate([jnp.pad(p, ((0, 0), (0, there - here))) for p, (here, there) in pieces], 1)
+
+    return jnp.concatenate([filled(table, own) for table, own in zip(tables, parts, strict=True)])
 
 
 def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
@@ -107,8 +127,9 @@ def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
             rows = np.arange(size) if trainer._rows is None else np.asarray(trainer._rows[run, :size])
             own.append((before + rows).astype(np.int32))
         before += len(trainer._table or ())
-    longest = max(map(len, own))
-    padded = np.stack([np.pad(rows, (0, longest - len(rows))) for rows in own])
+    padded = np.zeros((len(own), max(map(len, own))), np.int32)
+    for run, rows in enumerate(own):
+        padded[run, : len(rows)] = rows
     return jnp.asarray(padded), jnp.asarray([len(rows) for rows in own], jnp.int32)
 
 
