@@ -112,10 +112,9 @@ class CPQ(Agent[CPQConfig, CPQState]):
             return (mix_costs(cost, config.pessimism) <= limit).all(-1).astype(jnp.float32)
 
         next_action = state.actor.act(batch.next_obs, next_noise)
-        next_value = state.target(batch.next_obs, next_action).min(0)
-        next_cost = state.cost_target(batch.next_obs, next_action)
+        next_value, next_cost = valued(state.target, state.cost_target, batch.next_obs, next_action)
         alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
+        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value.min(0)
         cost_backup = batch.cost + alive[:, None] * mix_costs(next_cost, config.pessimism)
 
         # Which of the policy's actions are unlike the data: U of samples · B
@@ -131,16 +130,20 @@ class CPQ(Agent[CPQConfig, CPQState]):
             logged = state.vae.divergence(batch.obs, batch.action)
             unknown = (divergence >= jnp.quantile(logged, config.ood_quantile)).astype(jnp.float32)
 
+        # Logged actions, then unknown ones: one way through the critic and back for both
+        obs, action = jnp.concatenate([batch.obs, batch.obs[origin]]), jnp.concatenate([batch.action, tried])
+
         def cost_loss(cost_critic: CostCritic) -> tuple[Array, tuple[Array, Array]]:
-            q = cost_critic(batch.obs, batch.action)
-            ood = unknown @ cost_critic(batch.obs[origin], tried).mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
+            q, q_tried = jnp.split(cost_critic(obs, action), [size], axis=1)  # [2, B, K], [2, U, K]
+            ood = unknown @ q_tried.mean(0) / jnp.maximum(unknown.sum(), 1)  # [K]
             penalty = state.alpha.lam @ (ood - config.ood_margin * limit)
             return ((cost_backup - q) ** 2).mean(1).sum() - penalty, (q, ood)
 
         def actor_loss(actor: TanhGaussian) -> Array:
             action = actor.act(batch.obs, actor_noise)
             value = state.critic(batch.obs, action).min(0)
-            return -jnp.mean(is_safe(state.cost_critic(batch.obs, action)) * value)
+            _, cost = valued(state.critic, state.cost_critic, batch.obs, jax.lax.stop_gradient(action))
+            return -jnp.mean(is_safe(cost) * value)
 
         def vae_loss(vae: VAE) -> Array:
             return vae.loss(batch.obs, batch.action, vae_noise, config.beta)
@@ -173,6 +176,13 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
     def policy(self, config: CPQConfig, state: CPQState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+
+def valued(
+    critic: Critic, cost_critic: CostCritic, obs: Float[Array, "B S"], action: Float[Array, "B A"]
+) -> tuple[Float[Array, "2 B"], Float[Array, "2 B K"]]:
+    """Values no gradient is asked of, as of many actions a state (`MLP.joined`) that are one."""
+    return critic(obs, action[None])[:, 0], cost_critic(obs, action[None])[:, 0]
 
 
 def published_update(
