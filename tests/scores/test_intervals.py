@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pdocrl.scores.intervals import Floats, contributions, interquartile_mean, mean_over_limits, measured
+from pdocrl.scores.score import AtLimit, Cell
 
 REPEATS = 4000  # a share of 95 % is then known to ±0.7 %
 LIMITS, EPISODES = 3, 4
@@ -36,6 +37,29 @@ def test_a_95_percent_interval_covers_93_to_97_percent(seeds: int, limits: int, 
         low, high = found.interval()
         held += low <= TRUTH <= high
     assert 0.93 <= held / REPEATS <= 0.97
+
+
+@pytest.mark.parametrize(("limits", "shared"), [(1, False), (LIMITS, False), (LIMITS, True)])
+def test_of_two_costs_as_bad_as_each_other_the_worse_is_covered_and_raised_no_more_than_by_one_choice(
+    limits: int, shared: bool
+) -> None:
+    """Two means of n trainings, s apart from the truth: the larger is s/√(πn) too high. Chosen anew by every run it is
+    s/√π, however many there are; chosen anew at every limit it covered 90 to 93 %."""
+    rng, seeds, repeats = np.random.default_rng(limits), 3, 1500
+    trainings = seeds if shared else seeds * limits
+    spread = np.sqrt(0.1**2 + (0.03**2 + 0.2**2 / EPISODES) / (limits if shared else 1))
+    held, raised = 0, 0.0
+    for _ in range(repeats):
+        (one, names), (other, _) = (benchmark(rng, seeds, limits, shared) for _ in range(2))
+        cell = Cell("", "", tuple(
+            AtLimit((1.0, 1.0), a, np.stack([a, b], axis=-1), tuple(training))
+            for a, b, training in zip(one, other, names, strict=True)
+        ))  # fmt: skip
+        low, high = cell.score.cost_interval
+        held += low <= TRUTH <= high
+        raised += (cell.score.cost - TRUTH) / repeats
+    assert 0.93 <= held / repeats <= 0.97
+    assert raised == pytest.approx(spread / np.sqrt(np.pi * trainings), abs=0.008)
 
 
 def test_an_interval_of_episodes_covers_them_and_knows_nothing_of_trainings() -> None:

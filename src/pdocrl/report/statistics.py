@@ -121,7 +121,7 @@ def standings(cells: Sequence[Cell]) -> list[Standing]:
                 reward=float(np.mean([cell.score.reward for cell in own])),
                 reward_iqm=interquartile_mean(rewards),
                 cost=float(np.mean([cell.score.cost for cell in own])),
-                cost_iqm=interquartile_mean(costs),
+                cost_iqm=interquartile_mean(np.concatenate([cell.worst_run_costs for cell in own])),
                 profile=tuple(float(((costs <= 1) & (rewards >= level)).mean()) for level in LEVELS),
             )
         )

@@ -3,7 +3,8 @@
     episodes ─▶ AtLimit (the runs of one limit) ─▶ Cell (a method on a task, several limits) ─▶ Score, what is shown
 
 A policy is safe when its mean normalised cost is at most 1. With several constraints the worst decides: the one whose
-mean over all runs is the largest. (The mean of each run's worst would be larger by chance alone.)
+mean over all runs is the largest, and over all limits where several are averaged. (The mean of each run's worst, or of
+each limit's, would be larger by chance alone. What is left of that falls with the number of trainings.)
 """
 
 from __future__ import annotations
@@ -74,9 +75,7 @@ class AtLimit:
     @cached_property
     def worst_costs(self) -> Floats:
         """[R, E] of the constraint whose mean is the largest; zeros without constraints."""
-        if not self.limit:
-            return np.zeros_like(self.rewards)
-        return np.asarray(self.costs[:, :, int(self.costs.mean(axis=(0, 1)).argmax())])
+        return _worst((self,))[0]
 
     @property
     def cost(self) -> float:
@@ -130,7 +129,12 @@ class Cell:
 
     @property
     def cost_std(self) -> float:
-        return float(np.concatenate([at.worst_costs.mean(axis=1) for at in self.limits]).std())
+        return float(self.worst_run_costs.std())
+
+    @property
+    def worst_run_costs(self) -> Floats:
+        """[limits × seeds] mean normalised cost of each run, of the cell's worst constraint."""
+        return np.concatenate([costs.mean(axis=1) for costs in _worst(self.limits)])
 
     @property
     def run_rewards(self) -> Floats:
@@ -171,12 +175,20 @@ def at_limit(
     return AtLimit(limits, normalised_reward(task, rewards), normalised_cost(costs, limits), names)
 
 
+def _worst(limits: Sequence[AtLimit]) -> list[Floats]:
+    """Per limit [R, E] of the constraint whose mean over these limits is the largest; zeros without constraints."""
+    if not limits[0].limit:
+        return [np.zeros_like(at.rewards) for at in limits]
+    k = int(np.mean([at.costs.mean(axis=(0, 1)) for at in limits], axis=0).argmax())
+    return [np.asarray(at.costs[:, :, k]) for at in limits]
+
+
 def _measured(limits: Sequence[AtLimit]) -> tuple[Measured, Measured]:
     """Reward and cost over these limits."""
     trainings = [at.trainings for at in limits]
     return (
         mean_over_limits([at.rewards for at in limits], trainings),
-        mean_over_limits([at.worst_costs for at in limits], trainings),
+        mean_over_limits(_worst(limits), trainings),
     )
 
 
@@ -191,7 +203,7 @@ def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
         reward_iqm=interquartile_mean(runs),
         cost=cost.value,
         cost_interval=cost.interval(least),
-        cost_iqm=interquartile_mean(np.concatenate([at.worst_costs.mean(axis=1) for at in limits])),
+        cost_iqm=interquartile_mean(np.concatenate([costs.mean(axis=1) for costs in _worst(limits)])),
         costs=[] if limit is None else [float(x) for x in limits[0].costs.mean(axis=(0, 1))],
         intervals_over=reward.over,
         safe=cost.value <= 1,
