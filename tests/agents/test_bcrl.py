@@ -14,6 +14,7 @@ from test_agent_oracles import GAMMA, KEY, PROBLEM, B, K, check, double, mlp, on
 from test_caps import HORIZON, SMALL, drive, expectile, layer, street
 
 from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.bcrl import BCRLProblem
 from pdocrl.policies.limits import BudgetPolicy
 from pdocrl.training.loop import Run, Trainer
 
@@ -30,8 +31,8 @@ def gaussian_loss(net: Any, inputs: np.ndarray, action: np.ndarray, weight: np.n
 
 def test_one_step_is_the_formulas() -> None:
     """In the authors' order: V_c, Q_c, V, Q, then both policies, each with the players before it already moved."""
-    batch, unit = random_batch(), 0.5  # the largest cost of a step
-    problem = dataclasses.replace(PROBLEM, cost_scale=unit)
+    batch, unit = random_batch(), np.array([0.5, 4.0])  # the largest cost of a step, of each kind
+    problem = BCRLProblem(**vars(PROBLEM), cost_units=tuple(unit))
     new, old, metrics = one_step("bcrl", batch, problem, reward_scale=0.3, beta=2.0, expectile=0.6, clip=1e6)
     b, o, n = double(batch), double(old), double(new)
     for_budgets, for_dropout = jax.random.split(KEY)
@@ -91,7 +92,7 @@ def policy() -> BudgetPolicy:
         "safe": layer([[0.0]], [-1.0]),
         "cost_value": layer([[0.0, 0.0]], [1.0, 2.0]),
     }
-    return BudgetPolicy(networks, horizon=10.0, gamma=0.9, unit=10.0, limit=(5.0, 5.0))
+    return BudgetPolicy(networks, horizon=10.0, gamma=0.9, unit=(10.0, 10.0), limit=(5.0, 5.0))
 
 
 @pytest.mark.parametrize(
@@ -105,3 +106,22 @@ def test_the_budget_beyond_the_least_cost_is_what_the_policy_is_told(
     one: NDArray[Any] = np.ones((1, 1))
     found = policy.act(one, np.asarray([limit]), np.asarray([[spent, 0.0]]), 9 * one)
     assert np.arctanh(found[0, 0]) == pytest.approx(expected, abs=1e-3)
+
+
+def test_each_cost_is_counted_in_its_own_unit_and_one_that_never_occurred_forbids_nothing() -> None:
+    """Beside a cost of 1 a step stands the same in thousandths, and one that is always 0."""
+    one = street()
+    same = dataclasses.replace(one, cost=one.cost * [1, 1e-3, 0], cost_names=("whole", "thousandths", "never"))
+    agent = find_agent("bcrl")
+    problem = agent.problem(same)
+    state = agent.init(make_config(agent, **SMALL), problem, KEY)
+    np.testing.assert_allclose(state.unit, [1, 1e-3, 1])
+    networks = {
+        "actor": layer([[0.0]] * 4, [1.0]), "safe": layer([[0.0]], [-1.0]), "cost_value": layer([[0.0] * 3], [0.0] * 3),
+    }  # fmt: skip
+    policy = BudgetPolicy(networks, 10.0, 0.9, tuple(np.asarray(state.unit).tolist()), (2.0, 2e-3, 1.0))
+    step = policy.begin(0)
+    assert step(np.zeros(1)) > 0, "two steps of the largest cost are no small budget, whatever their unit"
+    assert policy.at_limit((2.0, 0.0, 1.0)).begin(0)(np.zeros(1)) < 0
+    old = dataclasses.replace(policy, unit=1e-3)  # as files of before had it: one for all
+    assert old.begin(0)(np.zeros(1)) > 0

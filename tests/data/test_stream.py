@@ -119,7 +119,7 @@ def test_one_pass_tells_what_the_loaded_dataset_would(
     with open_stream(path) as stream:
         facts = stream.facts
         assert facts.digest == loaded.digest
-        assert (facts.largest_reward, facts.largest_cost) == (loaded.largest_reward, loaded.largest_cost)
+        assert (facts.largest_reward, facts.largest_costs) == (loaded.largest_reward, loaded.largest_costs)
         assert stream.longest_episode == loaded.longest_episode
 
 

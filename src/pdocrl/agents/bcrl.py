@@ -12,6 +12,8 @@ b − V_c(s) is next to nothing, π_c acts. One training serves every limit. doc
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.acting import layers_of, mode_policy
 from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.iql import ImplicitValues, advantage_weight
+from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import Copier, copier
 from pdocrl.nn.mlp import Thinned
 from pdocrl.nn.optimise import adam_step
@@ -44,14 +47,21 @@ class BCRLConfig(AgentConfig):
     reward_scale: float = 1.0  # rewards are multiplied by this before anything else
 
 
+@dataclasses.dataclass(frozen=True)
+class BCRLProblem(Problem):
+    """Also the largest cost of a step, of each kind: one in thousandths is not lost beside one in thousands."""
+
+    cost_units: tuple[float, ...] = ()  # [K]
+
+
 class BCRLState(eqx.Module):
-    """Values of reward and costs, both policies, the unit of cost."""
+    """Values of reward and costs, both policies, the units of costs."""
 
     reward: ImplicitValues  # of (s, a, δ) and (s, δ)
     cost: ImplicitValues
     actor: Copier
     safe: Copier
-    unit: Array  # the largest cost of a step
+    unit: Float[Array, " K"]  # the largest cost of a step, of each kind; 1 of a cost that never occurred
     steps: Array  # taken so far
     actor_opt: optax.OptState
     safe_opt: optax.OptState
@@ -69,16 +79,20 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     def ignores_limit(self, config: BCRLConfig) -> bool:
         return True  # it is told when it acts
 
+    def problem(self, dataset: Dataset) -> BCRLProblem:
+        return BCRLProblem(**vars(super().problem(dataset)), cost_units=dataset.largest_costs)
+
     def init(self, config: BCRLConfig, problem: Problem, key: PRNGKeyArray) -> BCRLState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
         make = copier(problem.choices).create
         actor, safe = make(keys[2], s + k, a, config.hidden), make(keys[3], s, a, config.hidden)
+        units = problem.cost_units if isinstance(problem, BCRLProblem) else (problem.cost_scale,) * k
         adam = optax.scale_by_adam()
         return BCRLState(
             ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor, safe, jnp.float32(problem.cost_scale or 1.0), jnp.zeros((), jnp.int32),
+            actor, safe, jnp.asarray([unit or 1.0 for unit in units], jnp.float32), jnp.zeros((), jnp.int32),
             adam.init(actor), adam.init(safe),
         )  # fmt: skip
 
@@ -149,5 +163,5 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
             "cost_value": layers_of(state.cost.value),
         }
         limit = tuple(float(one) for one in config.cost_limit)
-        numbers = float(config.horizon), float(config.gamma), float(state.unit)
-        return BudgetPolicy(networks, *numbers, limit, actor.chooses)
+        units = tuple(float(unit) for unit in state.unit)
+        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.chooses)

@@ -140,8 +140,13 @@ class Dataset:
         return float(np.abs(self.reward).max())
 
     @cached_property
+    def largest_costs(self) -> tuple[float, ...]:
+        """[K] of each cost."""
+        return tuple(self.cost.max(axis=0, initial=0.0).tolist())
+
+    @property
     def largest_cost(self) -> float:
-        return float(self.cost.max(initial=0.0))
+        return max(self.largest_costs, default=0.0)
 
     @cached_property
     def obs_moments(self) -> Moments:

@@ -46,7 +46,7 @@ class Facts:
 
     digest: str  # that of the `Dataset` the file would load as
     largest_reward: float  # |r|
-    largest_cost: float
+    largest_costs: tuple[float, ...]  # [K]
     obs_moments: Moments  # mean and standard deviation of each observation column
 
 
@@ -112,7 +112,7 @@ class Stream:
     @cached_property
     def facts(self) -> Facts:
         """Read the file once from front to back, every value checked."""
-        sha, largest = hashlib.sha256(), dict.fromkeys(FLOATS, 0.0)
+        sha, largest = hashlib.sha256(), {name: np.zeros(self._tail(name)) for name in FLOATS}
 
         held: set[str] = set()  # what actions are: 0, 1 or something between
 
@@ -120,7 +120,7 @@ class Stream:
             for block in self._blocks(name):
                 if name == "action" and "between" not in held:
                     held.update(validate.kinds_of(block))
-                largest[name] = max(largest[name], float(np.abs(block).max(initial=0.0)))
+                largest[name] = np.maximum(largest[name], np.abs(block).max(axis=0, initial=0.0))
                 sha.update(np.ascontiguousarray(block, dtype="<f4").data)
                 yield block
 
@@ -135,7 +135,7 @@ class Stream:
         for name in self._flags:
             sha.update(np.packbits(self._kept(name)).tobytes())
         add_meaning(sha, self.action_bounds, self.choices)
-        return Facts(sha.hexdigest(), largest["reward"], largest["cost"], spread)
+        return Facts(sha.hexdigest(), float(largest["reward"]), tuple(largest["cost"].tolist()), spread)
 
     def batches(self, batch_size: int, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Endless batches {field: [B, …]}: obs, action, reward, cost, next_obs (float32); terminal, timeout (bool)."""

@@ -85,7 +85,7 @@ class BudgetPolicy(SavedNetworks, LimitedPolicy):
     networks: dict[str, Layers]  # actor: (s, δ) → A; safe: s → A; cost_value: s → K
     horizon: float  # steps of a full episode
     gamma: float  # of the cost's value
-    unit: float  # the largest cost of a step; the networks count in it
+    unit: tuple[float, ...]  # [K] the largest cost of a step, in which the networks count; older files have one for all
     limit: tuple[float, ...]  # [K] where none is given
     chooses: bool = False  # whether both policies give scores of choices
 
@@ -94,7 +94,7 @@ class BudgetPolicy(SavedNetworks, LimitedPolicy):
     ) -> NDArray[np.float32]:
         """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
         obs = np.asarray(obs, np.float32)
-        budget = discounted_budget(limit, spent, time, self.horizon, self.gamma) / np.float32(self.unit)
+        budget = discounted_budget(limit, spent, time, self.horizon, self.gamma) / np.asarray(self.unit, np.float32)
         budget = np.minimum(budget, np.float32(1 / (1 - self.gamma)))
         beyond = np.maximum(budget - forward(self.networks["cost_value"], obs), 0)  # [B, K]
         free = forward(self.networks["actor"], np.concatenate([obs, beyond], -1))

@@ -59,8 +59,8 @@ class Window(Dataset):
         return self.windows.stream.facts.largest_reward
 
     @cached_property
-    def largest_cost(self) -> float:
-        return self.windows.stream.facts.largest_cost
+    def largest_costs(self) -> tuple[float, ...]:
+        return self.windows.stream.facts.largest_costs
 
     @cached_property
     def digest(self) -> str:
