@@ -124,7 +124,7 @@ def one_step(name: str, batch: Any, problem: Problem = PROBLEM, **settings: Any)
     agent = find_agent(name)
     config = make_config(agent, **{**COMMON, **settings})
     state = jax.jit(lambda key: agent.init(config, problem, key))(jax.random.key(3))
-    if name != "pdocrl" and hasattr(state, "multiplier"):
+    if not name.startswith("pdocrl") and hasattr(state, "multiplier"):
         state = eqx.tree_at(lambda s: s.multiplier.lam, state, jnp.array([0.7, 0.2]))
     if hasattr(state, "alpha"):
         state = eqx.tree_at(lambda s: s.alpha.lam, state, jnp.array([0.1, 0.05]))
@@ -361,6 +361,29 @@ def test_transformers(name: str) -> None:
         return total / steps
 
     check(new, old, metrics, {"model": ("model_opt", "actor_loss", loss)})
+
+
+def test_pdocrl_extraction() -> None:
+    """π copies clipped actions by their own likelihood, weighted by w; V and w play the saddle point."""
+    batch = random_batch()
+    new, old, metrics = one_step("pdocrl_extraction", batch, reward_scale=0.3)
+    b, o = double(batch), double(old)
+    reward = 0.3 * b.reward - b.cost @ double(old.multiplier.lam)
+
+    def ratio(weight: Any) -> np.ndarray:
+        return np.minimum(np.logaddexp(0, mlp(weight, pair(b.obs, b.action))[:, 0]), 10)
+
+    w = ratio(o.weight)
+    backup = reward + GAMMA * b.alive * mlp(o.target, b.next_obs)[..., 0].min(0)
+    residual = backup - mlp(o.critic, b.obs)[..., 0].min(0)
+    check(new, old, metrics, {
+        "weight": ("weight_opt", None, lambda net: -float((ratio(net) * residual).mean())),
+        "critic": (
+            "critic_opt", "critic_loss",
+            lambda net: float((w * (backup - mlp(net, b.obs)[..., 0]) ** 2).mean(-1).sum()),
+        ),
+        "actor": ("actor_opt", "actor_loss", lambda net: -float((w * log_density(net, b.obs, b.action)).mean())),
+    })  # fmt: skip
 
 
 def published_losses(batch: Transitions, **settings: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
