@@ -106,6 +106,21 @@ def test_convert_keeps_the_digest(run_cli: Run, file: Path, tmp_path: Path, suff
     assert json.loads(out)["digest"] == load(file).digest == load(tmp_path / f"y{suffix}").digest
 
 
+def test_convert_says_what_it_changed_and_a_table_of_other_names_is_told_how_to_name_them(
+    run_cli: Run, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("x,u,r,end,cut\n" + "".join(f"{t},0.5,1,0,{int(t % 3 == 2)}\n" for t in range(9)))
+    status, _, err = run_cli("data", "check", log)
+    assert status == 2
+    assert "--columns" in err
+    words = ("obs=x", "action=u", "reward=r", "terminal=end", "timeout=cut")
+    status, _, err = run_cli("data", "convert", log, "--out", tmp_path / "log.npz", "--columns", *words)
+    assert status == 0
+    assert "3 last rows without one were dropped" in err
+    assert "3 episodes, 6 transitions" in err
+
+
 def test_filters_apply_one_after_another(run_cli: Run, tmp_path: Path, make_random_dataset) -> None:  # type: ignore[no-untyped-def]
     data = make_random_dataset(episodes=200)
     save(data, tmp_path / "x.hdf5")

@@ -263,6 +263,8 @@ def _report(data: Dataset, out: str, json: bool) -> None:
     if json:
         console.print_json({"out": out} | summarise(data))
     else:
+        for note in data.notes:  # the file that is written does not know what was changed or assumed
+            console.log(f"{data.name}: {note}")
         console.log(f"wrote {out}: {data.n_episodes:,} episodes, {len(data):,} transitions")
 
 

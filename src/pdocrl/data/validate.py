@@ -70,6 +70,8 @@ def check_shapes(source: Source, task: Task | None, report: Report) -> None:
             if field.required or constrained:
                 key = source.spelling[field.name]
                 hint = did_you_mean(key, source.keys) or f" Found: {_some(source.keys)}."
+                if key == "obs_0":  # a table
+                    hint += " Other names are told by --columns (`columns=`), such as obs=x,y action=u reward=r."
                 report(f"{name}: key `{key}` is missing.{hint}")
         elif column.dtype.kind not in "fiub":
             report(f"{name}: `{column.key}` holds {column.dtype}, not numbers.")
