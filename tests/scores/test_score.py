@@ -96,6 +96,13 @@ def test_the_same_episodes_give_the_same_interval_around_their_mean():
     assert first.cost_interval[0] < first.cost < first.cost_interval[1]
 
 
+def test_a_sentence_has_the_interval_of_the_cost_too():
+    result = score(UNIT, [[0.4, 0.4], [0.6, 0.6]], [[5.0, 5.0], [10.0, 10.0]], 10.0)
+    assert result.sentence() == "reward 0.500 [-0.77, 1.77], cost 0.750 [0.00, 3.93], safe at 1 of 1 limits"
+    one = score(UNIT, [0.4, 0.6], [5.0, 10.0], 10.0)
+    assert one.sentence().endswith("cost 0.750 [0.00, 3.93] episodes, safe at 1 of 1 limits")
+
+
 def test_differences_between_runs_widen_the_interval():
     """Episodes that agree within a run tell little when the runs disagree."""
     agreeing = score(UNIT, np.full((3, 20), 0.5), np.zeros((3, 20)), 1.0)

@@ -50,9 +50,5 @@ def evaluate(
         title=f"{result.task}, protocol {result.protocol}, data {result.data.name}, {episodes} episodes each",
     )  # fmt: skip
     for variant in result.summary:
-        score = variant.score
         settings = f"  {variant.settings}" if variant.settings else ""
-        print(
-            f"mean over limits: reward {score.reward:.3f} {score.words('reward')}, cost {score.cost:.3f}, safe at "
-            f"{score.safe_limits} of {score.limits} limits{settings}"
-        )
+        print(f"mean over limits, [95 %]: {variant.score.sentence()}{settings}")

@@ -58,6 +58,11 @@ class Score(Part, frozen=True, kw_only=True):
         pair = self.reward_interval if what == "reward" else self.cost_interval
         return interval_words(pair) + (" episodes" if pair and self.intervals_over == "episodes" else "")
 
+    def sentence(self) -> str:
+        """Reward and cost with their intervals, and at how many limits it is safe."""
+        figures = f"reward {self.reward:.3f} {self.words('reward')}, cost {self.cost:.3f} {self.words('cost')}"
+        return f"{figures}, safe at {self.safe_limits} of {self.limits} limits"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AtLimit:
