@@ -72,6 +72,11 @@ def _spread(text: str) -> tuple[float, float | None]:
 PUBLISHED = _read(_PRINTED)
 
 
+AS_PUBLISHED = ("published", "by-cost")  # variants that do what is published stand beside their agent's numbers
+
+
 def published(method: str, task: str) -> Published | None:
     """What is printed for a method (agent, or agent-variant) on a task, if anything."""
-    return PUBLISHED.get(method, {}).get(task)
+    agent, _, variant = method.partition("-")
+    known = PUBLISHED.get(agent if variant.startswith(AS_PUBLISHED) else method, {})
+    return known.get(task)

@@ -18,7 +18,7 @@ import scipy.stats
 
 from pdocrl.bench.results import Row
 from pdocrl.errors import PdocrlError
-from pdocrl.scores.intervals import Floats, Interval, contributions, interquartile_mean, measured
+from pdocrl.scores.intervals import Floats, Interval, interquartile_mean, share_interval
 from pdocrl.scores.normalise import normalised_cost
 from pdocrl.scores.score import AtLimit, Cell
 
@@ -131,12 +131,12 @@ def standings(cells: Sequence[Cell]) -> list[Standing]:
 def compare(cells: Sequence[Cell], method: str, other: str) -> Comparison | None:
     """Of two methods, over the tasks and limits both were run on; None without any.
 
-    The share of won pairs is a U statistic; each training of either method contributes the share of its own pairs.
+    Pairs of limits that share a training are not pairs anew: they count as those of one limit.
     """
     by_place = {(cell.task, cell.method): cell for cell in cells}
     tasks = [t for t in names_of(cells)[1] if (t, method) in by_place and (t, other) in by_place]
     shares: list[float] = []
-    kinds: list[Floats] = []
+    sizes: list[list[tuple[int, int]]] = []  # per task, of pairs that have nothing in common: runs against runs
     for task in tasks:
         mine = {at.limit: at for at in by_place[task, method].limits}
         theirs = {at.limit: at for at in by_place[task, other].limits}
@@ -145,13 +145,20 @@ def compare(cells: Sequence[Cell], method: str, other: str) -> Comparison | None
             continue
         won = [_won(mine[limit], theirs[limit]) for limit in shared]  # [R, R′] each
         shares.append(float(np.mean([w.mean() for w in won])))
-        for at, axis in ((mine, 1), (theirs, 0)):
-            names = [at[limit].trainings for limit in shared]
-            kinds += contributions([w.mean(axis=axis) for w in won], names)
+        own = [w.shape for w in won]
+        again = any(_plays_twice([at[limit] for limit in shared]) for at in (mine, theirs))
+        sizes.append([min(own)] if again else own)
     if not shares:
         return None
-    found = measured(float(np.mean(shares)), [kind / len(shares) for kind in kinds], "trainings")
-    return Comparison(method, other, found.value, found.interval(0.0, 1.0), len(shares))
+    parts = [(1 / len(shares) / len(own), *pair) for own in sizes for pair in own]
+    share = float(np.mean(shares))
+    return Comparison(method, other, share, share_interval(share, parts), len(shares))
+
+
+def _plays_twice(limits: Sequence[AtLimit]) -> bool:
+    """Whether some training plays at several of these limits."""
+    names = [name for at in limits for name in at.trainings]
+    return len(set(names)) < len(names)
 
 
 def merit(reward: Floats, cost: Floats) -> Floats:

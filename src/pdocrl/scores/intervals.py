@@ -98,6 +98,27 @@ def over_episodes(values: Sequence[Floats]) -> Measured:
     return measured(value, [np.sum(starts, axis=0)] if same else starts, "episodes")
 
 
+def share_interval(share: float, parts: Sequence[tuple[float, int, int]]) -> Interval | None:
+    """95 % interval of a weighted mean of shares of won pairs: parts (weight, m, n) of m runs against n others each.
+
+    All θ with |share − θ| ≤ t · √Σ weight² V(θ), Hanley and McNeil's variance of a share θ among m × n pairs. It depends
+    on θ, not on what varied, so that three runs which beat three others all leave a doubt; a t interval has none there.
+    None: of a single run nothing is known.
+    """
+    freedom = sum(m + n - 2 for _, m, n in parts)
+    if not parts or min(min(m, n) for _, m, n in parts) < 2:
+        return None
+    theta = np.linspace(0, 1, 2001)
+    variance = np.zeros_like(theta)
+    for weight, m, n in parts:
+        same = (m + n) / 2 - 1  # pairs share a run with so many others
+        again = same * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        variance += weight**2 * theta * (1 - theta) / (m * n) * (1 + again)
+    reach = float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
+    within = theta[np.abs(share - theta) <= reach * np.sqrt(variance)]
+    return (float(min(share, *within)), float(max(share, *within)))
+
+
 def interquartile_mean(values: Floats) -> float:
     """The mean of the middle half: less moved by a few runs than the mean, and by more of them than the median."""
     return float(scipy.stats.trim_mean(np.ravel(values), 0.25))
