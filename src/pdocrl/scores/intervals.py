@@ -101,9 +101,9 @@ def over_episodes(values: Sequence[Floats]) -> Measured:
 def share_interval(share: float, parts: Sequence[tuple[float, int, int]]) -> Interval | None:
     """95 % interval of a weighted mean of shares of won pairs: parts (weight, m, n) of m runs against n others each.
 
-    All θ with |share − θ| ≤ t · √Σ weight² V(θ), Hanley and McNeil's variance of a share θ among m × n pairs. It depends
-    on θ, not on what varied, so that three runs which beat three others all leave a doubt; a t interval has none there.
-    None: of a single run nothing is known.
+    All θ with |share − θ| ≤ t · √Σ weight² V(θ), V Hanley and McNeil's variance of a share θ among m × n pairs. It
+    depends on θ, not on what varied, so that three runs which beat three others all leave a doubt; a t interval has
+    none there. None: of a single run nothing is known.
     """
     freedom = sum(m + n - 2 for _, m, n in parts)
     if not parts or min(min(m, n) for _, m, n in parts) < 2:
