@@ -53,6 +53,7 @@ MAKERS = {
     "benchmarks/results/fuzz_readers.csv": "fuzz_readers.py",
     "benchmarks/results/kill_and_resume.csv": "kill_and_resume.py",
     "benchmarks/results/kernels.csv": "bench_kernels.py",
+    "benchmarks/results/kernels_agents.csv": "bench_kernels.py",
     "benchmarks/results/larger_than_memory.csv": "bench_larger_than_memory.py",
     "benchmarks/results/limits.csv": "limits.py",
     "benchmarks/results/ope.csv": "ope_clones.py",
