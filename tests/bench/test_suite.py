@@ -11,6 +11,7 @@ import pytest
 from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
 from pdocrl.bench.suite import named_suites
 from pdocrl.bench.suite_file import find_suite
+from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import BULLET, find_task
 from pdocrl.errors import DataError
 from pdocrl.records import as_plain
@@ -141,6 +142,18 @@ def test_a_mistake_in_a_file_is_one_line_with_status_2(
     assert "mine.toml" in error
     assert told in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_says_why_the_time_of_short_work_is_not_known(
+    toml: Callable[[str], Path], run_cli: Callable[..., tuple[int, str, str]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("pdocrl.bench.rates.cache_folder", lambda: tmp_path)
+    data = str(EMBEDDED / "ballrun.hdf5")
+    path = toml(GOOD.replace('["BallRun"]', f'[{{ name = "BallRun", data = "{data}" }}]'))
+    status, out, _ = run_cli("bench", str(path), "--plan", "--out", str(tmp_path / "out"))
+    assert status == 0
+    assert "Short work is not measured beforehand" in out
 
 
 @pytest.mark.parametrize(

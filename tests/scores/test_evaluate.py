@@ -67,10 +67,14 @@ def test_policies_are_asked_for_their_own_limits_unless_told_otherwise(tmp_path:
     assert [one.limit for one in ask(trained(tmp_path, STILL))] == [(10.0,), (10.0,), (20.0,), (20.0,)]
 
 
+def test_of_policies_that_serve_one_limit_those_trained_for_it_are_asked(tmp_path: Path) -> None:
+    assert [(one.run, one.limit) for one in ask(trained(tmp_path, STILL), [20])] == [(2, (20.0,)), (3, (20.0,))]
+
+
 @pytest.mark.parametrize(
     ("policy", "limit", "complaint"),
     [
-        (STILL, 5.0, "a policy of `bc` keeps the limit it was trained for"),
+        (STILL, 5.0, "a policy of `bc` serves one limit, those here 10 20. Train with the --cost-limit"),
         (Dialled(), (5.0, 5.0), r"must be 1 number\(s\)"),
         (Dialled(), -1.0, "at least 0"),
     ],

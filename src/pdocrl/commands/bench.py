@@ -123,6 +123,8 @@ def _show_plan(plan: BenchPlan) -> None:
         [[p.status.name, p.group.runs, f"{p.group.steps:,}", p.status.status, _time(p.train_seconds),
           _time(p.play_seconds), p.status.reason] for p in plan.groups],
     )  # fmt: skip
+    if to_do and not plan.is_timed:
+        print("–: not known. Short work is not measured beforehand, and remembered once it was done.")
 
 
 def _tabular(out: Path, plan: bool, json: bool, figures: tuple[str, ...], logs: int | None, jobs: int | None) -> None:

@@ -145,28 +145,36 @@ def evaluate(
 
 
 def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = None) -> list[Asked]:
-    """Every policy at its own limit; or, of every training, one policy at each of the given limits."""
-    runs = found.plan.runs
+    """Every policy at its own limit; or, of every training, one policy at each of the given limits.
+
+    Of an agent whose policies serve one limit each, those that were trained for the given ones.
+    """
+    pairs = zip(found.plan.runs, found.policies, strict=True)
+    own = [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(pairs)]
     if cost_limit is None:
-        own = zip(runs, found.policies, strict=True)
-        return [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(own)]
+        return own
     place, costs = found.folder or found.plan.data, len(found.plan.cost_names)
     limits = [tuple(float(x) for x in (c if isinstance(c, Sequence) else (c,))) for c in cost_limit]
     for limit in limits:
         if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
             raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
+    known = list(dict.fromkeys(one.limit for one in own))
+    if not isinstance(found.policies[0], ServesEveryLimit):
+        if set(limits) <= set(known):
+            return [one for one in own if one.limit in limits]
+        shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
+        raise PdocrlError(
+            f"{place}: a policy of `{found.plan.agent}` serves one limit, those here {shown}. Train with the --cost-limit "
+            "that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
+        )
     numbers = training_numbers(found)
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
     made = []
     for i in sorted(firsts.values()):
         for limit in limits:
-            policy = with_limit(found.policies[i], limit)
-            if policy is None:
-                raise PdocrlError(
-                    f"{place}: a policy of `{found.plan.agent}` keeps the limit it was trained for; --cost-limit is "
-                    "for agents whose one policy serves every limit."
-                )
-            made.append(Asked(i, limit, policy))
+            policy = found.policies[i]
+            assert isinstance(policy, ServesEveryLimit)
+            made.append(Asked(i, limit, policy.at_limit(limit)))
     return made
 
 
