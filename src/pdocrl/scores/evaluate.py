@@ -164,8 +164,8 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
             return [one for one in own if one.limit in limits]
         shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
         raise PdocrlError(
-            f"{place}: a policy of `{found.plan.agent}` serves one limit, those here {shown}. Train with the --cost-limit "
-            "that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
+            f"{place}: a policy of `{found.plan.agent}` serves one limit, those here {shown}. Train with the "
+            "--cost-limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
         )
     numbers = training_numbers(found)
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
