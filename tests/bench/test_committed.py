@@ -100,6 +100,56 @@ def test_the_table_of_benchmarks_and_the_agents_pages_say_what_the_rows_say(suit
             assert line in (ROOT / "docs" / "agents" / f"{method.agent}.md").read_text(encoding="utf-8"), method.name
 
 
+@pytest.fixture(scope="module")
+def played():
+    """{(agent, task, limit): (mean reward, mean cost over limit)} of agents that are not in five.parquet, and the dial."""
+    found: dict[tuple[str, str, float], list[tuple[float, float]]] = {}
+    for name in ("played.csv", "dial.csv"):
+        with (RESULTS / name).open(encoding="utf-8") as file:
+            for run in csv.DictReader(file):
+                if run.get("variant", "dial") == "dial":
+                    limit = float(run["cost_limit"])
+                    place = (run.get("agent", "dial"), run["task"], limit)
+                    pair = (
+                        float(run["normalized_reward"]),
+                        float(run.get("normalized_cost") or float(run["cost"]) / limit),
+                    )
+                    found.setdefault(place, []).append(pair)
+    return {place: tuple(map(statistics.fmean, zip(*pairs, strict=True))) for place, pairs in found.items()}
+
+
+def _line(first: str, pairs, bold=False) -> str:
+    cells = [(f"{_number(reward)} / {_number(cost)}", bold and cost <= 1) for reward, cost in pairs]
+    return "| " + " | ".join([first, *(f"**{words}**" if safe else words for words, safe in cells)]) + " |"
+
+
+def test_the_page_of_caps_says_of_tasks_that_nobody_had_looked_at_what_the_runs_say(played):
+    page = (ROOT / "docs" / "agents" / "caps.md").read_text(encoding="utf-8")
+    for limit in (5, 10, 20, 40):
+        agents = [(a, task) for task in ("AntRun", "DroneCircle") for a in ("caps_iql", "dial", "pdocrl_anchored")]
+        assert _line(str(limit), [played[*place, limit] for place in agents]) in page
+
+
+@pytest.mark.parametrize(("agent", "page"), [("carl", "carl"), ("o3srl", "o3srl"), ("caps_iql", "caps")])
+def test_what_was_played_apart_is_told_alike_by_its_page_and_the_benchmarks(suite, played, agent, page):
+    tasks = [entry.task.name for entry in suite.entries]
+    own = (ROOT / "docs" / "agents" / f"{page}.md").read_text(encoding="utf-8")
+    for limit in (5, 10, 20, 40):
+        assert _line(str(limit), [played[agent, task, limit] for task in tasks]) in own
+    means = [
+        tuple(map(statistics.fmean, zip(*(played[agent, task, limit] for limit in (10, 20, 40)), strict=True)))
+        for task in tasks
+    ]
+    table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert _line("", means, bold=True)[3:] in table
+
+
+@pytest.mark.parametrize("agent", ["carl", "o3srl", "fisor", "dial"])
+def test_the_table_at_limit_5_says_what_the_runs_say(suite, played, agent):
+    table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert _line("", [played[agent, entry.task.name, 5] for entry in suite.entries], bold=True)[3:] in table
+
+
 def test_the_readme_is_short():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 120
