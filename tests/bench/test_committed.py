@@ -102,7 +102,7 @@ def test_the_table_of_benchmarks_and_the_agents_pages_say_what_the_rows_say(suit
 
 @pytest.fixture(scope="module")
 def played():
-    """{(agent, task, limit): (mean reward, mean cost over limit)} of agents that are not in five.parquet, and the dial."""
+    """{(agent, task, limit): (mean reward, mean cost over limit)}: the dial, and agents not in five.parquet."""
     found: dict[tuple[str, str, float], list[tuple[float, float]]] = {}
     for name in ("played.csv", "dial.csv"):
         with (RESULTS / name).open(encoding="utf-8") as file:
