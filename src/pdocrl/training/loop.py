@@ -102,6 +102,7 @@ class Trainer:
         self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
         everything = self._windows.size if self._windows else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
+        self._form()  # an agent refuses its settings here, not at the first step
 
     @property
     def state(self) -> Any:
@@ -118,8 +119,11 @@ class Trainer:
 
     def blank(self) -> Any:
         """A state of zeros, of the form the first one has."""
-        shapes = jax.eval_shape(_initial(self.agent, self.problem), self.configs, self.seeds)
-        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._form())
+
+    def _form(self) -> Any:
+        """Shapes and kinds of a state's arrays."""
+        return jax.eval_shape(_initial(self.agent, self.problem), self.configs, self.seeds)
 
     def compile(self) -> None:
         """Have an accelerator's program compiled, by no step from a blank state, before there is a first one."""
