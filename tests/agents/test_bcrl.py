@@ -15,7 +15,7 @@ from test_caps import HORIZON, SMALL, drive, expectile, layer, street
 
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.agents.bcrl import BCRLProblem
-from pdocrl.policies.limits import BudgetPolicy
+from pdocrl.policies.limits import BudgetPolicy, discounted_budget
 from pdocrl.training.loop import Run, Trainer
 
 
@@ -82,6 +82,14 @@ def test_on_a_coin_the_least_cost_is_known_and_fast_is_taken_where_the_budget_co
     for limit in (0.0, 5.0, 12.0, 40.0):
         assert sum(drive(policy, limit)) <= limit
     assert sum(drive(policy, 40.0)) == HORIZON
+
+
+def test_a_budget_is_what_is_left_spread_evenly_over_the_steps_left_and_discounted() -> None:
+    limit, spent, time, horizon, gamma = 12.0, 5.0, 3.0, 10.0, 0.9
+    even = (limit - spent) / (horizon - time)
+    found = discounted_budget(*(np.full((1, 1), x) for x in (limit, spent, time)), horizon, gamma)
+    assert found[0, 0] == pytest.approx(sum(gamma**t * even for t in range(7)), rel=1e-6)
+    assert discounted_budget(np.ones((1, 1)), np.full((1, 1), 3.0), np.zeros((1, 1)), horizon, gamma) == 0
 
 
 @pytest.fixture
