@@ -365,16 +365,20 @@ def test_estimates_that_contradict_the_roll_outs_are_concluded_from(make_run, es
     assert "Estimated from the data, and played" in Page(report(folder)).text
 
 
-def test_a_simulator_that_cannot_draw_itself_leaves_a_page_without_film(make_run, monkeypatch, run_cli):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(RuntimeError("no GL context"), "no GL context"), (NotImplementedError(), "the environment draws nothing")],
+)
+def test_a_simulator_that_cannot_draw_itself_leaves_a_page_without_film(make_run, monkeypatch, run_cli, error, said):
     from pdocrl.envs import video
 
     def cannot(*_: object, **__: object) -> None:
-        raise RuntimeError("no GL context")
+        raise error
 
     folder = make_run()
     monkeypatch.setattr(video, "film", cannot)
     status, out, err = run_cli("report", folder)
-    assert (status, out.strip(), err.strip()) == (0, str(folder / "index.html"), "no film: no GL context")
+    assert (status, out.strip(), err.strip()) == (0, str(folder / "index.html"), f"no film: {said}")
     assert "An episode" not in Page(folder / "index.html").text
 
 

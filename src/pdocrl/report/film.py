@@ -70,7 +70,8 @@ def make_film(
     except PdocrlError:
         return None
     except Exception as error:  # whatever a simulator does that was never asked to draw, the page can do without
-        log(f"no film: {' '.join(str(error).split()) or type(error).__name__}")
+        cannot = "the environment draws nothing" if isinstance(error, NotImplementedError) else type(error).__name__
+        log(f"no film: {' '.join(str(error).split()) or cannot}")
         return None
     story = FilmStory(
         policy=_name(shown),
