@@ -65,6 +65,7 @@ MAKERS = {
     "benchmarks/results/reproduce_pdocrl.csv": "reproduce_paper.py",
     "benchmarks/results/reproduce_pdocrl_dataset.csv": "reproduce_paper.py",
     "benchmarks/results/rollout.csv": "bench_rollout.py",
+    "benchmarks/results/small.csv": "small.py",
     "benchmarks/results/solve_large.csv": "solve_large.py",
     "benchmarks/results/tabular_bounds.csv": "tabular_bounds.py",
     "benchmarks/results/tabular_counterexamples.csv": "tabular_counterexamples.py",

@@ -118,10 +118,10 @@ def evaluate(
 ) -> Scores:
     """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
 
-    `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at. The seeds of
-    episodes depend on `seed` alone, so all policies meet the same starts. With a folder, the result is also written
-    there as scores.json. `env`, an id or a function that makes the environment, is played in place of the task's own,
-    and no longer than the horizon either.
+    `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at, and plays of
+    others those that were trained for these. The seeds of episodes depend on `seed` alone, so all policies meet the
+    same starts. With a folder, the result is also written there as scores.json. `env`, an id or a function that makes
+    the environment, is played in place of the task's own, and no longer than the horizon either.
     """
     from pdocrl.envs.bullet import capped
     from pdocrl.envs.rollout import Rollouts

@@ -1,0 +1,57 @@
+"""What `bcrl`, `caps_sac` and `b2r` do after a training that two cores finish in minutes.
+
+    python benchmarks/small.py --data FOLDER [--out runs/small]
+
+One seed, networks of 128 × 128 and batches of 256, 8,000 steps; `b2r` two blocks of width 64, 5,000 steps, limit 20
+and three tasks alone, since it trains for each limit. Far from the published sizes: behaviour, not a measurement of the
+methods. Writes benchmarks/results/small.csv, one row a policy and limit. What is trained in OUT already is not trained
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pdocrl.data.load import search
+from pdocrl.data.tasks import find_task
+from pdocrl.files import write_csv
+from pdocrl.scores.evaluate import evaluate, read_scores
+from pdocrl.training.train import train
+
+ROWS = Path(__file__).parent / "results" / "small.csv"
+TASKS = ("BallRun", "CarRun", "BallCircle", "CarCircle", "DroneRun")
+NETWORKS: dict[str, Any] = {"hidden": (128, 128), "batch_size": 256}
+TRANSFORMER: dict[str, Any] = {"embedding": 64, "heads": 4, "layers": 2, "batch_size": 256, "warmup": 500.0}
+AGENTS: dict[str, tuple[dict[str, Any], list[float], int, int]] = {  # settings, limits, steps, tasks
+    "caps_sac": (NETWORKS, [10, 20, 40], 8000, 5),
+    "bcrl": (NETWORKS | {"decay": 8000.0}, [10, 20, 40], 8000, 5),
+    "b2r": (TRANSFORMER, [20], 5000, 3),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("--out", type=Path, default=Path("runs/small"))
+    given = parser.parse_args()
+    rows = []
+    for agent, (settings, limits, steps, tasks) in AGENTS.items():
+        for task in TASKS[:tasks]:
+            folder = given.out / f"{agent}-{task}"
+            if not (folder / "scores.json").exists():
+                data = search(find_task(task), [given.data])
+                train(data, agent, task=task, cost_limit=limits, seed=0, steps=steps, settings=settings, out=folder)
+                evaluate(folder, 20)
+            rows += [
+                {"agent": agent, "task": task, "cost_limit": run.cost_limit[0], "seed": run.seed, "step": steps,
+                 "episodes": len(run.episodes), "normalized_reward": round(run.normalized_reward, 6),
+                 "normalized_cost": round(run.normalized_cost, 6), "safe": run.safe}
+                for run in read_scores(folder).runs
+            ]  # fmt: skip
+    write_csv(ROWS, rows)
+
+
+if __name__ == "__main__":
+    main()
