@@ -104,12 +104,13 @@ def test_the_table_of_benchmarks_and_the_agents_pages_say_what_the_rows_say(suit
 def played():
     """{(agent, task, limit): (mean reward, mean cost over limit)}: the dial, and agents not in five.parquet."""
     found: dict[tuple[str, str, float], list[tuple[float, float]]] = {}
-    for name in ("played.csv", "dial.csv"):
+    for name in ("played.csv", "dial.csv", "small.csv"):
         with (RESULTS / name).open(encoding="utf-8") as file:
             for run in csv.DictReader(file):
                 if run.get("variant", "dial") == "dial":
                     limit = float(run["cost_limit"])
-                    place = (run.get("agent", "dial"), run["task"], limit)
+                    small = "small " if name == "small.csv" else ""
+                    place = (small + run.get("agent", "dial"), run["task"], limit)
                     pair = (
                         float(run["normalized_reward"]),
                         float(run.get("normalized_cost") or float(run["cost"]) / limit),
@@ -142,6 +143,13 @@ def test_what_was_played_apart_is_told_alike_by_its_page_and_the_benchmarks(suit
     ]
     table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert _line("", means, bold=True)[3:] in table
+
+
+@pytest.mark.parametrize(("agent", "page"), [("caps_sac", "caps"), ("bcrl", "bcrl")])
+def test_pages_say_of_small_trainings_what_they_did(suite, played, agent, page):
+    own = (ROOT / "docs" / "agents" / f"{page}.md").read_text(encoding="utf-8")
+    for limit in (10, 20, 40):
+        assert _line(str(limit), [played[f"small {agent}", entry.task.name, limit] for entry in suite.entries]) in own
 
 
 @pytest.mark.parametrize("agent", ["carl", "o3srl", "fisor", "dial"])
