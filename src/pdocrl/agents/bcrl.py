@@ -83,16 +83,17 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         return BCRLProblem(**vars(super().problem(dataset)), cost_units=dataset.largest_costs)
 
     def init(self, config: BCRLConfig, problem: Problem, key: PRNGKeyArray) -> BCRLState:
+        assert isinstance(problem, BCRLProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
         make = copier(problem.choices).create
         actor, safe = make(keys[2], s + k, a, config.hidden), make(keys[3], s, a, config.hidden)
-        units = problem.cost_units if isinstance(problem, BCRLProblem) else (problem.cost_scale,) * k
+        units = jnp.asarray([unit or 1.0 for unit in problem.cost_units], jnp.float32)
         adam = optax.scale_by_adam()
         return BCRLState(
             ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor, safe, jnp.asarray([unit or 1.0 for unit in units], jnp.float32), jnp.zeros((), jnp.int32),
+            actor, safe, units, jnp.zeros((), jnp.int32),
             adam.init(actor), adam.init(safe),
         )  # fmt: skip
 

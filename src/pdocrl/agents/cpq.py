@@ -112,9 +112,10 @@ class CPQ(Agent[CPQConfig, CPQState]):
             return (mix_costs(cost, config.pessimism) <= limit).all(-1).astype(jnp.float32)
 
         next_action = state.actor.act(batch.next_obs, next_noise)
-        next_value, next_cost = valued(state.target, state.cost_target, batch.next_obs, next_action)
+        next_value = valued(state.target, batch.next_obs, next_action).min(0)
+        next_cost = valued(state.cost_target, batch.next_obs, next_action)
         alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value.min(0)
+        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
         cost_backup = batch.cost + alive[:, None] * mix_costs(next_cost, config.pessimism)
 
         # Which of the policy's actions are unlike the data: U of samples · B
@@ -142,7 +143,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
         def actor_loss(actor: TanhGaussian) -> Array:
             action = actor.act(batch.obs, actor_noise)
             value = state.critic(batch.obs, action).min(0)
-            _, cost = valued(state.critic, state.cost_critic, batch.obs, jax.lax.stop_gradient(action))
+            cost = valued(state.cost_critic, batch.obs, jax.lax.stop_gradient(action))
             return -jnp.mean(is_safe(cost) * value)
 
         def vae_loss(vae: VAE) -> Array:
@@ -179,10 +180,10 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
 
 def valued(
-    critic: Critic, cost_critic: CostCritic, obs: Float[Array, "B S"], action: Float[Array, "B A"]
-) -> tuple[Float[Array, "2 B"], Float[Array, "2 B K"]]:
+    critic: Critic | CostCritic, obs: Float[Array, "B S"], action: Float[Array, "B A"]
+) -> Float[Array, "2 B ..."]:
     """Values no gradient is asked of, as of many actions a state (`MLP.joined`) that are one."""
-    return critic(obs, action[None])[:, 0], cost_critic(obs, action[None])[:, 0]
+    return critic(obs, action[None])[:, 0]
 
 
 def published_update(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -36,19 +36,20 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[Array]:
     return split_up(jax.random.normal(key, (sum(map(math.prod, shapes)),)), shapes)
 
 
-def resized(array: Array, axis: int, parts: Sequence[tuple[int, int]]) -> Array:
+def resized(array: Array, axis: int, parts: Sequence[tuple[int, int]], xp: Any = np) -> Array:
     """An axis of consecutive parts, each (size here, size there): cut short, or filled up with zeros, part by part.
 
-    In NumPy, since shapes of many kinds come once each and every one would be compiled anew.
+    In NumPy, since shapes of many kinds come once each and every one would be compiled anew; with `xp=jnp` where the
+    array lies, for a large one.
     """
-    whole = np.asarray(array)
+    whole = xp.asarray(array)
     cuts = np.cumsum([here for here, _ in parts])[:-1]
     pieces = []
-    for piece, (here, there) in zip(np.split(whole, cuts, axis), parts, strict=True):
+    for piece, (here, there) in zip(xp.split(whole, cuts, axis), parts, strict=True):
         room = [(0, 0)] * whole.ndim
         room[axis] = (0, max(0, there - here))
-        pieces.append(np.pad(piece.take(range(min(here, there)), axis), room))
-    joined: Array = np.concatenate(pieces, axis)  # type: ignore[assignment]
+        pieces.append(xp.pad(xp.split(piece, [min(here, there)], axis)[0], room))
+    joined: Array = xp.concatenate(pieces, axis)
     return joined
 
 

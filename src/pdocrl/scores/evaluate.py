@@ -158,8 +158,9 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
     for limit in limits:
         if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
             raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
-    known = list(dict.fromkeys(one.limit for one in own))
-    if not isinstance(found.policies[0], ServesEveryLimit):
+    serving = [policy for policy in found.policies if isinstance(policy, ServesEveryLimit)]
+    if len(serving) < len(found.policies):
+        known = list(dict.fromkeys(one.limit for one in own))
         if set(limits) <= set(known):
             return [one for one in own if one.limit in limits]
         shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
@@ -169,13 +170,7 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
         )
     numbers = training_numbers(found)
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
-    made = []
-    for i in sorted(firsts.values()):
-        for limit in limits:
-            policy = found.policies[i]
-            assert isinstance(policy, ServesEveryLimit)
-            made.append(Asked(i, limit, policy.at_limit(limit)))
-    return made
+    return [Asked(i, limit, serving[i].at_limit(limit)) for i in sorted(firsts.values()) for limit in limits]
 
 
 def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:

@@ -139,7 +139,7 @@ class Cell:
     @property
     def worst_run_costs(self) -> Floats:
         """[limits × seeds] mean normalised cost of each run, of the cell's worst constraint."""
-        return np.concatenate([costs.mean(axis=1) for costs in _worst(self.limits)])
+        return _worst_of_runs(self.limits)
 
     @property
     def run_rewards(self) -> Floats:
@@ -188,6 +188,11 @@ def _worst(limits: Sequence[AtLimit]) -> list[Floats]:
     return [np.asarray(at.costs[:, :, k]) for at in limits]
 
 
+def _worst_of_runs(limits: Sequence[AtLimit]) -> Floats:
+    """[limits × seeds] mean over the episodes of each run, of that constraint."""
+    return np.concatenate([costs.mean(axis=1) for costs in _worst(limits)])
+
+
 def _measured(limits: Sequence[AtLimit]) -> tuple[Measured, Measured]:
     """Reward and cost over these limits."""
     trainings = [at.trainings for at in limits]
@@ -208,7 +213,7 @@ def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
         reward_iqm=interquartile_mean(runs),
         cost=cost.value,
         cost_interval=cost.interval(least),
-        cost_iqm=interquartile_mean(np.concatenate([costs.mean(axis=1) for costs in _worst(limits)])),
+        cost_iqm=interquartile_mean(_worst_of_runs(limits)),
         costs=[] if limit is None else [float(x) for x in limits[0].costs.mean(axis=(0, 1))],
         intervals_over=reward.over,
         safe=cost.value <= 1,

@@ -128,9 +128,13 @@ class Trainer:
     def compile(self) -> None:
         """Have an accelerator's program compiled, by no step from a blank state, before there is a first one."""
         if not self._on_cpu and self._table is not None:
-            about = self._rows, self._sizes, self.configs, self.seeds
             state = jax.tree.map(jnp.asarray, self.blank())
-            _program(self.agent, False, self.block)(self._table, *about, state, jnp.int32(0), jnp.int32(0))
+            _program(self.agent, False, self.block)(self._table, *self._about, state, jnp.int32(0), jnp.int32(0))
+
+    @property
+    def _about(self) -> tuple[Any, ...]:
+        """What a program is told of the trainings beside their state."""
+        return self._rows, self._sizes, self.configs, self.seeds
 
     @property
     def block(self) -> int:
@@ -167,12 +171,11 @@ class Trainer:
 
     def _advance(self, block: int, blocks: int) -> dict[str, NDArray[np.float64]]:
         program = _program(self.agent, self._on_cpu, block)
-        about = self._rows, self._sizes, self.configs, self.seeds
         if self._on_cpu:
-            abouts, before = apart(about, len(self.seeds)), self._apart or apart(self.state, len(self.seeds))
+            abouts, before = apart(self._about, len(self.seeds)), self._apart or apart(self.state, len(self.seeds))
             states, sums, bad = in_turns(program, self._table, abouts, before, self.step, blocks)
         else:
-            state, sums, bad = program(self._table, *about, self.state, jnp.int32(self.step), jnp.int32(blocks))
+            state, sums, bad = program(self._table, *self._about, self.state, jnp.int32(self.step), jnp.int32(blocks))
         bad = {name: np.asarray(first) for name, first in bad.items()}
         for i, training in enumerate(self.training):
             first = {name: int(steps[training]) for name, steps in bad.items() if steps[training] >= 0}

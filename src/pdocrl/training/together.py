@@ -21,6 +21,7 @@ from jaxtyping import Array
 
 from pdocrl.agents.agent import DeviceTable, Problem
 from pdocrl.errors import PdocrlError
+from pdocrl.nn.mlp import resized
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.loop import Trainer
 
@@ -110,13 +111,7 @@ def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
 @functools.partial(jax.jit, static_argnums=1)
 def _below_one_another(tables: Sequence[Array], parts: Sequence[Sequence[tuple[int, int]]]) -> Array:
     """Tables whose columns are parts, each (width here, width there), filled up to the width there."""
-
-    def filled(table: Array, own: Sequence[tuple[int, int]]) -> Array:
-        cuts = np.cumsum([here for here, _ in own])[:-1]
-        pieces = zip(jnp.split(table, cuts, 1), own, strict=True)
-        return jnp.concatenate([jnp.pad(p, ((0, 0), (0, there - here))) for p, (here, there) in pieces], 1)
-
-    return jnp.concatenate([filled(table, own) for table, own in zip(tables, parts, strict=True)])
+    return jnp.concatenate([resized(table, 1, own, jnp) for table, own in zip(tables, parts, strict=True)])
 
 
 def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:
