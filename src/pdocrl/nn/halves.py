@@ -15,7 +15,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,43 +79,60 @@ def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Arr
     return product(x, weights[-1]) + biases[-1], hidden
 
 
-Saved = tuple[list[Array], Layers, Layers, "tuple[()] | None"]  # what layers saw, weights, biases, () for the input's
+class Saved(NamedTuple):
+    """What the way back needs; () says yes where None says no, for a tree holds arrays alone."""
+
+    seen: list[Array]  # by each layer; or the slope of the output in the input, where that is all there is to know
+    weights: Layers
+    biases: Layers
+    to_input: tuple[()] | None  # whether the input's gradient is asked for
+    has_slope: tuple[()] | None
 
 
 def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved]:
-    """Where only the input's gradient is asked for, as of a critic that an actor climbs, no hidden layer is kept."""
+    """Where only the input's gradient is asked for, as of a critic that an actor climbs, the slope tells it."""
     learns = any(p.perturbed for p in (*weights, *biases))
     to_input = () if x.perturbed else None
     weights, biases, x = jax.tree.map(
         lambda p: p.value, (weights, biases, x), is_leaf=lambda p: hasattr(p, "perturbed")
     )
-    if kernel.fits(weights, len(x)):
-        output, hidden = kernel.forward(_middle_halved(weights), biases, x, keep=learns)
-    else:
+    if not kernel.fits(weights, len(x)):
         output, hidden = _forward(weights, biases, half(x))
-    return output, ([x, *hidden], weights, biases, to_input)
+    elif not learns and weights[-1].shape[1] == 1:
+        output, slope = kernel.value_and_slope(_middle_halved(weights), biases, x)
+        return output, Saved([slope], weights, biases, to_input, ())
+    else:
+        output, hidden = kernel.forward(_middle_halved(weights), biases, x, keep=True)
+    return output, Saved([x, *hidden], weights, biases, to_input, None)
 
 
 def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]:
     """Gradients in weights, biases and input; None where it is not asked for."""
-    seen, weights, biases, to_input = saved
+    seen, weights, biases = saved.seen, saved.weights, saved.biases
+    if saved.has_slope is not None:
+        return None, None, gradient * seen[0]
     last = gradient * HALF_SCALE
-    at_input: Array | None
     if kernel.fits(weights, len(last)):
-        halved = _middle_halved(weights)
-        if len(seen) == 1:
-            return None, None, kernel.backward_to_input(halved, biases, seen[0], last) / HALF_SCALE
-        flows, sums, at_input = kernel.backward(halved, seen[1:], last, to_input is not None)
+        flows = [*kernel.backward(_middle_halved(weights), seen[1:], last), half(last)]
     else:
         flows = [half(last)]
         for weight, x in zip(weights[:0:-1], seen[:0:-1], strict=True):
             before = jnp.clip(product(flows[0], weight.T, jnp.float16), -HALF_MAX, HALF_MAX)
             flows.insert(0, jnp.where(x > 0, before, 0))
-        sums = [flow.sum(0, dtype=jnp.float32) for flow in flows]
-        at_input = product(flows[0], weights[0].T)
-    in_weights = tuple(product(x.T, flow) / HALF_SCALE for x, flow in zip(seen, flows, strict=True))
-    in_biases = tuple((total / HALF_SCALE).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True))
-    return in_weights, in_biases, None if at_input is None else at_input / HALF_SCALE
+    in_weights = [product(x.T, flow) for x, flow in zip(seen[1:], flows[1:], strict=True)]
+    # A column of ones beside the input has the first bias's gradient from the same product; of one output the sum over
+    # rows of the last hidden layer's is that of its ReLU's slopes, which the product before it reads anyway.
+    first = product(jnp.pad(half(seen[0]), ((0, 0), (0, 1)), constant_values=1).T, flows[0])
+    sums = [first[-1], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
+    if len(weights) > 1 and weights[-1].shape[1] == 1:
+        sums[-2] = jnp.where(seen[-1] > 0, last, 0).sum(0) * weights[-1][:, 0]
+    in_weights = [first[:-1], *in_weights]
+    at_input = None if saved.to_input is None else product(flows[0], weights[0].T) / HALF_SCALE
+    return (
+        tuple(found / HALF_SCALE for found in in_weights),
+        tuple((total / HALF_SCALE).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True)),
+        at_input,
+    )
 
 
 network.defvjp(_remember, _back, symbolic_zeros=True)

@@ -2,8 +2,9 @@
 
 XLA multiplies, adds the bias and cuts at zero in passes over memory of their own. Here a block of rows goes through all
 layers on the chip: slices of the first hidden layer are made, kept for the way back, and multiplied into the second at
-once. Back, the gradients in hidden layers are written once, for the products in the weights, which XLA does well.
-Blocks are filled up with zeros to what tensor cores take.
+once. Back, the gradients in hidden layers are written once; products and sums over rows, for the gradients in weights
+and biases, are XLA's. A network of one output that nothing is to be learned of, a critic that an actor climbs, gives
+its value and its slope in one pass, and nothing is kept. Blocks are filled up with zeros to what tensor cores take.
 
 Pallas is imported by what uses it: every network comes by here, and few ever ask for a kernel.
 """
@@ -18,7 +19,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-UNITS = 64  # of a slice of the first hidden layer
 HALF_MAX = 65504.0  # the largest float16
 HALF_SCALE = 1024.0  # of gradients on their way back as halves
 LEAST = 16  # columns that tensor cores take
@@ -32,13 +32,14 @@ class Tile(NamedTuple):
     rows: int  # of a block
     warps: int  # of 32 threads
     stages: int  # of loads under way
+    units: int = 64  # of a slice of the first hidden layer
 
 
-TILES = {  # the quickest of nine tried on an H200 for 144 networks of 256 × 256 at 512 rows
+TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 256 at 512 rows
     "forward": Tile(128, 8, 3),  # nothing is kept
     "keep": Tile(128, 8, 3),
-    "backward": Tile(32, 4, 2),
-    "to_input": Tile(64, 4, 2),
+    "backward": Tile(128, 8, 2),
+    "slope": Tile(64, 4, 2),
 }
 
 
@@ -60,8 +61,9 @@ def available() -> bool:
 def fits(weights: Sequence[Any], rows: int) -> bool:
     """Two hidden layers whose widths are powers of two that slices divide, and whole blocks of rows."""
     widths = [weight.shape[1] for weight in weights[:-1]]
-    forms = all(n % UNITS == 0 and n == room(n) <= 256 for n in widths)
-    return len(widths) == 2 and all(rows % tile.rows == 0 for tile in TILES.values()) and forms and available()
+    tiles = TILES.values()
+    forms = all(n == room(n) <= 256 and all(n % tile.units == 0 for tile in tiles) for n in widths)
+    return len(widths) == 2 and forms and all(rows % tile.rows == 0 for tile in tiles) and available()
 
 
 def forward(weights: Sequence[Array], biases: Sequence[Array], x: Array, keep: bool) -> tuple[Array, list[Array]]:
@@ -74,109 +76,91 @@ def forward(weights: Sequence[Array], biases: Sequence[Array], x: Array, keep: b
 
 
 def _forward(
-    x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, *kept: Ref, inputs: int, outputs: int
+    x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, *kept: Ref, inputs: int, outputs: int, units: int
 ) -> None:
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
-    x = half(_read(x_ref, columns=inputs))
-
-    def add_slice(i: Array, total: Array) -> Array:
-        units = pl.ds(i * UNITS, UNITS)
-        first = triton.dot(x, half(_read(w1.at[:, units], rows=inputs))) + b1[:, units]
-        first = half(jnp.maximum(first, 0))
-        if kept:
-            kept[0][:, units] = first
-        return jnp.add(total, triton.dot(first, w2[units, :]))
-
-    nothing = jnp.zeros((x.shape[0], w2.shape[1]), jnp.float32)
-    second = jax.lax.fori_loop(0, w1.shape[1] // UNITS, add_slice, nothing) + b2[...]
-    second = half(jnp.maximum(second, 0))
+    second = _second_layer(half(_read(x_ref, columns=inputs)), w1, w2, b1, b2, kept[:1], inputs, units)
     if kept:
         kept[1][...] = second
-    _write(y, triton.dot(second, half(_read(w3, columns=outputs))), outputs)
+    _write(y, _dot(second, half(_read(w3, columns=outputs))), outputs)
 
 
-def backward(
-    weights: Sequence[Array], hidden: Sequence[Array], gradient: Array, to_input: bool
-) -> tuple[list[Array], list[Array], Array | None]:
-    """From the output's gradient [B, m]: the gradient in what each layer gives before its ReLU, as halves, their sums
-    over rows, and, where it is asked for, the gradient in the input [B, n]."""
-    tile, rows = TILES["backward"], len(gradient)
-    shapes = [_array(rows, h.shape[1], jnp.float16) for h in hidden]
-    shapes += [_array(rows // tile.rows, h.shape[1], jnp.float32) for h in hidden]
-    shapes += [_array(rows, weights[0].shape[0], jnp.float32)] * to_input
-    g1, g2, s1, s2, *rest = _call(tile, _backward, [gradient, *hidden], weights, shapes, weights)
-    sums = [s1.sum(0), s2.sum(0), gradient.sum(0)]
-    return [g1, g2, half(gradient)], sums, rest[0] if to_input else None
+def _second_layer(
+    x: Array, w1: Ref, w2: Ref, b1: Ref, b2: Ref, kept: Sequence[Ref], inputs: int, units: int
+) -> Array:  # fmt: skip
+    """The second hidden layer [rows, H] as halves; the first is made in slices, and written where it is kept."""
+
+    def add_slice(own: Any, total: Array) -> Array:
+        first = half(jnp.maximum(_first_layer(x, w1, b1, own, inputs), 0))
+        for layer in kept:
+            layer[:, own] = first
+        return total + _dot(first, w2[own, :])
+
+    total = _over_slices(w1.shape[1], units, add_slice, jnp.zeros((x.shape[0], w2.shape[1]), jnp.float32))
+    return half(jnp.maximum(total + b2[...], 0))
+
+
+def _first_layer(x: Array, w1: Ref, b1: Ref, own: Any, inputs: int) -> Array:
+    """A slice of the first layer before its ReLU."""
+    return jnp.add(_dot(x, half(_read(w1.at[:, own], rows=inputs))), b1[:, own])
+
+
+def backward(weights: Sequence[Array], hidden: Sequence[Array], gradient: Array) -> list[Array]:
+    """From the output's gradient [B, m]: the gradients [B, H] in what the hidden layers give before their ReLU."""
+    shapes = [_array(len(gradient), h.shape[1], jnp.float16) for h in hidden]
+    return _call(TILES["backward"], _backward, [gradient, *hidden], weights[1:], shapes, weights)
 
 
 def _backward(
-    g_ref: Ref, h1: Ref, h2: Ref, w1: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, s1: Ref, s2: Ref, *at_input: Ref,
-    inputs: int, outputs: int,
-) -> None:  # fmt: skip
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
+    g_ref: Ref, h1: Ref, h2: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, inputs: int, outputs: int, units: int
+) -> None:
+    del inputs
     last, w = half(_read(g_ref, columns=outputs)), half(_read(w3, columns=outputs))
-    flow = jnp.where(h2[...] > 0, triton.dot(last, w, trans_b=True), 0.0)
-    s2[...] = flow.sum(0, keepdims=True)
-    flow = half(flow)
+    flow = half(jnp.where(h2[...] > 0, _dot(last, w, trans_b=True), 0.0))
     g2[...] = flow
 
-    def add_slice(i: Array, total: Array | None) -> Array | None:
-        units = pl.ds(i * UNITS, UNITS)
-        first = jnp.where(h1[:, units] > 0, triton.dot(flow, w2[units, :], trans_b=True), 0.0)
-        s1[:, units] = first.sum(0, keepdims=True)
-        first = half(first)
-        g1[:, units] = first
-        if total is None:
-            return None
-        return jnp.add(total, triton.dot(first, half(_read(w1.at[:, units], rows=inputs)), trans_b=True))
+    def write_slice(own: Any, _: None) -> None:
+        g1[:, own] = half(jnp.where(h1[:, own] > 0, _dot(flow, w2[own, :], trans_b=True), 0.0))
 
-    nothing = jnp.zeros(at_input[0].shape, jnp.float32) if at_input else None
-    total = jax.lax.fori_loop(0, w1.shape[1] // UNITS, add_slice, nothing)
-    if at_input:
-        _write(at_input[0], total, inputs)
+    _over_slices(w2.shape[0], units, write_slice, None)
 
 
-def backward_to_input(weights: Sequence[Array], biases: Sequence[Array], x: Array, gradient: Array) -> Array:
-    """The gradient in the input [B, n] alone; both hidden layers are made again, so nothing of them is ever stored."""
-    shapes = [_array(len(x), x.shape[1], jnp.float32)]
-    whole = [*weights, *map(_row, biases[:2])]
-    (found,) = _call(TILES["to_input"], _to_input, [x, gradient], whole, shapes, weights)
-    return found
+def value_and_slope(weights: Sequence[Array], biases: Sequence[Array], x: Array) -> tuple[Array, Array]:
+    """Of a network with one output: x [B, n] → its value [B, 1] and the value's gradient in x [B, n]."""
+    shapes = [_array(len(x), 1, jnp.float32), _array(len(x), x.shape[1], jnp.float32)]
+    y, slope = _call(TILES["slope"], _slope, [x], [*weights, *map(_row, biases[:2])], shapes, weights)
+    return y + _row(biases[2]), slope
 
 
-def _to_input(
-    x_ref: Ref, g_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, at_input: Ref, *, inputs: int, outputs: int
-) -> None:
+def _slope(
+    x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, slope: Ref, *, inputs: int, outputs: int,
+    units: int,
+) -> None:  # fmt: skip
+    x, w = half(_read(x_ref, columns=inputs)), half(_read(w3, columns=outputs))
+    second = _second_layer(x, w1, w2, b1, b2, (), inputs, units)
+    _write(y, _dot(second, w), outputs)
+    one = (jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], w.shape[1]), 1) == 0).astype(jnp.float16)
+    flow = half(jnp.where(second > 0, _dot(one, w, trans_b=True), 0.0))
+
+    def add_slice(own: Any, total: Array) -> Array:  # the first layer is made again: kept, it would not fit
+        before = jnp.where(_first_layer(x, w1, b1, own, inputs) > 0, _dot(flow, w2[own, :], trans_b=True), 0.0)
+        return total + _dot(half(before), half(_read(w1.at[:, own], rows=inputs)), trans_b=True)
+
+    _write(slope, _over_slices(w1.shape[1], units, add_slice, jnp.zeros(slope.shape, jnp.float32)), inputs)
+
+
+def _over_slices(width: int, units: int, function: Callable[[Any, Any], Any], carry: Any) -> Any:
+    """The function of every slice of so many units and what came of those before it."""
     from jax.experimental import pallas as pl
+
+    return jax.lax.fori_loop(0, width // units, lambda i, carry: function(pl.ds(i * units, units), carry), carry)
+
+
+def _dot(x: Array, y: Array, trans_b: bool = False) -> Array:
+    """x y, or x yᵀ, of halves, summed in float32."""
     from jax.experimental.pallas import triton
 
-    x, slices = half(_read(x_ref, columns=inputs)), w1.shape[1] // UNITS
-
-    def entry(units: Any) -> Array:
-        return half(_read(w1.at[:, units], rows=inputs))
-
-    def forward(i: Array, total: Array) -> Array:
-        units = pl.ds(i * UNITS, UNITS)
-        first = triton.dot(x, entry(units)) + b1[:, units]
-        return jnp.add(total, triton.dot(half(jnp.maximum(first, 0)), w2[units, :]))
-
-    nothing = jnp.zeros((x.shape[0], w2.shape[1]), jnp.float32)
-    second = jax.lax.fori_loop(0, slices, forward, nothing) + b2[...]
-    last, w = half(_read(g_ref, columns=outputs)), half(_read(w3, columns=outputs))
-    flow = half(jnp.where(second > 0, triton.dot(last, w, trans_b=True), 0.0))
-
-    def back(i: Array, total: Array) -> Array:
-        units = pl.ds(i * UNITS, UNITS)
-        first = triton.dot(x, entry(units)) + b1[:, units]
-        before = jnp.where(first > 0, triton.dot(flow, w2[units, :], trans_b=True), 0.0)
-        return jnp.add(total, triton.dot(half(before), entry(units), trans_b=True))
-
-    total = jax.lax.fori_loop(0, slices, back, jnp.zeros(at_input.shape, jnp.float32))
-    _write(at_input, total, inputs)
+    found: Array = triton.dot(x, y, trans_b=trans_b)
+    return found
 
 
 def _call(
@@ -200,7 +184,7 @@ def _call(
         return pl.BlockSpec((rows, room(array.shape[1])), lambda i: (0, 0))
 
     found: list[Array] = pl.pallas_call(
-        functools.partial(function, inputs=weights[0].shape[0], outputs=weights[-1].shape[1]),
+        functools.partial(function, inputs=weights[0].shape[0], outputs=weights[-1].shape[1], units=tile.units),
         grid=(blocks,),
         in_specs=[*map(share, by_rows), *map(everything, whole)],
         out_specs=list(map(share, shapes)),
