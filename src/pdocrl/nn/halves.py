@@ -60,14 +60,9 @@ def product(x: Array, y: Array, kind: type = jnp.float32) -> Array:
 def network(weights: Layers, biases: Layers, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
     """Affine layers with ReLU between."""
     if kernel.fits(weights, len(x)):
-        return kernel.forward(_middle_halved(weights), biases, x, keep=False)[0]
+        y, _ = kernel.forward(kernel.operands(weights, biases), kernel.inputs(x), weights[-1].shape[1], keep=False)
+        return y + biases[-1]
     return _forward(weights, biases, half(x))[0]
-
-
-def _middle_halved(weights: Layers) -> list[Array]:
-    """For the kernel, which halves the narrow ones itself."""
-    first, middle, last = weights
-    return [first, half(middle), last]
 
 
 def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Array]]:
@@ -82,7 +77,7 @@ def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Arr
 class Saved(NamedTuple):
     """What the way back needs; () says yes where None says no, for a tree holds arrays alone."""
 
-    seen: list[Array]  # by each layer; or the slope of the output in the input, where that is all there is to know
+    seen: list[Array]  # by each layer, the input with a column of ones beside it; or the output's slope in the input
     weights: Layers
     biases: Layers
     to_input: tuple[()] | None  # whether the input's gradient is asked for
@@ -98,12 +93,14 @@ def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved]:
     )
     if not kernel.fits(weights, len(x)):
         output, hidden = _forward(weights, biases, half(x))
-    elif not learns and weights[-1].shape[1] == 1:
-        output, slope = kernel.value_and_slope(_middle_halved(weights), biases, x)
-        return output, Saved([slope], weights, biases, to_input, ())
-    else:
-        output, hidden = kernel.forward(_middle_halved(weights), biases, x, keep=True)
-    return output, Saved([x, *hidden], weights, biases, to_input, None)
+        with_ones = jnp.pad(half(x), ((0, 0), (0, 1)), constant_values=1)
+        return output, Saved([with_ones, *hidden], weights, biases, to_input, None)
+    own, given, outputs = kernel.operands(weights, biases), kernel.inputs(x), weights[-1].shape[1]
+    if not learns and outputs == 1:
+        output, slope = kernel.value_and_slope(own, given, x.shape[1])
+        return output + biases[-1], Saved([slope], weights, biases, to_input, ())
+    output, hidden = kernel.forward(own, given, outputs, keep=True)
+    return output + biases[-1], Saved([given, *hidden], weights, biases, to_input, None)
 
 
 def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]:
@@ -113,20 +110,20 @@ def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tupl
         return None, None, gradient * seen[0]
     last = gradient * HALF_SCALE
     if kernel.fits(weights, len(last)):
-        flows = [*kernel.backward(_middle_halved(weights), seen[1:], last), half(last)]
+        flows = [*kernel.backward(kernel.operands(weights, biases), seen[1:], last), half(last)]
     else:
         flows = [half(last)]
         for weight, x in zip(weights[:0:-1], seen[:0:-1], strict=True):
             before = jnp.clip(product(flows[0], weight.T, jnp.float16), -HALF_MAX, HALF_MAX)
             flows.insert(0, jnp.where(x > 0, before, 0))
-    in_weights = [product(x.T, flow) for x, flow in zip(seen[1:], flows[1:], strict=True)]
     # A column of ones beside the input has the first bias's gradient from the same product; of one output the sum over
     # rows of the last hidden layer's is that of its ReLU's slopes, which the product before it reads anyway.
-    first = product(jnp.pad(half(seen[0]), ((0, 0), (0, 1)), constant_values=1).T, flows[0])
-    sums = [first[-1], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
+    first, *others = (product(x.T, flow) for x, flow in zip(seen, flows, strict=True))
+    n = len(weights[0])
+    in_weights = [first[:n], *others]
+    sums = [first[n], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
     if len(weights) > 1 and weights[-1].shape[1] == 1:
         sums[-2] = jnp.where(seen[-1] > 0, last, 0).sum(0) * weights[-1][:, 0]
-    in_weights = [first[:-1], *in_weights]
     at_input = None if saved.to_input is None else product(flows[0], weights[0].T) / HALF_SCALE
     return (
         tuple(found / HALF_SCALE for found in in_weights),

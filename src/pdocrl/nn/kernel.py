@@ -4,7 +4,11 @@ XLA multiplies, adds the bias and cuts at zero in passes over memory of their ow
 layers on the chip: slices of the first hidden layer are made, kept for the way back, and multiplied into the second at
 once. Back, the gradients in hidden layers are written once; products and sums over rows, for the gradients in weights
 and biases, are XLA's. A network of one output that nothing is to be learned of, a critic that an actor climbs, gives
-its value and its slope in one pass, and nothing is kept. Blocks are filled up with zeros to what tensor cores take.
+its value and its slope in one pass, and nothing is kept.
+
+Kernels see halves filled up with zeros to what tensor cores take, made before (`operands`, `inputs`): numbers that had
+to be changed on the way to the tensor cores would go through the chip's memory twice. The first bias is a row of its
+weights, seen by a column of ones beside the input.
 
 Pallas is imported by what uses it: every network comes by here, and few ever ask for a kernel.
 """
@@ -32,14 +36,14 @@ class Tile(NamedTuple):
     rows: int  # of a block
     warps: int  # of 32 threads
     stages: int  # of loads under way
-    units: int = 64  # of a slice of the first hidden layer
+    units: int  # of a slice of the first hidden layer
 
 
-TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 256 at 512 rows
-    "forward": Tile(128, 8, 3),  # nothing is kept
-    "keep": Tile(128, 8, 3),
-    "backward": Tile(128, 8, 2),
-    "slope": Tile(64, 4, 2),
+TILES = {  # the quickest of 98 tried on an H200 for 144 networks of 256 × 256 at 512 rows
+    "forward": Tile(64, 4, 3, 32),  # nothing is kept
+    "keep": Tile(64, 4, 4, 32),
+    "backward": Tile(64, 4, 2, 64),
+    "slope": Tile(64, 4, 3, 32),
 }
 
 
@@ -66,56 +70,75 @@ def fits(weights: Sequence[Any], rows: int) -> bool:
     return len(widths) == 2 and forms and all(rows % tile.rows == 0 for tile in tiles) and available()
 
 
-def forward(weights: Sequence[Array], biases: Sequence[Array], x: Array, keep: bool) -> tuple[Array, list[Array]]:
-    """x [B, n] → output [B, m] in float32 and, to keep, both hidden layers [B, H] as halves."""
-    shapes = [_array(len(x), weights[-1].shape[1], jnp.float32)]
-    shapes += [_array(len(x), w.shape[1], jnp.float16) for w in weights[:2] if keep]
-    tile = TILES["keep" if keep else "forward"]
-    y, *hidden = _call(tile, _forward, [x], [*weights, *map(_row, biases[:2])], shapes, weights)
-    return y + _row(biases[2]), hidden
+class Operands(NamedTuple):
+    """A network's parameters as kernels take them."""
+
+    first: Array  # [N, H], N = room(n + 1): weights, then the bias, then zeros
+    middle: Array  # [H, H]
+    last: Array  # [H, M], M = room(m)
+    bias: Array  # [1, H] of the middle layer, float32
 
 
-def _forward(
-    x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, *kept: Ref, inputs: int, outputs: int, units: int
-) -> None:
-    second = _second_layer(half(_read(x_ref, columns=inputs)), w1, w2, b1, b2, kept[:1], inputs, units)
+def operands(weights: Sequence[Array], biases: Sequence[Array]) -> Operands:
+    first, middle, last = weights
+    first = _filled(jnp.concatenate([first, biases[0].reshape(1, -1)]), room(len(first) + 1), axis=0)
+    return Operands(half(first), half(middle), half(_filled(last, room(last.shape[1]))), biases[1].reshape(1, -1))
+
+
+def inputs(x: Array) -> Array:
+    """x [B, n] → [B, room(n + 1)]: x, a column of ones, zeros."""
+    n = x.shape[1]
+    return _filled(_filled(half(x), n + 1, with_value=1), room(n + 1))
+
+
+def _filled(x: Array, size: int, axis: int = 1, with_value: float = 0) -> Array:
+    room = [(0, 0), (0, 0)]
+    room[axis] = (0, size - x.shape[axis])
+    return jnp.pad(x, room, constant_values=with_value)
+
+
+def forward(network: Operands, x: Array, outputs: int, keep: bool) -> tuple[Array, list[Array]]:
+    """x [B, N] → output [B, m] in float32, without its bias, and, to keep, both hidden layers [B, H] as halves."""
+    shapes = [_array(len(x), outputs, jnp.float32)]
+    shapes += [_array(len(x), w.shape[1], jnp.float16) for w in network[:2] if keep]
+    y, *hidden = _call(TILES["keep" if keep else "forward"], _forward, [x], network, shapes, outputs=outputs)
+    return y, hidden
+
+
+def _forward(x: Ref, w1: Ref, w2: Ref, w3: Ref, b2: Ref, y: Ref, *kept: Ref, outputs: int, units: int) -> None:
+    second = _second_layer(x[...], w1, w2, b2, kept[:1], units)
     if kept:
         kept[1][...] = second
-    _write(y, _dot(second, half(_read(w3, columns=outputs))), outputs)
+    _write(y, _dot(second, w3[...]), outputs)
 
 
-def _second_layer(
-    x: Array, w1: Ref, w2: Ref, b1: Ref, b2: Ref, kept: Sequence[Ref], inputs: int, units: int
-) -> Array:  # fmt: skip
+def _second_layer(x: Array, w1: Ref, w2: Ref, b2: Ref, kept: Sequence[Ref], units: int) -> Array:
     """The second hidden layer [rows, H] as halves; the first is made in slices, and written where it is kept."""
 
     def add_slice(own: Any, total: Array) -> Array:
-        first = half(jnp.maximum(_first_layer(x, w1, b1, own, inputs), 0))
+        first = _cut(_dot(x, w1[:, own]))
         for layer in kept:
             layer[:, own] = first
         return total + _dot(first, w2[own, :])
 
     total = _over_slices(w1.shape[1], units, add_slice, jnp.zeros((x.shape[0], w2.shape[1]), jnp.float32))
-    return half(jnp.maximum(total + b2[...], 0))
+    return _cut(total + b2[...])
 
 
-def _first_layer(x: Array, w1: Ref, b1: Ref, own: Any, inputs: int) -> Array:
-    """A slice of the first layer before its ReLU."""
-    return jnp.add(_dot(x, half(_read(w1.at[:, own], rows=inputs))), b1[:, own])
+def _cut(x: Array) -> Array:
+    """A ReLU, as halves."""
+    return jnp.clip(x, 0, HALF_MAX).astype(jnp.float16)
 
 
-def backward(weights: Sequence[Array], hidden: Sequence[Array], gradient: Array) -> list[Array]:
+def backward(network: Operands, hidden: Sequence[Array], gradient: Array) -> list[Array]:
     """From the output's gradient [B, m]: the gradients [B, H] in what the hidden layers give before their ReLU."""
+    given = [_filled(half(gradient), network.last.shape[1]), *hidden]
     shapes = [_array(len(gradient), h.shape[1], jnp.float16) for h in hidden]
-    return _call(TILES["backward"], _backward, [gradient, *hidden], weights[1:], shapes, weights)
+    return _call(TILES["backward"], _backward, given, [network.middle, network.last], shapes)
 
 
-def _backward(
-    g_ref: Ref, h1: Ref, h2: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, inputs: int, outputs: int, units: int
-) -> None:
-    del inputs
-    last, w = half(_read(g_ref, columns=outputs)), half(_read(w3, columns=outputs))
-    flow = half(jnp.where(h2[...] > 0, _dot(last, w, trans_b=True), 0.0))
+def _backward(g: Ref, h1: Ref, h2: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, units: int) -> None:
+    flow = half(jnp.where(h2[...] > 0, _dot(g[...], w3[...], trans_b=True), 0.0))
     g2[...] = flow
 
     def write_slice(own: Any, _: None) -> None:
@@ -124,28 +147,26 @@ def _backward(
     _over_slices(w2.shape[0], units, write_slice, None)
 
 
-def value_and_slope(weights: Sequence[Array], biases: Sequence[Array], x: Array) -> tuple[Array, Array]:
-    """Of a network with one output: x [B, n] → its value [B, 1] and the value's gradient in x [B, n]."""
-    shapes = [_array(len(x), 1, jnp.float32), _array(len(x), x.shape[1], jnp.float32)]
-    y, slope = _call(TILES["slope"], _slope, [x], [*weights, *map(_row, biases[:2])], shapes, weights)
-    return y + _row(biases[2]), slope
+def value_and_slope(network: Operands, x: Array, n: int) -> tuple[Array, Array]:
+    """Of a network with one output: x [B, N] → its value [B, 1], without its bias, and the value's gradient [B, n]."""
+    shapes = [_array(len(x), 1, jnp.float32), _array(len(x), n, jnp.float32)]
+    y, slope = _call(TILES["slope"], _slope, [x], network, shapes, columns=n)
+    return y, slope
 
 
-def _slope(
-    x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, y: Ref, slope: Ref, *, inputs: int, outputs: int,
-    units: int,
-) -> None:  # fmt: skip
-    x, w = half(_read(x_ref, columns=inputs)), half(_read(w3, columns=outputs))
-    second = _second_layer(x, w1, w2, b1, b2, (), inputs, units)
-    _write(y, _dot(second, w), outputs)
+def _slope(x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b2: Ref, y: Ref, slope: Ref, *, columns: int, units: int) -> None:
+    x, w = x_ref[...], w3[...]
+    second = _second_layer(x, w1, w2, b2, (), units)
+    _write(y, _dot(second, w), 1)
     one = (jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], w.shape[1]), 1) == 0).astype(jnp.float16)
     flow = half(jnp.where(second > 0, _dot(one, w, trans_b=True), 0.0))
 
     def add_slice(own: Any, total: Array) -> Array:  # the first layer is made again: kept, it would not fit
-        before = jnp.where(_first_layer(x, w1, b1, own, inputs) > 0, _dot(flow, w2[own, :], trans_b=True), 0.0)
-        return total + _dot(half(before), half(_read(w1.at[:, own], rows=inputs)), trans_b=True)
+        entry = w1[:, own]
+        before = half(jnp.where(_dot(x, entry) > 0, _dot(flow, w2[own, :], trans_b=True), 0.0))
+        return total + _dot(before, entry, trans_b=True)
 
-    _write(slope, _over_slices(w1.shape[1], units, add_slice, jnp.zeros(slope.shape, jnp.float32)), inputs)
+    _write(slope, _over_slices(w1.shape[1], units, add_slice, jnp.zeros(x.shape, jnp.float32)), columns)
 
 
 def _over_slices(width: int, units: int, function: Callable[[Any, Any], Any], carry: Any) -> Any:
@@ -165,28 +186,22 @@ def _dot(x: Array, y: Array, trans_b: bool = False) -> Array:
 
 def _call(
     tile: Tile, function: Callable[..., None], by_rows: Sequence[Array], whole: Sequence[Array], shapes: Sequence[Any],
-    weights: Sequence[Array],
+    **about: int,
 ) -> list[Array]:  # fmt: skip
     """Run a kernel over blocks of rows: of outputs as of `by_rows` each block has its share, of `whole` it sees all.
 
-    Blocks are as wide as tensor cores take; what lies beyond an array is masked where it is read and written.
+    Blocks are as wide as tensor cores take; what lies beyond an output is masked where it is written.
     """
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    blocks = len(by_rows[0]) // tile.rows
-
     def share(array: Any) -> pl.BlockSpec:
-        return pl.BlockSpec((array.shape[0] // blocks, room(array.shape[1])), lambda i: (i, 0))
-
-    def everything(array: Array) -> pl.BlockSpec:
-        rows = 1 if len(array) == 1 else room(len(array))
-        return pl.BlockSpec((rows, room(array.shape[1])), lambda i: (0, 0))
+        return pl.BlockSpec((tile.rows, room(array.shape[1])), lambda i: (i, 0))
 
     found: list[Array] = pl.pallas_call(
-        functools.partial(function, inputs=weights[0].shape[0], outputs=weights[-1].shape[1], units=tile.units),
-        grid=(blocks,),
-        in_specs=[*map(share, by_rows), *map(everything, whole)],
+        functools.partial(function, units=tile.units, **about),
+        grid=(len(by_rows[0]) // tile.rows,),
+        in_specs=[*map(share, by_rows), *(pl.BlockSpec(array.shape, lambda i: (0, 0)) for array in whole)],
         out_specs=list(map(share, shapes)),
         out_shape=list(shapes),
         interpret=INTERPRET,
@@ -195,28 +210,10 @@ def _call(
     return found
 
 
-def _read(ref: Ref, rows: int | None = None, columns: int | None = None) -> Array:
-    """A block of which so many rows, or columns, are the array's; the others are 0."""
-    from jax.experimental.pallas import triton
-
-    axis, count = (0, rows) if columns is None else (1, columns)
-    assert count is not None
-    found: Array
-    if count == ref.shape[axis]:
-        found = ref[...]
-    else:
-        found = triton.load(ref, mask=jax.lax.broadcasted_iota(jnp.int32, ref.shape, axis) < count, other=0.0)
-    return found
-
-
 def _write(ref: Ref, found: Any, columns: int) -> None:
     from jax.experimental.pallas import triton
 
     triton.store(ref, found, mask=jax.lax.broadcasted_iota(jnp.int32, found.shape, 1) < columns)
-
-
-def _row(bias: Array) -> Array:
-    return bias.reshape(1, -1)
 
 
 def _array(rows: int, columns: int, kind: type) -> jax.ShapeDtypeStruct:
