@@ -54,6 +54,7 @@ def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
 BLOCK = 50  # steps an accelerator takes without asking the host
+AT_ONCE: dict[str, str | bool] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +351,19 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
 
         return over_runs(one_run, rows, sizes, configs, seeds, states)
 
-    return jax.jit(program)
+    return jax.jit(program, compiler_options=_at_once())
+
+
+@lru_cache
+def _at_once() -> dict[str, str | bool] | None:
+    """XLA's options by which kernels that need not wait for one another share a GPU; None where XLA has none such."""
+    if jax.default_backend() != "gpu":
+        return None
+    try:
+        jax.jit(lambda x: x, compiler_options=AT_ONCE).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return None
+    return AT_ONCE
 
 
 def _stack(configs: Sequence[AgentConfig]) -> Any:
