@@ -1,15 +1,23 @@
-"""Does training by products of halves learn what float32 learns? Emulated on a CPU, so small networks.
+"""Does training by products of halves learn what float32 learns?
 
+    python benchmarks/halves.py --played TF32 HALVES --out halves.csv
     python benchmarks/halves.py [--agent cdt]
 
-On the BallRun data that ships, limit 20, the same seeds both ways. `pdocrl`: six seeds, 6,000 steps, layers of 64,
-batches of 128. `cdt`: three seeds, 1,600 steps, width 64, two blocks, batches of 64. Figures are means over the last
-quarter of the steps. Kernels for a GPU are left out: halves are multiplied by XLA.
+The first compares two trainings on a GPU, the same but for PDOCRL_HALVES=0 and 1: folders that hold a training for each
+task (`bench_grid.py --keep`), each played by `pdocrl evaluate`. benchmarks/results/halves.csv has every run of `pdocrl`
+on five tasks, trained for 50,000 steps on an H200, 20 episodes a run.
+
+The second is emulated on a CPU, so with small networks: on the BallRun data that ships, limit 20, the same seeds both
+ways. `pdocrl`: six seeds, 6,000 steps, layers of 64, batches of 128. `cdt`: three seeds, 1,600 steps, width 64, two
+blocks, batches of 64. Figures are means over the last quarter of the steps. Kernels for a GPU are left out: halves are
+multiplied by XLA.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,8 +27,11 @@ from numpy.typing import NDArray
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.console import print_table
 from pdocrl.data.load import EMBEDDED, load
+from pdocrl.files import write_csv
 from pdocrl.nn import halves, kernel
 from pdocrl.nn.kernel import half
+from pdocrl.scores.evaluate import read_scores
+from pdocrl.scores.intervals import interval_words, measured, number
 from pdocrl.training import loop
 from pdocrl.training.loop import Run, Trainer
 
@@ -54,10 +65,56 @@ def figures_of(name: str, products: str) -> dict[str, NDArray[np.float64]]:
     return means
 
 
+FIGURES = ("normalized_reward", "normalized_cost")
+
+
+def played_rows(folders: dict[str, Path]) -> list[dict[str, Any]]:
+    """Every run of every task, trained both ways."""
+    return [
+        {"products": way, "task": task.name, "cost_limit": run.cost_limit[0], "seed": run.seed,
+         "episodes": len(run.episodes)} | {figure: round(getattr(run, figure), 6) for figure in FIGURES}
+        for way, folder in folders.items()
+        for task in sorted(folder.iterdir())
+        for run in read_scores(task).runs
+    ]  # fmt: skip
+
+
+def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Of each task, and of all, means ± their standard deviation over seeds, and how equal seeds differ [95 %]."""
+    tasks = sorted({row["task"] for row in rows})
+    seeds = sorted({row["seed"] for row in rows})
+
+    def over_limits(way: str, task: str, figure: str) -> NDArray[np.float64]:
+        own = [row for row in rows if (row["products"], row["task"]) == (way, task)]
+        return np.array([np.mean([row[figure] for row in own if row["seed"] == seed]) for seed in seeds])
+
+    table = []
+    for name, some in [*((task, [task]) for task in tasks), ("all", tasks)]:
+        line = [name]
+        for figure in FIGURES:
+            ways = [np.array([over_limits(way, task, figure) for task in some]) for way in ("TF32", "halves")]
+            change = (ways[1] - ways[0]).ravel()
+            line += [f"{way.mean():.2f} ± {way.mean(0).std(ddof=1):.2f}" for way in ways]
+            found = measured(float(change.mean()), [change / len(change)], "trainings")
+            line.append(f"{number(found.value)} {interval_words(found.interval())}")
+        table.append(line)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", default="pdocrl", choices=list(KINDS))
-    name = parser.parse_args().agent
+    parser.add_argument("--played", type=Path, nargs=2, metavar=("TF32", "HALVES"))
+    parser.add_argument("--out", type=Path, help="a CSV of every run that was played")
+    given = parser.parse_args()
+    if given.played:
+        rows = played_rows(dict(zip(("TF32", "halves"), given.played, strict=True)))
+        words = [f"{figure}, {what}" for figure in ("reward", "cost") for what in ("TF32", "halves", "change")]
+        print_table(["task", *words], compared(rows))
+        if given.out is not None:
+            write_csv(given.out, rows)
+        return
+    name = given.agent
     exact, near = figures_of(name, "float32"), figures_of(name, "halves")
     rows = [
         [figure, f"{exact[figure].mean():.4g}", f"{near[figure].mean():.4g}", f"{exact[figure].std(ddof=1):.2g}"]

@@ -2,7 +2,7 @@
 
     python benchmarks/small.py --data FOLDER [--out runs/small]
 
-One seed, networks of 128 × 128 and batches of 256, 8,000 steps; `b2r` two blocks of width 64, 5,000 steps, limit 20
+Three seeds, networks of 128 × 128 and batches of 256, 8,000 steps; `b2r` two blocks of width 64, 5,000 steps, limit 20
 and three tasks alone, since it trains for each limit. Far from the published sizes: behaviour, not a measurement of the
 methods. Writes benchmarks/results/small.csv, one row a policy and limit. What is trained in OUT already is not trained
 again.
@@ -21,6 +21,7 @@ from pdocrl.scores.evaluate import evaluate, read_scores
 from pdocrl.training.train import train
 
 ROWS = Path(__file__).parent / "results" / "small.csv"
+SEEDS = (0, 5, 10)
 TASKS = ("BallRun", "CarRun", "BallCircle", "CarCircle", "DroneRun")
 NETWORKS: dict[str, Any] = {"hidden": (128, 128), "batch_size": 256}
 TRANSFORMER: dict[str, Any] = {"embedding": 64, "heads": 4, "layers": 2, "batch_size": 256, "warmup": 500.0}
@@ -42,7 +43,7 @@ def main() -> None:
             folder = given.out / f"{agent}-{task}"
             if not (folder / "scores.json").exists():
                 data = search(find_task(task), [given.data])
-                train(data, agent, task=task, cost_limit=limits, seed=0, steps=steps, settings=settings, out=folder)
+                train(data, agent, task=task, cost_limit=limits, seed=SEEDS, steps=steps, settings=settings, out=folder)
                 evaluate(folder, 20)
             rows += [
                 {"agent": agent, "task": task, "cost_limit": run.cost_limit[0], "seed": run.seed, "step": steps,

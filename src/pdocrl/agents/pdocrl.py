@@ -64,6 +64,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     paper = "Offline Constrained RL under Partial Data Coverage, Algorithm 3"
     needs = "any number of costs; none is PDORL"
     fewest_costs = 0
+    in_halves = True  # five tasks, the same seeds: what it learns so is what it learns in TF32 (benchmarks/halves.py)
     Config = PDOCRLConfig
 
     def columns(self, config: PDOCRLConfig, dataset: Dataset) -> Columns:
