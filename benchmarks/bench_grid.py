@@ -7,7 +7,7 @@ All 72 runs train as one program, as `pdocrl bench paper --agents pdocrl --train
 does once its data lie in memory: data to the device, compiling, all steps, metrics, checkpoints and policies of every
 task. Later readings in one process compile again too. Tasks without a file in FOLDER learn from 100,000 random
 transitions of their shape, which changes no time.
-benchmarks/results/grid.csv is one reading on an H200 with PDOCRL_HALVES=1; benchmarks/README.md says what it tells.
+benchmarks/results/grid.csv has three readings on an H200; benchmarks/README.md says what they tell.
 """
 
 from __future__ import annotations

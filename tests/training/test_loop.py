@@ -14,6 +14,7 @@ import pytest
 from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, find_agent, make_config
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
+from pdocrl.training import loop
 from pdocrl.training.loop import Run, Trainer, trainings
 from probes import bandit
 
@@ -162,3 +163,15 @@ def test_settings_are_checked() -> None:
         make_config(agent, lerning_rate=1e-3)
     with pytest.raises(PdocrlError, match="is not of that kind"):
         make_config(agent, gamma="high")
+
+
+def test_a_gpu_is_told_to_run_kernels_at_once_where_xla_knows_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU is told nothing. An option that this XLA does not have is left out, and training goes on without."""
+    loop._at_once.cache_clear()
+    assert loop._at_once() is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for options, told in ((loop.AT_ONCE, loop.AT_ONCE), ({"xla_gpu_of_another_time": True}, None)):
+        loop._at_once.cache_clear()
+        monkeypatch.setattr(loop, "AT_ONCE", options)
+        assert loop._at_once() == told
+    loop._at_once.cache_clear()
