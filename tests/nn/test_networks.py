@@ -99,6 +99,24 @@ def test_gradients_in_halves_are_those_of_the_network(
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))
 
 
+def test_kernels_are_for_networks_that_fit_the_chip_they_were_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is XLA's: a wide input would need more memory than a block has, and compiling would fail."""
+
+    def fits(inputs: int = 42, hidden: tuple[int, ...] = (256, 256), outputs: int = 1, rows: int = 512) -> bool:
+        return kernel.fits(MLP.create(jax.random.key(0), (inputs, *hidden, outputs)).weights, rows)
+
+    assert not fits()  # a CPU
+    monkeypatch.setattr(kernel, "is_hopper", lambda: True)
+    assert fits()
+    assert fits(inputs=255, outputs=256)
+    assert not fits(inputs=256)  # one more for the bias
+    assert not fits(outputs=257)
+    assert not fits(hidden=(512, 512))
+    assert not fits(hidden=(200, 200))
+    assert not fits(hidden=(256, 256, 256))
+    assert not fits(rows=500)
+
+
 def test_training_goes_by_halves_where_an_agent_or_the_user_says_so_and_the_user_has_the_last_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

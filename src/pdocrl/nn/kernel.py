@@ -26,6 +26,7 @@ from jaxtyping import Array
 HALF_MAX = 65504.0  # the largest float16
 HALF_SCALE = 1024.0  # of gradients on their way back as halves
 LEAST = 16  # columns that tensor cores take
+WIDEST = 256  # columns of a layer, of the input with its ones, of the output
 INTERPRET = False  # in JAX instead of on a GPU, for tests
 Ref = Any  # an array in the GPU's memory, or a block of it
 
@@ -52,9 +53,20 @@ def half(x: Array) -> Array:
     return x if x.dtype == jnp.float16 else jnp.clip(x, -HALF_MAX, HALF_MAX).astype(jnp.float16)
 
 
-@functools.cache
 def available() -> bool:
-    """Whether JAX still has Pallas for Triton; without it XLA's own kernels do the work."""
+    """Whether kernels can be made here; elsewhere XLA's own do the work."""
+    return (INTERPRET or is_hopper()) and _has_triton()
+
+
+@functools.cache
+def is_hopper() -> bool:
+    """The chip the kernels were made and tried for. Others have less memory for a block of rows, or other units."""
+    return str(getattr(jax.devices()[0], "compute_capability", "")).startswith("9.")
+
+
+@functools.cache
+def _has_triton() -> bool:
+    """JAX says that Pallas for Triton will go."""
     try:
         from jax.experimental.pallas import triton  # noqa: F401
     except ImportError:
@@ -63,11 +75,13 @@ def available() -> bool:
 
 
 def fits(weights: Sequence[Any], rows: int) -> bool:
-    """Two hidden layers whose widths are powers of two that slices divide, and whole blocks of rows."""
+    """Two hidden layers whose widths are powers of two that slices divide, whole blocks of rows, and no more columns
+    than the chip has memory for."""
     widths = [weight.shape[1] for weight in weights[:-1]]
     tiles = TILES.values()
-    forms = all(n == room(n) <= 256 and all(n % tile.units == 0 for tile in tiles) for n in widths)
-    return len(widths) == 2 and forms and all(rows % tile.rows == 0 for tile in tiles) and available()
+    forms = all(n == room(n) <= WIDEST and all(n % tile.units == 0 for tile in tiles) for n in widths)
+    ends = max(weights[0].shape[0] + 1, weights[-1].shape[1]) <= WIDEST
+    return len(widths) == 2 and forms and ends and all(rows % tile.rows == 0 for tile in tiles) and available()
 
 
 class Operands(NamedTuple):
@@ -92,9 +106,10 @@ def inputs(x: Array) -> Array:
 
 
 def _filled(x: Array, size: int, axis: int = 1, with_value: float = 0) -> Array:
-    room = [(0, 0), (0, 0)]
-    room[axis] = (0, size - x.shape[axis])
-    return jnp.pad(x, room, constant_values=with_value)
+    """As long as that along an axis."""
+    added = [(0, 0), (0, 0)]
+    added[axis] = (0, size - x.shape[axis])
+    return jnp.pad(x, added, constant_values=with_value)
 
 
 def forward(network: Operands, x: Array, outputs: int, keep: bool) -> tuple[Array, list[Array]]:
