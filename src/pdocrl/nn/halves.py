@@ -1,9 +1,9 @@
 """Networks on a GPU: factors of products are halves, sums are float32, on the way forward and back.
 
 Moving hidden layers is what a GPU's time goes to, and halves are half as long. A half has the ten bits of mantissa that
-TF32 leaves a float32 factor anyway. What it lacks is range: larger numbers are taken for ±65,504, and gradients, which
-are small, are multiplied by 1,024 on their way back, so that nothing above 6e-11 is lost. Weights and what Adam sees
-stay float32.
+TF32 leaves a float32 factor anyway. What it lacks is range: larger numbers are taken for ±65,504, and a network's
+gradients are multiplied on their way back so that the largest at its output is about 1,024, whatever the world's units.
+Weights and what Adam sees stay float32.
 
 Values no gradient is asked of always go this way (`for_values`). Training does with PDOCRL_HALVES=1 in the environment,
 and for agents that say they learn the same so (`Agent.in_halves`), unless PDOCRL_HALVES=0.
@@ -108,7 +108,8 @@ def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tupl
     seen, weights, biases = saved.seen, saved.weights, saved.biases
     if saved.has_slope is not None:
         return None, None, gradient * seen[0]
-    last = gradient * HALF_SCALE
+    scale = _scale_of(gradient)
+    last = gradient * scale
     if kernel.fits(weights, len(last)):
         flows = [*kernel.backward(kernel.operands(weights, biases), seen[1:], last), half(last)]
     else:
@@ -124,12 +125,22 @@ def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tupl
     sums = [first[n], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
     if len(weights) > 1 and weights[-1].shape[1] == 1:
         sums[-2] = jnp.where(seen[-1] > 0, last, 0).sum(0) * weights[-1][:, 0]
-    at_input = None if saved.to_input is None else product(flows[0], weights[0].T) / HALF_SCALE
+    at_input = None if saved.to_input is None else product(flows[0], weights[0].T) / scale
     return (
-        tuple(found / HALF_SCALE for found in in_weights),
-        tuple((total / HALF_SCALE).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True)),
+        tuple(found / scale for found in in_weights),
+        tuple((total / scale).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True)),
         at_input,
     )
+
+
+def _scale_of(gradient: Array) -> Array:
+    """A power of two by which its largest number becomes HALF_SCALE, or up to half of it.
+
+    Rewards in thousands must not be cut off, nor those in thousandths be lost.
+    """
+    largest = jnp.abs(gradient).max()
+    power = jnp.clip(-jnp.ceil(jnp.log2(largest)), -100, 100)
+    return jnp.where(largest > 0, HALF_SCALE * jnp.exp2(power), HALF_SCALE)
 
 
 network.defvjp(_remember, _back, symbolic_zeros=True)
