@@ -2,7 +2,7 @@
 
     python benchmarks/bench_agents_device.py --out speeds.csv         # every agent
     python benchmarks/bench_agents_device.py --agents cdt --steps 150 --profile kernels.csv
-    PDOCRL_HALVES=1 python benchmarks/bench_agents_device.py          # every agent with networks of halves
+    PDOCRL_HALVES=1 python benchmarks/bench_agents_device.py          # every agent with networks of halves; 0: none
     python benchmarks/bench_agents_device.py --agents pdocrl --grid   # 72 runs of AntCircle's shape, the paper's grid
 
 Default sizes, on 100,000 random transitions of BallRun's shape. Compilation and a first round are not counted. Nothing
@@ -13,7 +13,6 @@ longest, by JAX's profiler. benchmarks/results/agents_device.csv holds speeds on
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -27,6 +26,7 @@ from pdocrl.bench.rates import timed
 from pdocrl.console import print_table
 from pdocrl.data.dataset import Dataset
 from pdocrl.files import write_csv
+from pdocrl.nn import halves
 from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.loop import Run, Trainer
 
@@ -67,10 +67,12 @@ def measure(name: str, trainer: Trainer, steps: int) -> dict[str, object]:
     trainer.advance(steps)  # compiles
     with timed() as clock:
         trainer.advance(steps)
+    with halves.training(trainer.agent.in_halves):
+        by_halves = halves.for_training()
     return {
         "agent": name,
         "device": jax.devices()[0].device_kind,
-        "halves": int(os.environ.get("PDOCRL_HALVES", trainer.agent.in_halves)),
+        "halves": int(by_halves),
         "runs": len(trainer.runs),
         "trainings": len(trainer.seeds),
         "steps": steps,
