@@ -89,13 +89,17 @@ def test_gradients_in_halves_are_those_of_the_network(
     np.testing.assert_allclose(network(x), value, atol=0.02)
     many = network.joined(x[:, :3], jnp.stack([x[:, 3:], -x[:, 3:]]))  # two right sides for each left one
     np.testing.assert_allclose(many[..., 0, :, :], value, atol=0.02)
-    for size in (1.0, 1e-12, 1e-4, 1e6):
+    for size in (1.0, 1e-12, 1e-4, 10.0, 1e6):
         for found, true in zip(jax.tree.leaves(gradient(network, x, size)), exact, strict=True):
             assert found.dtype == jnp.float32
             assert np.linalg.norm(found / size - true) < 0.01 * np.linalg.norm(true)
     whole = gradient(network, x, 1.0)  # asked for alone, where the kernel keeps or writes less, each is the same
     jax.tree.map(np.testing.assert_array_equal, in_network(network, x, 1.0), whole[0])
-    assert np.linalg.norm(in_input(network, x, 1.0) - whole[1]) < 2e-3 * np.linalg.norm(whole[1])
+    alone = in_input(network, x, 1.0)
+    if blocks and outputs == 1:  # the slope, by a kernel of its own
+        assert np.linalg.norm(alone - whole[1]) < 2e-3 * np.linalg.norm(whole[1])
+    else:
+        np.testing.assert_allclose(alone, whole[1], rtol=1e-3, atol=1e-7)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))
 
 

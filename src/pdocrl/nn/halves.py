@@ -75,16 +75,18 @@ def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Arr
 
 
 class Saved(NamedTuple):
-    """What the way back needs; () says yes where None says no, for a tree holds arrays alone."""
+    """What the way back needs where a network learns."""
 
-    seen: list[Array]  # by each layer, the input with a column of ones beside it; or the output's slope in the input
+    seen: list[Array]  # by each layer, the input with a column of ones beside it
     weights: Layers
     biases: Layers
-    to_input: tuple[()] | None  # whether the input's gradient is asked for
-    has_slope: tuple[()] | None
+    to_input: tuple[()] | None  # (): the input's gradient is asked for, too; a tree holds arrays alone
 
 
-def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved]:
+Slope = Array  # [B, n], of the only output in the input
+
+
+def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved | Slope]:
     """Where only the input's gradient is asked for, as of a critic that an actor climbs, the slope tells it."""
     learns = any(p.perturbed for p in (*weights, *biases))
     to_input = () if x.perturbed else None
@@ -93,21 +95,23 @@ def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved]:
     )
     if not kernel.fits(weights, len(x)):
         output, hidden = _forward(weights, biases, half(x))
-        with_ones = jnp.pad(half(x), ((0, 0), (0, 1)), constant_values=1)
-        return output, Saved([with_ones, *hidden], weights, biases, to_input, None)
+        return output, Saved([kernel.with_ones(x), *hidden], weights, biases, to_input)
     own, given, outputs = kernel.operands(weights, biases), kernel.inputs(x), weights[-1].shape[1]
     if not learns and outputs == 1:
         output, slope = kernel.value_and_slope(own, given, x.shape[1])
-        return output + biases[-1], Saved([slope], weights, biases, to_input, ())
+        return output + biases[-1], slope
     output, hidden = kernel.forward(own, given, outputs, keep=True)
-    return output + biases[-1], Saved([given, *hidden], weights, biases, to_input, None)
+    return output + biases[-1], Saved([given, *hidden], weights, biases, to_input)
 
 
-def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]:
-    """Gradients in weights, biases and input; None where it is not asked for."""
-    seen, weights, biases = saved.seen, saved.weights, saved.biases
-    if saved.has_slope is not None:
-        return None, None, gradient * seen[0]
+Gradients = tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]
+
+
+def _back(saved: Saved | Slope, gradient: Array) -> Gradients:
+    """In weights, biases and input; None where it is not asked for."""
+    if not isinstance(saved, Saved):
+        return None, None, gradient * saved
+    seen, weights, biases, to_input = saved
     scale = _scale_of(gradient)
     last = gradient * scale
     if kernel.fits(weights, len(last)):
@@ -125,7 +129,7 @@ def _back(saved: Saved, gradient: Array) -> tuple[tuple[Array, ...] | None, tupl
     sums = [first[n], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
     if len(weights) > 1 and weights[-1].shape[1] == 1:
         sums[-2] = jnp.where(seen[-1] > 0, last, 0).sum(0) * weights[-1][:, 0]
-    at_input = None if saved.to_input is None else product(flows[0], weights[0].T) / scale
+    at_input = None if to_input is None else product(flows[0], weights[0].T) / scale
     return (
         tuple(found / scale for found in in_weights),
         tuple((total / scale).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True)),

@@ -101,15 +101,19 @@ def operands(weights: Sequence[Array], biases: Sequence[Array]) -> Operands:
 
 def inputs(x: Array) -> Array:
     """x [B, n] → [B, room(n + 1)]: x, a column of ones, zeros."""
-    n = x.shape[1]
-    return _filled(_filled(half(x), n + 1, with_value=1), room(n + 1))
+    return _filled(with_ones(x), room(x.shape[1] + 1))
 
 
-def _filled(x: Array, size: int, axis: int = 1, with_value: float = 0) -> Array:
+def with_ones(x: Array) -> Array:
+    """x [B, n] → [B, n + 1] as halves: what it is multiplied by has a bias for its last row."""
+    return _filled(half(x), x.shape[1] + 1, value=1)
+
+
+def _filled(x: Array, size: int, axis: int = 1, value: float = 0) -> Array:
     """As long as that along an axis."""
     added = [(0, 0), (0, 0)]
     added[axis] = (0, size - x.shape[axis])
-    return jnp.pad(x, added, constant_values=with_value)
+    return jnp.pad(x, added, constant_values=value)
 
 
 def forward(network: Operands, x: Array, outputs: int, keep: bool) -> tuple[Array, list[Array]]:

@@ -54,7 +54,7 @@ def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
 BLOCK = 50  # steps an accelerator takes without asking the host
-AT_ONCE: dict[str, str | bool] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+AT_ONCE: dict[str, str | bool] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}  # see `_at_once`
 
 
 @dataclasses.dataclass(frozen=True)
