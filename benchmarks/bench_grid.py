@@ -30,6 +30,7 @@ from pdocrl.data.tasks import BULLET, Task
 from pdocrl.files import write_csv
 from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.grid import TaskPart, train_together
+from pdocrl.training.loop import wake
 
 PROTOCOL = find_protocol("dsrl")
 
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a CSV of the readings")
     arguments = parser.parse_args()
     began = time.perf_counter()
+    wake()
     sets = {task: data_of(task, arguments.data) for task in BULLET if task.name in arguments.tasks}
     print(f"data in memory after {time.perf_counter() - began:.1f} s", flush=True)
     rows = []

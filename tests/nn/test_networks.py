@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.data.dataset import make_dataset
 from pdocrl.nn import halves, kernel
-from pdocrl.nn.mlp import MLP, CostCritic, Critic
+from pdocrl.nn.mlp import MLP, CostCritic, Critic, bare, readied
 from pdocrl.nn.vae import VAE
+from pdocrl.training.loop import Run, Trainer
 
 FEW = st.integers(1, 5)
 
@@ -137,3 +142,32 @@ def test_training_goes_by_halves_where_an_agent_or_the_user_says_so_and_the_user
         assert not halves.for_training()
     monkeypatch.delenv("PDOCRL_HALVES")
     assert not halves.for_training()
+
+
+@pytest.mark.parametrize("name", ["pdocrl", "carl"])
+def test_halves_that_a_loop_keeps_are_those_of_its_weights(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A step from networks with halves beside them is the step without, and writes the halves anew."""
+    agent = find_agent(name)
+    config = make_config(agent, cost_limit=(3.0,), horizon=10.0, hidden=(64, 64), batch_size=64)
+    rng, rows = np.random.default_rng(0), 70
+    data = make_dataset(
+        rng.normal(size=(rows, 3)), rng.uniform(-1, 1, (rows, 2)), rng.normal(size=rows), rng.random(rows) < 0.2,
+        rng.normal(size=(rows, 3)), np.zeros(rows), np.arange(rows) % 10 == 9,
+    )  # fmt: skip
+    trainer = Trainer(agent, data, [Run(config, 0)])
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
+    assert trainer._table is not None
+    batch = agent.batch(config, trainer._table, jnp.arange(64), jax.random.key(1))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setenv("PDOCRL_HALVES", "1")
+    monkeypatch.setattr(kernel, "INTERPRET", True)
+    step = jax.jit(lambda state: agent.update(config, state, batch, jax.random.key(2))[0])
+    moved, without = step(readied(state)), step(state)
+    jax.tree.map(np.testing.assert_array_equal, moved, readied(bare(moved)))
+    near = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(near, bare(moved), without)
+    old, new = readied(state), jax.tree.leaves(moved)
+    assert len(new) > len(jax.tree.leaves(state))
+    assert any(
+        leaf.dtype == jnp.float16 and (leaf != was).any() for leaf, was in zip(new, jax.tree.leaves(old), strict=True)
+    )

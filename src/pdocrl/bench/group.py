@@ -26,6 +26,7 @@ from pdocrl.scores.evaluate import FILE as SCORES
 from pdocrl.scores.evaluate import read_scores
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
 from pdocrl.training.grid import TaskPart, train_together
+from pdocrl.training.loop import wake
 from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 
@@ -85,6 +86,7 @@ def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path |
     """Train all runs of one method's groups as one program."""
     for group in groups:
         know_task(group)
+    wake()
     first = groups[0]
     parts = [
         TaskPart(read_data(group, data), group.task, folder, group.limits)

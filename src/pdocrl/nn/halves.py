@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from pdocrl.nn import kernel
-from pdocrl.nn.kernel import HALF_MAX, HALF_SCALE, half
+from pdocrl.nn.kernel import HALF_MAX, HALF_SCALE, Operands, half
 
 Layers = Sequence[Array]  # weights [n_in, n_out], or biases [n_out]
 
@@ -57,10 +57,13 @@ def product(x: Array, y: Array, kind: type = jnp.float32) -> Array:
 
 
 @jax.custom_vjp
-def network(weights: Layers, biases: Layers, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
-    """Affine layers with ReLU between."""
+def network(
+    weights: Layers, biases: Layers, x: Float[Array, "B n"], middle: Array | None = None
+) -> Float[Array, "B m"]:
+    """Affine layers with ReLU between. `middle` is the second layer's weights as halves, where somebody has them."""
     if kernel.fits(weights, len(x)):
-        y, _ = kernel.forward(kernel.operands(weights, biases), kernel.inputs(x), weights[-1].shape[1], keep=False)
+        own = kernel.operands(weights, biases, middle)
+        (y,) = kernel.forward(own, kernel.inputs(x), weights[-1].shape[1], keep=False)
         return y + biases[-1]
     return _forward(weights, biases, half(x))[0]
 
@@ -77,74 +80,91 @@ def _forward(weights: Layers, biases: Layers, x: Array) -> tuple[Array, list[Arr
 class Saved(NamedTuple):
     """What the way back needs where a network learns."""
 
-    seen: list[Array]  # by each layer, the input with a column of ones beside it
+    seen: list[Array]  # by each layer, the input with a column of ones; for kernels by the first and the last alone
     weights: Layers
     biases: Layers
+    operands: Operands | None  # for kernels; None where XLA does the work
     to_input: tuple[()] | None  # (): the input's gradient is asked for, too; a tree holds arrays alone
 
 
 Slope = Array  # [B, n], of the only output in the input
 
 
-def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved | Slope]:
+def _remember(weights: Any, biases: Any, x: Any, middle: Any) -> tuple[Array, Saved | Slope]:
     """Where only the input's gradient is asked for, as of a critic that an actor climbs, the slope tells it."""
     learns = any(p.perturbed for p in (*weights, *biases))
     to_input = () if x.perturbed else None
-    weights, biases, x = jax.tree.map(
-        lambda p: p.value, (weights, biases, x), is_leaf=lambda p: hasattr(p, "perturbed")
+    weights, biases, x, middle = jax.tree.map(
+        lambda p: p.value, (weights, biases, x, middle), is_leaf=lambda p: hasattr(p, "perturbed")
     )
     if not kernel.fits(weights, len(x)):
         output, hidden = _forward(weights, biases, half(x))
-        return output, Saved([kernel.with_ones(x), *hidden], weights, biases, to_input)
-    own, given, outputs = kernel.operands(weights, biases), kernel.inputs(x), weights[-1].shape[1]
+        return output, Saved([kernel.with_ones(x), *hidden], weights, biases, None, to_input)
+    own, given, outputs = kernel.operands(weights, biases, middle), kernel.inputs(x), weights[-1].shape[1]
     if not learns and outputs == 1:
         output, slope = kernel.value_and_slope(own, given, x.shape[1])
         return output + biases[-1], slope
-    output, hidden = kernel.forward(own, given, outputs, keep=True)
-    return output + biases[-1], Saved([given, *hidden], weights, biases, to_input)
+    output, second = kernel.forward(own, given, outputs, keep=True)
+    return output + biases[-1], Saved([given, second], weights, biases, own, to_input)
 
 
-Gradients = tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]
+Gradients = tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None, None]
 
 
 def _back(saved: Saved | Slope, gradient: Array) -> Gradients:
-    """In weights, biases and input; None where it is not asked for."""
+    """In weights, biases and input; None where it is not asked for, and for what is the weights' copy."""
     if not isinstance(saved, Saved):
-        return None, None, gradient * saved
-    seen, weights, biases, to_input = saved
+        return None, None, gradient * saved, None
+    seen, weights, biases, operands, to_input = saved
     scale = _scale_of(gradient)
     last = gradient * scale
-    if kernel.fits(weights, len(last)):
-        flows = [*kernel.backward(kernel.operands(weights, biases), seen[1:], last), half(last)]
-    else:
-        flows = [half(last)]
-        for weight, x in zip(weights[:0:-1], seen[:0:-1], strict=True):
-            before = jnp.clip(product(flows[0], weight.T, jnp.float16), -HALF_MAX, HALF_MAX)
-            flows.insert(0, jnp.where(x > 0, before, 0))
-    # A column of ones beside the input has the first bias's gradient from the same product; of one output the sum over
-    # rows of the last hidden layer's is that of its ReLU's slopes, which the product before it reads anyway.
-    first, *others = (product(x.T, flow) for x, flow in zip(seen, flows, strict=True))
-    n = len(weights[0])
-    in_weights = [first[:n], *others]
-    sums = [first[n], *(flow.sum(0, dtype=jnp.float32) for flow in flows[1:])]
-    if len(weights) > 1 and weights[-1].shape[1] == 1:
-        sums[-2] = jnp.where(seen[-1] > 0, last, 0).sum(0) * weights[-1][:, 0]
-    at_input = None if to_input is None else product(flows[0], weights[0].T) / scale
+    found = _by_xla(seen, weights, last) if operands is None else _by_kernels(operands, seen, weights, last)
     return (
-        tuple(found / scale for found in in_weights),
-        tuple((total / scale).reshape(bias.shape) for total, bias in zip(sums, biases, strict=True)),
-        at_input,
+        tuple(part / scale for part in found.weights),
+        tuple((part / scale).reshape(bias.shape) for part, bias in zip(found.biases, biases, strict=True)),
+        None if to_input is None else product(found.first, weights[0].T) / scale,
+        None,
     )
 
 
-def _scale_of(gradient: Array) -> Array:
-    """A power of two by which its largest number becomes HALF_SCALE, or up to half of it.
+class Found(NamedTuple):
+    """Gradients on the way back."""
 
-    Rewards in thousands must not be cut off, nor those in thousandths be lost.
+    weights: Layers
+    biases: Layers
+    first: Array  # [B, H], in what the first layer gives before its ReLU
+
+
+def _by_kernels(operands: Operands, seen: Layers, weights: Layers, last: Array) -> Found:
+    (x, second), n, m = seen, len(weights[0]), last.shape[1]
+    given = kernel.outputs(last)
+    flow, behind = kernel.backward(operands, x, second, given)
+    in_last, in_slopes = (part[:, :m] for part in kernel.at_end(second, given))
+    first, middle = product(x.T, flow), kernel.in_middle(operands, x, behind).astype(jnp.float32)
+    # The first bias is a row of its weights. The second's gradient sums over rows the output's gradient times the last
+    # weights times the ReLU's slopes: the sum over rows of the last two is known, and the weights are the same in all.
+    return Found([first[:n], middle, in_last], [first[n], (in_slopes * weights[-1]).sum(1), last.sum(0)], flow)
+
+
+def _by_xla(seen: Layers, weights: Layers, last: Array) -> Found:
+    flows = [half(last)]
+    for weight, x in zip(weights[:0:-1], seen[:0:-1], strict=True):
+        before = jnp.clip(product(flows[0], weight.T, jnp.float16), -HALF_MAX, HALF_MAX)
+        flows.insert(0, jnp.where(x > 0, before, 0))
+    first, *others = (product(x.T, flow) for x, flow in zip(seen, flows, strict=True))
+    n = len(weights[0])
+    sums = [flow.sum(0, dtype=jnp.float32) for flow in flows[1:]]
+    return Found([first[:n], *others], [first[n], *sums], flows[0])
+
+
+def _scale_of(gradient: Array) -> Array:
+    """The power of two by which its largest number comes to lie about HALF_SCALE / 2, within a factor of 1.5.
+
+    Rewards in thousands must not be cut off, nor those in thousandths be lost. Every number's own power is made, by
+    rounding off all of its mantissa, and the least one taken: made of the largest number it would be one kernel more.
     """
-    largest = jnp.abs(gradient).max()
-    power = jnp.clip(-jnp.ceil(jnp.log2(largest)), -100, 100)
-    return jnp.where(largest > 0, HALF_SCALE * jnp.exp2(power), HALF_SCALE)
+    rounded = jax.lax.reduce_precision(jnp.abs(gradient), exponent_bits=8, mantissa_bits=0)
+    return (HALF_SCALE / 2 / jnp.clip(rounded, 2.0**-100, 2.0**100)).min()
 
 
 network.defvjp(_remember, _back, symbolic_zeros=True)

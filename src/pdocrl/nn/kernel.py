@@ -1,14 +1,15 @@
-"""A network of two hidden layers as one GPU kernel forward and one back, written in Pallas for Triton.
+"""A network of two hidden layers as GPU kernels, one forward and three back, written in Pallas for Triton.
 
 XLA multiplies, adds the bias and cuts at zero in passes over memory of their own. Here a block of rows goes through all
-layers on the chip: slices of the first hidden layer are made, kept for the way back, and multiplied into the second at
-once. Back, the gradients in hidden layers are written once; products and sums over rows, for the gradients in weights
-and biases, are XLA's. A network of one output that nothing is to be learned of, a critic that an actor climbs, gives
-its value and its slope in one pass, and nothing is kept.
+layers on the chip, and slices of the first hidden layer are multiplied into the second at once. That layer is never
+written: it is a short product away from the input, and the two kernels back that need it make it again. The second
+hidden layer is kept. Back, the gradients in what hidden layers are given are written once; the products for gradients
+in weights are kernels' where they have such a layer for a factor, and XLA's for the first. A network of one output that
+nothing is to be learned of, a critic that an actor climbs, gives its value and its slope in one pass.
 
-Kernels see halves filled up with zeros to what tensor cores take, made before (`operands`, `inputs`): numbers that had
-to be changed on the way to the tensor cores would go through the chip's memory twice. The first bias is a row of its
-weights, seen by a column of ones beside the input.
+Kernels see halves filled up with zeros to what tensor cores take, made before (`operands`, `inputs`, `outputs`):
+numbers that had to be changed on the way to the tensor cores would go through the chip's memory twice. The first bias
+is a row of its weights, seen by a column of ones beside the input.
 
 Pallas is imported by what uses it: every network comes by here, and few ever ask for a kernel.
 """
@@ -40,12 +41,15 @@ class Tile(NamedTuple):
     units: int  # of a slice of the first hidden layer
 
 
-TILES = {  # the quickest of 98 tried on an H200 for 144 networks of 256 × 256 at 512 rows
+TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 256 at 512 rows
     "forward": Tile(64, 4, 3, 32),  # nothing is kept
     "keep": Tile(64, 4, 4, 32),
-    "backward": Tile(64, 4, 2, 64),
+    "backward": Tile(64, 4, 3, 32),
+    "middle": Tile(32, 4, 4, 64),
+    "end": Tile(64, 4, 3, 64),
     "slope": Tile(64, 4, 3, 32),
 }
+COLUMNS = 128  # of a block of the middle layer's gradient
 
 
 def half(x: Array) -> Array:
@@ -75,13 +79,17 @@ def _has_triton() -> bool:
 
 
 def fits(weights: Sequence[Any], rows: int) -> bool:
-    """Two hidden layers whose widths are powers of two that slices divide, whole blocks of rows, and no more columns
-    than the chip has memory for."""
-    widths = [weight.shape[1] for weight in weights[:-1]]
-    tiles = TILES.values()
-    forms = all(n == room(n) <= WIDEST and all(n % tile.units == 0 for tile in tiles) for n in widths)
-    ends = max(weights[0].shape[0] + 1, weights[-1].shape[1]) <= WIDEST
-    return len(widths) == 2 and forms and ends and all(rows % tile.rows == 0 for tile in tiles) and available()
+    """Whether there are kernels for such layers [..., n, m] at so many rows, which are whole blocks."""
+    return all(rows % tile.rows == 0 for tile in TILES.values()) and takes(weights)
+
+
+def takes(weights: Sequence[Any]) -> bool:
+    """Two hidden layers whose widths are powers of two that slices divide, and no more columns than the chip has
+    memory for."""
+    widths = [weight.shape[-1] for weight in weights[:-1]]
+    forms = all(n == room(n) <= WIDEST and all(n % tile.units == 0 for tile in TILES.values()) for n in widths)
+    ends = max(weights[0].shape[-2] + 1, weights[-1].shape[-1]) <= WIDEST
+    return len(widths) == 2 and forms and ends and available()
 
 
 class Operands(NamedTuple):
@@ -93,15 +101,22 @@ class Operands(NamedTuple):
     bias: Array  # [1, H] of the middle layer, float32
 
 
-def operands(weights: Sequence[Array], biases: Sequence[Array]) -> Operands:
-    first, middle, last = weights
+def operands(weights: Sequence[Array], biases: Sequence[Array], middle: Array | None = None) -> Operands:
+    """`middle` is the middle layer as halves, where somebody has it."""
+    first, whole, last = weights
+    middle = half(whole) if middle is None else middle
     first = _filled(jnp.concatenate([first, biases[0].reshape(1, -1)]), room(len(first) + 1), axis=0)
-    return Operands(half(first), half(middle), half(_filled(last, room(last.shape[1]))), biases[1].reshape(1, -1))
+    return Operands(half(first), middle, half(_filled(last, room(last.shape[1]))), biases[1].reshape(1, -1))
 
 
 def inputs(x: Array) -> Array:
     """x [B, n] → [B, room(n + 1)]: x, a column of ones, zeros."""
     return _filled(with_ones(x), room(x.shape[1] + 1))
+
+
+def outputs(gradient: Array) -> Array:
+    """An output's gradient [B, m] → [B, room(m)], as halves: itself, zeros."""
+    return _filled(half(gradient), room(gradient.shape[1]))
 
 
 def with_ones(x: Array) -> Array:
@@ -116,29 +131,25 @@ def _filled(x: Array, size: int, axis: int = 1, value: float = 0) -> Array:
     return jnp.pad(x, added, constant_values=value)
 
 
-def forward(network: Operands, x: Array, outputs: int, keep: bool) -> tuple[Array, list[Array]]:
-    """x [B, N] → output [B, m] in float32, without its bias, and, to keep, both hidden layers [B, H] as halves."""
+def forward(network: Operands, x: Array, outputs: int, keep: bool) -> list[Array]:
+    """x [B, N] → output [B, m] in float32, without its bias, and, to keep, the second hidden layer [B, H] as halves."""
     shapes = [_array(len(x), outputs, jnp.float32)]
-    shapes += [_array(len(x), w.shape[1], jnp.float16) for w in network[:2] if keep]
-    y, *hidden = _call(TILES["keep" if keep else "forward"], _forward, [x], network, shapes, outputs=outputs)
-    return y, hidden
+    shapes += [_array(len(x), network.middle.shape[1], jnp.float16)] * keep
+    return _call(TILES["keep" if keep else "forward"], _forward, [x], network, shapes, outputs=outputs)
 
 
 def _forward(x: Ref, w1: Ref, w2: Ref, w3: Ref, b2: Ref, y: Ref, *kept: Ref, outputs: int, units: int) -> None:
-    second = _second_layer(x[...], w1, w2, b2, kept[:1], units)
-    if kept:
-        kept[1][...] = second
+    second = _second_layer(x[...], w1, w2, b2, units)
+    for layer in kept:
+        layer[...] = second
     _write(y, _dot(second, w3[...]), outputs)
 
 
-def _second_layer(x: Array, w1: Ref, w2: Ref, b2: Ref, kept: Sequence[Ref], units: int) -> Array:
-    """The second hidden layer [rows, H] as halves; the first is made in slices, and written where it is kept."""
+def _second_layer(x: Array, w1: Ref, w2: Ref, b2: Ref, units: int) -> Array:
+    """The second hidden layer [rows, H] as halves, of slices of the first."""
 
     def add_slice(own: Any, total: Array) -> Array:
-        first = _cut(_dot(x, w1[:, own]))
-        for layer in kept:
-            layer[:, own] = first
-        return total + _dot(first, w2[own, :])
+        return total + _dot(_cut(_dot(x, w1[:, own])), w2[own, :])
 
     total = _over_slices(w1.shape[1], units, add_slice, jnp.zeros((x.shape[0], w2.shape[1]), jnp.float32))
     return _cut(total + b2[...])
@@ -149,21 +160,81 @@ def _cut(x: Array) -> Array:
     return jnp.clip(x, 0, HALF_MAX).astype(jnp.float16)
 
 
-def backward(network: Operands, hidden: Sequence[Array], gradient: Array) -> list[Array]:
-    """From the output's gradient [B, m]: the gradients [B, H] in what the hidden layers give before their ReLU."""
-    given = [_filled(half(gradient), network.last.shape[1]), *hidden]
-    shapes = [_array(len(gradient), h.shape[1], jnp.float16) for h in hidden]
-    return _call(TILES["backward"], _backward, given, [network.middle, network.last], shapes)
+def backward(network: Operands, x: Array, second: Array, gradient: Array) -> list[Array]:
+    """From the output's gradient [B, M]: the gradients [B, H] in what the hidden layers give before their ReLU."""
+    shapes = [_array(len(x), w.shape[1], jnp.float16) for w in network[:2]]
+    return _call(TILES["backward"], _backward, [gradient, x, second], network[:3], shapes)
 
 
-def _backward(g: Ref, h1: Ref, h2: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, units: int) -> None:
+def _backward(
+    g: Ref, x_ref: Ref, h2: Ref, w1: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, units: int
+) -> None:  # fmt: skip
     flow = half(jnp.where(h2[...] > 0, _dot(g[...], w3[...], trans_b=True), 0.0))
-    g2[...] = flow
+    g2[...], x = flow, x_ref[...]
 
     def write_slice(own: Any, _: None) -> None:
-        g1[:, own] = half(jnp.where(h1[:, own] > 0, _dot(flow, w2[own, :], trans_b=True), 0.0))
+        before = _dot(flow, w2[own, :], trans_b=True)
+        g1[:, own] = half(jnp.where(_dot(x, w1[:, own]) > 0, before, 0.0))
 
     _over_slices(w2.shape[0], units, write_slice, None)
+
+
+def in_middle(network: Operands, x: Array, flow: Array) -> Array:
+    """The gradient [H, H] in the middle weights: the first hidden layer, transposed, times the flow [B, H] behind them.
+
+    Rounded to eight bits of mantissa, a .2 % of each number: it is written and read once more, on its way to Adam.
+    """
+    from jax.experimental import pallas as pl
+
+    tile, (units, width) = TILES["middle"], network.middle.shape
+    columns = min(COLUMNS, width)
+
+    def block(w1: Ref, x: Ref, flow: Ref, found: Ref) -> None:
+        entry = w1[...]
+
+        def add_rows(own: Any, total: Array) -> Array:
+            first = _cut(_dot(entry, x[own, :], trans_a=True, trans_b=True))
+            return total + _dot(first, flow[own, :])
+
+        total = _over_slices(len(x), tile.rows, add_rows, jnp.zeros(found.shape, jnp.float32))
+        found[...] = total.astype(jnp.bfloat16)
+
+    specs = [
+        pl.BlockSpec((x.shape[1], tile.units), lambda i, j: (0, i)),
+        pl.BlockSpec(x.shape, lambda i, j: (0, 0)),
+        pl.BlockSpec((len(x), columns), lambda i, j: (0, j)),
+    ]
+    place = pl.BlockSpec((tile.units, columns), lambda i, j: (i, j))
+    shape = _array(units, width, jnp.bfloat16)
+    (found,) = _launch(tile, block, (units // tile.units, width // columns), specs, [place], [shape])(
+        network.first, x, flow
+    )
+    return found
+
+
+def at_end(second: Array, gradient: Array) -> list[Array]:
+    """Two products [H, M] with the output's gradient [B, M]: of the second hidden layer, which is the gradient in the
+    last weights, and of its ReLU's slopes, 0 or 1."""
+    from jax.experimental import pallas as pl
+
+    tile, width, columns = TILES["end"], second.shape[1], gradient.shape[1]
+
+    def block(layer: Ref, g: Ref, of_layer: Ref, of_slopes: Ref) -> None:
+        def add_rows(own: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+            seen, flow = layer[own, :], g[own, :]
+            slopes = (seen > 0).astype(jnp.float16)
+            return totals[0] + _dot(seen, flow, trans_a=True), totals[1] + _dot(slopes, flow, trans_a=True)
+
+        zero = jnp.zeros(of_layer.shape, jnp.float32)
+        of_layer[...], of_slopes[...] = _over_slices(len(layer), tile.rows, add_rows, (zero, zero))
+
+    specs = [
+        pl.BlockSpec((len(second), tile.units), lambda i: (0, i)),
+        pl.BlockSpec(gradient.shape, lambda i: (0, 0)),
+    ]
+    places = [pl.BlockSpec((tile.units, columns), lambda i: (i, 0))] * 2
+    shapes = [_array(width, columns, jnp.float32)] * 2
+    return _launch(tile, block, (width // tile.units,), specs, places, shapes)(second, gradient)
 
 
 def value_and_slope(network: Operands, x: Array, n: int) -> tuple[Array, Array]:
@@ -175,7 +246,7 @@ def value_and_slope(network: Operands, x: Array, n: int) -> tuple[Array, Array]:
 
 def _slope(x_ref: Ref, w1: Ref, w2: Ref, w3: Ref, b2: Ref, y: Ref, slope: Ref, *, columns: int, units: int) -> None:
     x, w = x_ref[...], w3[...]
-    second = _second_layer(x, w1, w2, b2, (), units)
+    second = _second_layer(x, w1, w2, b2, units)
     _write(y, _dot(second, w), 1)
     one = (jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], w.shape[1]), 1) == 0).astype(jnp.float16)
     flow = half(jnp.where(second > 0, _dot(one, w, trans_b=True), 0.0))
@@ -195,11 +266,11 @@ def _over_slices(width: int, units: int, function: Callable[[Any, Any], Any], ca
     return jax.lax.fori_loop(0, width // units, lambda i, carry: function(pl.ds(i * units, units), carry), carry)
 
 
-def _dot(x: Array, y: Array, trans_b: bool = False) -> Array:
-    """x y, or x yᵀ, of halves, summed in float32."""
+def _dot(x: Array, y: Array, trans_a: bool = False, trans_b: bool = False) -> Array:
+    """x y, or xᵀ y, or x yᵀ, of halves, summed in float32."""
     from jax.experimental.pallas import triton
 
-    found: Array = triton.dot(x, y, trans_b=trans_b)
+    found: Array = triton.dot(x, y, trans_a=trans_a, trans_b=trans_b)
     return found
 
 
@@ -212,21 +283,33 @@ def _call(
     Blocks are as wide as tensor cores take; what lies beyond an output is masked where it is written.
     """
     from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
 
     def share(array: Any) -> pl.BlockSpec:
         return pl.BlockSpec((tile.rows, room(array.shape[1])), lambda i: (i, 0))
 
-    found: list[Array] = pl.pallas_call(
-        functools.partial(function, units=tile.units, **about),
-        grid=(len(by_rows[0]) // tile.rows,),
-        in_specs=[*map(share, by_rows), *(pl.BlockSpec(array.shape, lambda i: (0, 0)) for array in whole)],
-        out_specs=list(map(share, shapes)),
+    specs = [*map(share, by_rows), *(pl.BlockSpec(array.shape, lambda i: (0, 0)) for array in whole)]
+    block = functools.partial(function, units=tile.units, **about)
+    return _launch(tile, block, (len(by_rows[0]) // tile.rows,), specs, list(map(share, shapes)), shapes)(
+        *by_rows, *whole
+    )
+
+
+def _launch(
+    tile: Tile, block: Callable[..., None], grid: tuple[int, ...], specs: Any, places: Any, shapes: Sequence[Any]
+) -> Callable[..., list[Array]]:
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
+    kernel: Callable[..., list[Array]] = pl.pallas_call(
+        block,
+        grid=grid,
+        in_specs=specs,
+        out_specs=places,
         out_shape=list(shapes),
         interpret=INTERPRET,
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages),
-    )(*by_rows, *whole)
-    return found
+    )
+    return kernel
 
 
 def _write(ref: Ref, found: Any, columns: int) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn import halves, kernel
@@ -58,6 +59,7 @@ class MLP(eqx.Module):
 
     weights: tuple[Array, ...]  # each [n_in, n_out], or [M, n_in, n_out]
     biases: tuple[Array, ...]  # each [n_out], or [M, 1, n_out]
+    middle: Array | None = None  # the second of three layers' weights as halves: `readied`
 
     @staticmethod
     def create(key: PRNGKeyArray, sizes: Sequence[int], members: int | None = None) -> MLP:
@@ -83,15 +85,11 @@ class MLP(eqx.Module):
 
     def _in_halves(self, x: Array) -> Array:
         if self.weights[0].ndim == 2:
-            flat = halves.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]))
+            flat = halves.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]), self.middle)
             return flat.reshape(*x.shape[:-1], -1)
-        members = jax.vmap(halves.network, in_axes=(0, 0, 0 if x.ndim == 3 else None))
-        found: Array = members(self.weights, self.biases, x)
+        members = jax.vmap(halves.network, in_axes=(0, 0, 0 if x.ndim == 3 else None, 0))
+        found: Array = members(self.weights, self.biases, x, self.middle)
         return found
-
-    def _fits(self, rows: int) -> bool:
-        """Whether a kernel takes the network, or each member, at so many inputs."""
-        return kernel.fits([jax.ShapeDtypeStruct(w.shape[-2:], w.dtype) for w in self.weights], rows)  # type: ignore[no-untyped-call]
 
     def resized(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
         """The network for inputs and outputs that are longer, or shorter, part by part: (size here, size there).
@@ -113,7 +111,7 @@ class MLP(eqx.Module):
         """
         if left.ndim == right.ndim:
             return self(jnp.concatenate([left, right], -1))
-        if halves.for_training() and self._fits(math.prod(right.shape[:-1])):
+        if halves.for_training() and kernel.fits(self.weights, math.prod(right.shape[:-1])):
             pairs = jnp.concatenate([jnp.broadcast_to(left, (*right.shape[:-1], left.shape[-1])), right], -1)
             found = self._in_halves(pairs.reshape(-1, pairs.shape[-1]))
             return found.reshape(*found.shape[:-2], *right.shape[:-1], -1)
@@ -124,6 +122,40 @@ class MLP(eqx.Module):
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             x = _product(jax.nn.relu(x), weight) + bias
         return x.reshape(*x.shape[:-2], *right.shape[:-1], -1)
+
+
+def readied(tree: M) -> M:
+    """Networks with halves of their largest layer beside it, for a loop in which a step that changes it writes both.
+
+    Made anew at the start of every step, halves are one more pass over all weights. Where no kernel takes a network, or
+    learning is not by halves, it stays as it is.
+    """
+
+    def one(mlp: MLP) -> MLP:
+        wanted = halves.for_training() and kernel.takes(mlp.weights)
+        return MLP(mlp.weights, mlp.biases, kernel.half(mlp.weights[1]) if wanted else None)
+
+    return _of_networks(one, tree)
+
+
+def bare(tree: M) -> M:
+    """Networks without what is `readied`."""
+    return _of_networks(lambda mlp: MLP(mlp.weights, mlp.biases), tree)
+
+
+def alike(new: M, old: M) -> M:
+    """Readied, if the old one is."""
+    return new if len(jax.tree.leaves(new)) == len(jax.tree.leaves(old)) else readied(new)
+
+
+def _of_networks(function: Callable[[MLP], MLP], tree: M) -> M:
+    """Every network changed; what an optimiser holds looks like networks, too, and stays."""
+
+    def is_whole(node: Any) -> bool:
+        return isinstance(node, MLP | optax.ScaleByAdamState)
+
+    found: M = jax.tree.map(lambda node: function(node) if isinstance(node, MLP) else node, tree, is_leaf=is_whole)
+    return found
 
 
 class Thinned(eqx.Module):
@@ -174,8 +206,8 @@ class CostCritic(eqx.Module):
 
 def polyak(target: M, online: M, rate: float | Array) -> M:
     """ψ′ ← (1 − κ) ψ′ + κ ψ."""
-    moved: M = jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
-    return moved
+    moved: M = jax.tree.map(lambda t, o: t + rate * (o - t), bare(target), bare(online))
+    return alike(moved, target)
 
 
 def density_ratio(weight: MLP, inputs: Float[Array, "B X"], largest: float | Array) -> Float[Array, " B"]:

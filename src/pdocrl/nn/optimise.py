@@ -11,15 +11,17 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
+from pdocrl.nn.mlp import alike, bare
+
 M = TypeVar("M", bound=eqx.Module)
 T = TypeVar("T")
 
 
 def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
     """One Adam step whose rate is a traced number, so that runs may differ in it."""
-    direction, opt = optax.scale_by_adam().update(gradient, opt)
-    moved: M = jax.tree.map(lambda p, d: p - rate * d, module, direction)
-    return moved, opt
+    direction, opt = optax.scale_by_adam().update(bare(gradient), opt)
+    moved: M = jax.tree.map(lambda p, d: p - rate * d, bare(module), direction)
+    return alike(moved, module), opt
 
 
 def descend(

@@ -70,9 +70,13 @@ def _trainer(agent: Agent[Any, Any], part: TaskPart, plan: Plan) -> Trainer:
 
 
 def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> list[Trained]:
-    """The loop, and between its calls progress, metrics and checkpoints of every part."""
+    """The loop, and between its calls progress, metrics and checkpoints of every part.
+
+    A checkpoint is of the state handed back, so it is written while the loop goes on.
+    """
     first, stop = plans[0], threading.Event()
-    with on_interrupt(stop), progress("{task.description}") as bar:
+    with on_interrupt(stop), progress("{task.description}") as bar, ThreadPoolExecutor(1) as writer:
+        written = writer.submit(lambda: None)
         lines = [folders.begin(plan, out, together.step) for plan, out in zip(plans, outs, strict=True)]
         row = bar.add_task(first.agent, total=first.steps, completed=together.step)
         for stage in together.train(first.steps, first.log_every, stop.is_set):
@@ -82,8 +86,10 @@ def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> l
             bar.update(row, completed=stage.step, description=words)
             finished = stage.step >= first.steps or len(together.failures) == len(together.runs)
             if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
+                written.result()
                 together.hand_back()
-                _save(plans, together, outs, last=finished or stop.is_set())
+                written = writer.submit(_save, plans, together, outs, finished or stop.is_set())
+        written.result()
     done = [
         Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
         for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)

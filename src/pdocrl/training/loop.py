@@ -14,6 +14,7 @@ world's units, and the policies they return are put into these units again.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -30,6 +31,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import halves
+from pdocrl.nn.mlp import bare, readied
 from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
 from pdocrl.training.turns import apart, in_turns, together
 from pdocrl.training.window import Window
@@ -50,6 +52,11 @@ def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
     if isinstance(dataset, Window):
         seen["starts"] = scales.standardised(dataset.starts)
     return dataclasses.replace(dataset, **seen)  # type: ignore[arg-type]
+
+
+def wake() -> None:
+    """Have JAX start its device, and its compiler, in a thread, while data are read. A GPU's need seconds."""
+    threading.Thread(target=_at_once, daemon=True).start()
 
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C
@@ -126,11 +133,16 @@ class Trainer:
         """Shapes and kinds of a state's arrays."""
         return jax.eval_shape(_initial(self.agent, self.problem), self.configs, self.seeds)
 
-    def compile(self) -> None:
-        """Have an accelerator's program compiled, by no step from a blank state, before there is a first one."""
-        if not self._on_cpu and self._table is not None:
-            state = jax.tree.map(jnp.asarray, self.blank())
-            _program(self.agent, False, self.block)(self._table, *self._about, state, jnp.int32(0), jnp.int32(0))
+    def compiler(self) -> Callable[[], Any]:
+        """Trace an accelerator's program, for which shapes are enough. What is returned compiles it, in any thread.
+
+        Tracing is Python's work, of which one thread goes at a time; compiling is XLA's. JAX remembers both.
+        """
+        if self._on_cpu or self._table is None:
+            return lambda: None
+        program: Any = _program(self.agent, False, self.block)
+        traced = program.lower(self._table, *self._about, self._form(), jnp.int32(0), jnp.int32(0))
+        return lambda: traced.compile()
 
     @property
     def _about(self) -> tuple[Any, ...]:
@@ -347,7 +359,10 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
             names = jax.eval_shape(lambda: step(state, draw(start)))[1]
             zero = {name: jnp.zeros(()) for name in names}
             none = {name: jnp.int32(-1) for name in names}
-            return jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
+            with halves.training(agent.in_halves):
+                state = readied(state)
+            state, sums, bad = jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
+            return bare(state), sums, bad
 
         return over_runs(one_run, rows, sizes, configs, seeds, states)
 

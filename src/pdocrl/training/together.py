@@ -63,12 +63,14 @@ class Together(Trainer):
         self.step, self.failures = first.step, {}
         self._on_cpu, self._blocks = first._on_cpu, first._blocks
         self._windows, self._window = None, -1
-        tables = [t._table for t in trainers]
-        self._table = joined_tables([table for table in tables if table is not None])
+        tables = [t._table for t in trainers if t._table is not None]
+        self._table = jax.eval_shape(joined_tables, tables)  # shapes, for the compiler
         self._rows, self._sizes = _rows_of(trainers)
+        compile_it = self.compiler()
         with ThreadPoolExecutor() as pool:  # the program takes longest, and each task compiles its own first states
-            compiled = pool.submit(self.compile)
+            compiled, joined = pool.submit(compile_it), pool.submit(joined_tables, tables)
             self.state = _joined(list(pool.map(self._first_state, trainers)))
+            self._table = joined.result()
             compiled.result()
 
     def _first_state(self, part: Trainer) -> Any:

@@ -24,7 +24,7 @@ from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
 from pdocrl.training.folder import CHECKPOINT, Trained, locked
-from pdocrl.training.loop import BLOCK, Progress, Trainer
+from pdocrl.training.loop import BLOCK, Progress, Trainer, wake
 from pdocrl.training.on_the_way import DuringTraining, Sink, open_sinks
 from pdocrl.training.plan import (
     Limits,
@@ -82,6 +82,7 @@ def train(
     if window and not refresh_every:
         refresh_every = -(-window // (batch_size * BLOCK)) * BLOCK
     folder = None if out is None else Path(out)
+    wake()
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
