@@ -8,7 +8,8 @@ the launches in the loop's body after all of XLA's passes, and the sizes of what
 4.3 TB/s that a copy reaches on the card are the least a step can take; what stays in the cache makes it less, products
 and launches make it more. XLA tries no alternatives here (autotuning needs a card), so single kernels may differ there.
 benchmarks/results/kernels.csv holds `pdocrl` with 72 runs, as the paper's grid has them; kernels_agents.csv others at
-BallRun's shape with the trainings that nine runs need, before (commit 26f01d6) and after they were made to do less.
+BallRun's shape with the trainings that nine runs need, before (commit 26f01d6) and after they were made to do less, and
+by halves since a step keeps those of its weights.
 """
 
 from __future__ import annotations

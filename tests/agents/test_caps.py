@@ -175,6 +175,22 @@ def test_on_a_coin_the_values_are_known_and_the_switch_follows_from_them() -> No
         assert abs(sum(found) - sum(expected)) <= 1, limit
 
 
+def test_a_time_limit_ends_what_climbing_heads_count_unless_told_otherwise() -> None:
+    """By default nothing is asked beyond an episode's last step; the implicit kind asks, and only terminals end it."""
+    rows = 6
+    data = make_dataset(
+        np.zeros((rows, 1)), np.linspace(-1, 1, rows)[:, None], np.zeros(rows), np.zeros(rows), np.zeros((rows, 1)),
+        np.arange(rows) == 2, np.arange(rows) == 5,
+    )  # fmt: skip
+
+    def alive(name: str, **settings: Any) -> list[float]:
+        agent = find_agent(name)
+        return list(agent.columns(make_config(agent, **settings), data)["alive"])
+
+    assert alive("caps_sac") == [1, 1, 0, 1, 1, 0]
+    assert alive("caps_sac", time_limit_ends=False) == alive("caps_iql") == [1, 1, 0, 1, 1, 1]
+
+
 def test_climbing_heads_part_and_keep_limits_nobody_trained_for() -> None:
     rates = {"critic_rate": 3e-3, "actor_rate": 3e-3, "temperature": 0.01, "target_rate": 0.05}
     policy = learned("caps_sac", 800, **rates).policies()[0]

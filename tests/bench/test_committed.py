@@ -131,7 +131,10 @@ def test_the_page_of_caps_says_of_tasks_that_nobody_had_looked_at_what_the_runs_
         assert _line(str(limit), [played[*place, limit] for place in agents]) in page
 
 
-@pytest.mark.parametrize(("agent", "page"), [("carl", "carl"), ("o3srl", "o3srl"), ("caps_iql", "caps")])
+@pytest.mark.parametrize(
+    ("agent", "page"),
+    [("carl", "carl"), ("o3srl", "o3srl"), ("caps_iql", "caps"), ("caps_sac-endless", "caps"), ("bcrl", "bcrl")],
+)
 def test_what_was_played_apart_is_told_alike_by_its_page_and_the_benchmarks(suite, played, agent, page):
     tasks = [entry.task.name for entry in suite.entries]
     own = (ROOT / "docs" / "agents" / f"{page}.md").read_text(encoding="utf-8")
@@ -150,6 +153,12 @@ def test_pages_say_of_small_trainings_what_they_did(suite, played, agent, page):
     own = (ROOT / "docs" / "agents" / f"{page}.md").read_text(encoding="utf-8")
     for limit in (10, 20, 40):
         assert _line(str(limit), [played[f"small {agent}", entry.task.name, limit] for entry in suite.entries]) in own
+
+
+def test_the_page_of_b2r_and_the_benchmarks_say_what_its_runs_did(suite, played):
+    pairs = [played["b2r", entry.task.name, 20] for entry in suite.entries]
+    assert _line("20", pairs) in (ROOT / "docs" / "agents" / "b2r.md").read_text(encoding="utf-8")
+    assert _line("", pairs, bold=True)[3:] in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("agent", ["carl", "o3srl", "fisor", "dial"])

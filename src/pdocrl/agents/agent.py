@@ -121,6 +121,11 @@ class Transitions(eqx.Module):
     initial_obs: Float[Array, "B S"]  # samples of d₀; costs nothing when unused
 
 
+def before_any_end(dataset: Dataset) -> NDArray[np.float32]:
+    """`Transitions.alive` where a time limit is an end, too, as in some published code."""
+    return (~(dataset.terminal | dataset.timeout)).astype(np.float32)
+
+
 def per_constraint(name: str, values: Float[Array, " K"]) -> Metrics:
     """{'lambda': …} for one constraint, {'lambda_0': …, 'lambda_1': …} for more."""
     if len(values) == 1:

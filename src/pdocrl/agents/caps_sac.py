@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, before_any_end, per_constraint, static
 from pdocrl.agents.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
+from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
 from pdocrl.nn.optimise import adam_step
@@ -34,6 +35,7 @@ class CAPSSACConfig(CAPSConfig):
     temperature: float = 0.1  # α at the start
     improvement: float = 2.5  # weight of the critics against the logged actions
     members: int = static(4)  # M, networks of each critic
+    time_limit_ends: bool = static(True)  # whether nothing counts beyond an episode's last logged step
 
 
 class SquashedHeads(eqx.Module):
@@ -83,6 +85,12 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
 
     def ignores_limit(self, config: CAPSSACConfig) -> bool:
         return True  # it is told when it acts
+
+    def columns(self, config: CAPSSACConfig, dataset: Dataset) -> Columns:
+        """Beyond a time limit there is a future, but the critics, each the worst of M at actions that nobody logged,
+        find no end to it: Q_c outgrows what can be paid, and no head keeps any limit."""
+        columns = super().columns(config, dataset)
+        return columns | {"alive": before_any_end(dataset)} if config.time_limit_ends else columns
 
     def init(self, config: CAPSSACConfig, problem: Problem, key: PRNGKeyArray) -> CAPSSACState:
         check_heads(config)

@@ -17,12 +17,21 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.agent import (
+    Agent,
+    AgentConfig,
+    Columns,
+    Metrics,
+    Problem,
+    Transitions,
+    before_any_end,
+    per_constraint,
+    static,
+)
 from pdocrl.agents.candidates import fit_twins, mix_costs
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import TanhGaussian
@@ -81,7 +90,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
         """In the published code an episode that runs out of time is done."""
         columns = super().columns(config, dataset)
         if config.published:
-            columns["alive"] = (~(dataset.terminal | dataset.timeout)).astype(np.float32)
+            columns["alive"] = before_any_end(dataset)
         return columns
 
     def init(self, config: CPQConfig, problem: Problem, key: PRNGKeyArray) -> CPQState:

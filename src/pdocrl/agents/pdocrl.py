@@ -17,12 +17,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, static
+from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, before_any_end, static
 from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
@@ -74,7 +73,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             for name in ("initial_states", "critic", "average"):
                 if getattr(config, name) != getattr(PDOCRLConfig(), name):
                     raise PdocrlError(f"pdocrl: published=true leaves no choice of `{name}`; drop one of the two.")
-            columns["alive"] = (~(dataset.terminal | dataset.timeout)).astype(np.float32)
+            columns["alive"] = before_any_end(dataset)
         return columns
 
     def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLState:

@@ -2,8 +2,8 @@
 
 Moving hidden layers is what a GPU's time goes to, and halves are half as long. A half has the ten bits of mantissa that
 TF32 leaves a float32 factor anyway. What it lacks is range: larger numbers are taken for ±65,504, and a network's
-gradients are multiplied on their way back so that the largest at its output is about 1,024, whatever the world's units.
-Weights and what Adam sees stay float32.
+gradients are multiplied on their way back so that the largest at its output is about 512, whatever the world's units.
+Weights and what Adam sees stay float32; the largest layer's gradient a kernel rounds to bfloat16 on the way there.
 
 Values no gradient is asked of always go this way (`for_values`). Training does with PDOCRL_HALVES=1 in the environment,
 and for agents that say they learn the same so (`Agent.in_halves`), unless PDOCRL_HALVES=0.

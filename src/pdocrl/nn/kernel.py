@@ -35,10 +35,10 @@ Ref = Any  # an array in the GPU's memory, or a block of it
 class Tile(NamedTuple):
     """How a kernel goes over its rows."""
 
-    rows: int  # of a block
+    rows: int  # of a block; where a block sees all rows, of a slice
     warps: int  # of 32 threads
     stages: int  # of loads under way
-    units: int  # of a slice of the first hidden layer
+    units: int  # of a slice of the first hidden layer; where a block sees all rows, of the block
 
 
 TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 256 at 512 rows
@@ -166,9 +166,7 @@ def backward(network: Operands, x: Array, second: Array, gradient: Array) -> lis
     return _call(TILES["backward"], _backward, [gradient, x, second], network[:3], shapes)
 
 
-def _backward(
-    g: Ref, x_ref: Ref, h2: Ref, w1: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, units: int
-) -> None:  # fmt: skip
+def _backward(g: Ref, x_ref: Ref, h2: Ref, w1: Ref, w2: Ref, w3: Ref, g1: Ref, g2: Ref, *, units: int) -> None:
     flow = half(jnp.where(h2[...] > 0, _dot(g[...], w3[...], trans_b=True), 0.0))
     g2[...], x = flow, x_ref[...]
 
@@ -182,7 +180,7 @@ def _backward(
 def in_middle(network: Operands, x: Array, flow: Array) -> Array:
     """The gradient [H, H] in the middle weights: the first hidden layer, transposed, times the flow [B, H] behind them.
 
-    Rounded to eight bits of mantissa, a .2 % of each number: it is written and read once more, on its way to Adam.
+    Rounded to eight bits, by at most .2 % of each number: it is written and read once more, on its way to Adam.
     """
     from jax.experimental import pallas as pl
 

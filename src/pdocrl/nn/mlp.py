@@ -67,8 +67,9 @@ class MLP(eqx.Module):
         lead = () if members is None else (members,)
         row = () if members is None else (members, 1)
         shapes = [shape for n_in, n_out in itertools.pairwise(sizes) for shape in ((*lead, n_in, n_out), (*row, n_out))]
-        # One draw for all layers: random numbers are what takes XLA longest to compile.
-        drawn = split_up(jax.random.uniform(key, (sum(map(math.prod, shapes)),), minval=-1, maxval=1), shapes)
+        # One draw for all layers, and none for each once more: random numbers are what takes XLA longest to compile.
+        numbers = jax.random.uniform(key, (sum(map(math.prod, shapes)),), minval=-1, maxval=1)
+        drawn = split_up(jax.lax.optimization_barrier(numbers), shapes)  # type: ignore[no-untyped-call]
         bounds = [n_in**-0.5 for n_in in sizes[:-1]]
         weights = [bound * array for bound, array in zip(bounds, drawn[::2], strict=True)]
         biases = [bound * array for bound, array in zip(bounds, drawn[1::2], strict=True)]
