@@ -140,7 +140,7 @@ def _by_kernels(operands: Operands, seen: Layers, weights: Layers, last: Array) 
     given = kernel.outputs(last)
     flow, behind = kernel.backward(operands, x, second, given)
     in_last, in_slopes = (part[:, :m] for part in kernel.at_end(second, given))
-    first, middle = product(x.T, flow), kernel.in_middle(operands, x, behind).astype(jnp.float32)
+    first, middle = kernel.in_first(x, flow), kernel.in_middle(operands, x, behind).astype(jnp.float32)
     # The first bias is a row of its weights. The second's gradient sums over rows the output's gradient times the last
     # weights times the ReLU's slopes: the sum over rows of the last two is known, and the weights are the same in all.
     return Found([first[:n], middle, in_last], [first[n], (in_slopes * weights[-1]).sum(1), last.sum(0)], flow)

@@ -45,6 +45,7 @@ TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 2
     "forward": Tile(64, 4, 3, 32),  # nothing is kept
     "keep": Tile(64, 4, 4, 32),
     "backward": Tile(64, 4, 3, 32),
+    "first": Tile(64, 4, 3, 64),
     "middle": Tile(32, 4, 4, 64),
     "end": Tile(64, 4, 3, 64),
     "slope": Tile(64, 4, 3, 32),
@@ -210,29 +211,52 @@ def in_middle(network: Operands, x: Array, flow: Array) -> Array:
     return found
 
 
+def in_first(x: Array, flow: Array) -> Array:
+    """The gradient [N, H] in the first weights, the first bias's in a row of it: the input [B, N], transposed, times
+    the flow [B, H] behind them."""
+
+    def product(flow: Array, seen: Array) -> tuple[Array, ...]:
+        return (_dot(seen, flow, trans_a=True),)
+
+    (found,) = _over_rows(TILES["first"], product, flow, x, axis=1, sums=1)
+    return found
+
+
 def at_end(second: Array, gradient: Array) -> list[Array]:
     """Two products [H, M] with the output's gradient [B, M]: of the second hidden layer, which is the gradient in the
     last weights, and of its ReLU's slopes, 0 or 1."""
+
+    def products(seen: Array, flow: Array) -> tuple[Array, ...]:
+        slopes = (seen > 0).astype(jnp.float16)
+        return _dot(seen, flow, trans_a=True), _dot(slopes, flow, trans_a=True)
+
+    return _over_rows(TILES["end"], products, second, gradient, axis=0, sums=2)
+
+
+def _over_rows(
+    tile: Tile, function: Callable[..., tuple[Array, ...]], own: Array, whole: Array, axis: int, sums: int
+) -> list[Array]:
+    """What a function finds of slices of rows, summed. A block has so many columns of `own` [B, n] and sees `whole`
+    [B, m]; its place in what is found, [n, m] or for the axis 1 [m, n], is along that axis."""
     from jax.experimental import pallas as pl
 
-    tile, width, columns = TILES["end"], second.shape[1], gradient.shape[1]
+    (rows, n), m = own.shape, whole.shape[1]
 
-    def block(layer: Ref, g: Ref, of_layer: Ref, of_slopes: Ref) -> None:
-        def add_rows(own: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
-            seen, flow = layer[own, :], g[own, :]
-            slopes = (seen > 0).astype(jnp.float16)
-            return totals[0] + _dot(seen, flow, trans_a=True), totals[1] + _dot(slopes, flow, trans_a=True)
+    def block(own: Ref, whole: Ref, *found: Ref) -> None:
+        def add_slice(part: Any, totals: tuple[Array, ...]) -> tuple[Array, ...]:
+            new = function(own[part, :], whole[part, :])
+            return tuple(total + more for total, more in zip(totals, new, strict=True))
 
-        zero = jnp.zeros(of_layer.shape, jnp.float32)
-        of_layer[...], of_slopes[...] = _over_slices(len(layer), tile.rows, add_rows, (zero, zero))
+        zero = tuple(jnp.zeros(place.shape, jnp.float32) for place in found)
+        for place, total in zip(found, _over_slices(rows, tile.rows, add_slice, zero), strict=True):
+            place[...] = total
 
-    specs = [
-        pl.BlockSpec((len(second), tile.units), lambda i: (0, i)),
-        pl.BlockSpec(gradient.shape, lambda i: (0, 0)),
-    ]
-    places = [pl.BlockSpec((tile.units, columns), lambda i: (i, 0))] * 2
-    shapes = [_array(width, columns, jnp.float32)] * 2
-    return _launch(tile, block, (width // tile.units,), specs, places, shapes)(second, gradient)
+    specs = [pl.BlockSpec((rows, tile.units), lambda i: (0, i)), pl.BlockSpec(whole.shape, lambda i: (0, 0))]
+    if axis == 1:
+        place, shape = pl.BlockSpec((m, tile.units), lambda i: (0, i)), _array(m, n, jnp.float32)
+    else:
+        place, shape = pl.BlockSpec((tile.units, m), lambda i: (i, 0)), _array(n, m, jnp.float32)
+    return _launch(tile, block, (n // tile.units,), specs, [place] * sums, [shape] * sums)(own, whole)
 
 
 def value_and_slope(network: Operands, x: Array, n: int) -> tuple[Array, Array]:

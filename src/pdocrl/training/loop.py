@@ -13,6 +13,7 @@ world's units, and the policies they return are put into these units again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -55,8 +56,17 @@ def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
 
 
 def wake() -> None:
-    """Have JAX start its device, and its compiler, in a thread, while data are read. A GPU's need seconds."""
-    threading.Thread(target=_at_once, daemon=True).start()
+    """Have JAX start its device, and its compiler, in a thread, while data are read. A GPU's need seconds.
+
+    No daemon: an interpreter that ends meanwhile, of bad data, waits for it. Killed on the way, it would take the
+    process with it.
+    """
+
+    def start() -> None:
+        with contextlib.suppress(Exception):  # who asks next is told
+            _at_once()
+
+    threading.Thread(target=start).start()
 
 
 SECONDS_PER_CALL = 1.0  # how long the device works before Python looks: progress, Ctrl-C

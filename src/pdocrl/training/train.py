@@ -82,10 +82,10 @@ def train(
     if window and not refresh_every:
         refresh_every = -(-window // (batch_size * BLOCK)) * BLOCK
     folder = None if out is None else Path(out)
-    wake()
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
+        wake()
         with _open(data, task, window, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
             if not dataset.n_costs and cost_limit == LIMITS:
