@@ -1,11 +1,11 @@
-"""A network of two hidden layers as GPU kernels, one forward and three back, written in Pallas for Triton.
+"""A network of two hidden layers as GPU kernels, one forward and four back, written in Pallas for Triton.
 
 XLA multiplies, adds the bias and cuts at zero in passes over memory of their own. Here a block of rows goes through all
 layers on the chip, and slices of the first hidden layer are multiplied into the second at once. That layer is never
 written: it is a short product away from the input, and the two kernels back that need it make it again. The second
-hidden layer is kept. Back, the gradients in what hidden layers are given are written once; the products for gradients
-in weights are kernels' where they have such a layer for a factor, and XLA's for the first. A network of one output that
-nothing is to be learned of, a critic that an actor climbs, gives its value and its slope in one pass.
+hidden layer is kept. Back, one kernel writes the gradients in what hidden layers give, and one for each layer
+multiplies them for the gradient in its weights. A network of one output that nothing is to be learned of, a critic that
+an actor climbs, gives its value and its slope in one pass.
 
 Kernels see halves filled up with zeros to what tensor cores take, made before (`operands`, `inputs`, `outputs`):
 numbers that had to be changed on the way to the tensor cores would go through the chip's memory twice. The first bias
