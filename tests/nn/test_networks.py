@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.data.dataset import make_dataset
 from pdocrl.nn import halves, kernel
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, bare, readied
 from pdocrl.nn.vae import VAE
 from pdocrl.training.loop import Run, Trainer
+from probes import bandit
 
 FEW = st.integers(1, 5)
 
@@ -149,12 +149,7 @@ def test_halves_that_a_loop_keeps_are_those_of_its_weights(monkeypatch: pytest.M
     """A step from networks with halves beside them is the step without, and writes the halves anew."""
     agent = find_agent(name)
     config = make_config(agent, cost_limit=(3.0,), horizon=10.0, hidden=(64, 64), batch_size=64)
-    rng, rows = np.random.default_rng(0), 70
-    data = make_dataset(
-        rng.normal(size=(rows, 3)), rng.uniform(-1, 1, (rows, 2)), rng.normal(size=rows), rng.random(rows) < 0.2,
-        rng.normal(size=(rows, 3)), np.zeros(rows), np.arange(rows) % 10 == 9,
-    )  # fmt: skip
-    trainer = Trainer(agent, data, [Run(config, 0)])
+    trainer = Trainer(agent, bandit(n=100).dataset, [Run(config, 0)])
     state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
     assert trainer._table is not None
     batch = agent.batch(config, trainer._table, jnp.arange(64), jax.random.key(1))

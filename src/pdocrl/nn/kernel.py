@@ -45,7 +45,7 @@ TILES = {  # the quickest of those tried on an H200 for 144 networks of 256 × 2
     "forward": Tile(64, 4, 3, 32),  # nothing is kept
     "keep": Tile(64, 4, 4, 32),
     "backward": Tile(64, 4, 3, 32),
-    "first": Tile(64, 4, 3, 64),
+    "first": Tile(64, 4, 3, 64),  # of the end's form, and not tried apart
     "middle": Tile(32, 4, 4, 64),
     "end": Tile(64, 4, 3, 64),
     "slope": Tile(64, 4, 3, 32),

@@ -85,7 +85,6 @@ def train(
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
-        wake()
         with _open(data, task, window, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
             if not dataset.n_costs and cost_limit == LIMITS:
@@ -220,6 +219,8 @@ def _open(
     data: str | os.PathLike[str] | Dataset, task: str | Task | None, window: int, refresh_every: int
 ) -> Iterator[Dataset]:
     """The dataset in memory, or with `window` the windows over its file."""
+    if not isinstance(data, Dataset):
+        wake()
     if not window:
         yield data if isinstance(data, Dataset) else load(data, task)
     elif isinstance(data, Dataset):
