@@ -1,4 +1,4 @@
-"""The transformer as a GPU computes it, layers in halves and attention as one kernel, is the same transformer."""
+"""Attention by hand is attention; the transformer as a GPU computes it, by halves and kernels, is the transformer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,50 @@ import numpy as np
 import pytest
 
 from pdocrl.nn import attention, kernel
-from pdocrl.nn.transformer import CausalTransformer, Windows
+from pdocrl.nn.transformer import CausalTransformer, Windows, _affine
 
 B, L = 2, 3
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_attention_by_hand_is_attention(monkeypatch: pytest.MonkeyPatch, backend: str, dropout: bool) -> None:
+    """Its value and the gradients of queries, keys and values, against the formula in float64; fewer queries than keys,
+    some of which nobody attends to."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    queries, tokens, size = 3, 5, 4
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(0)
+        q, k, v, out = (rng.normal(size=(B, 2, rows, size)) for rows in (queries, tokens, tokens, queries))
+        attends = jnp.asarray(rng.random((B, 1, queries, tokens)) < 0.6).at[..., 0].set(True)
+        kept = jnp.asarray(rng.choice([0.0, 1.25], (B, 2, queries, tokens))) if dropout else None
+
+        def formula(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            scores = jnp.einsum("bhud,bhtd->bhut", q, k) / 2.0  # √4
+            grown = jnp.where(attends, jnp.exp(scores), 0.0)
+            weights = grown / grown.sum(-1, keepdims=True) * (1.0 if kept is None else kept)
+            return jnp.einsum("bhut,bhtd->bhud", weights, v)
+
+        true, back = jax.vjp(formula, q, k, v)
+        found, by_hand = jax.vjp(lambda q, k, v: attention.mix(q, k, v, attends, kept), q, k, v)
+        np.testing.assert_allclose(found, true, rtol=1e-12)
+        for one, other in zip(by_hand(out), back(out), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (3, 6)])
+def test_an_affine_layer_has_the_gradients_of_its_formula(shape: tuple[int, int]) -> None:
+    """Tall, for which a CPU multiplies the other way round, or wide."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(0)
+        x, weight, bias = rng.normal(size=(4, 2, shape[0])), rng.normal(size=shape), rng.normal(size=shape[1])
+        out = rng.normal(size=(4, 2, shape[1]))
+        found, back = jax.vjp(_affine, x, weight, bias)
+        at_x, at_weight, at_bias = back(out)
+        np.testing.assert_allclose(found, x @ weight + bias, rtol=1e-12)
+        np.testing.assert_allclose(at_x, out @ weight.T, rtol=1e-12)
+        np.testing.assert_allclose(at_weight, np.einsum("ijk,ijl->kl", x, out), rtol=1e-12)
+        np.testing.assert_allclose(at_bias, out.sum((0, 1)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("times", [5, None])

@@ -1,9 +1,12 @@
-"""Attention over short windows as one GPU kernel forward and one back, written in Pallas for Triton.
+"""Attention over short windows: as products of many small matrices, or as one GPU kernel forward and one back.
+
+    weights = softmax(q kᵀ / √D),   mixed = weights v,   by head
 
 A window of 40 tokens and a head of 16 numbers make products of 40 × 16 × 40: too small for a kernel each, and as a
-batch of thousands they spend their time on scores written to memory and read again. Here a program has one window and
-one head: queries, keys and values come in, what is attended to goes out, and scores never leave the chip. Going back
-they are made again. Factors are halves, sums float32, as in `pdocrl.nn.halves`.
+batch of thousands they spend their time on scores written to memory and read again. In the kernel, written in Pallas
+for Triton, a program has one window and one head: queries, keys and values come in, what is attended to goes out, and
+scores never leave the chip. Going back they are made again. Factors are halves, sums float32, as in
+`pdocrl.nn.halves`. Elsewhere XLA does the products (`mix`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pdocrl.nn import kernel
 from pdocrl.nn.kernel import HALF_SCALE, Ref, half, room
+from pdocrl.nn.layout import rows_first
 
 LONGEST = 128  # tokens of a window that one program holds
 NEVER = -1e9  # the score of what is not attended to
@@ -25,6 +29,37 @@ NEVER = -1e9  # the score of what is not attended to
 
 def fits(tokens: int, head: int) -> bool:
     return tokens <= LONGEST and head == room(head) and kernel.available()
+
+
+@jax.custom_vjp
+def mix(
+    query: Float[Array, "B H U D"], key: Float[Array, "B H T D"], value: Float[Array, "B H T D"],
+    attends: Bool[Array, "B 1 U T"], kept: Float[Array, "B H U T"] | None = None,
+) -> Float[Array, "B H U D"]:  # fmt: skip
+    """(softmax(q kᵀ / √D) · kept) v, where `attends`; `kept` is 0, or 1 over the share kept, of each weight."""
+    return _mix(query, key, value, attends, kept)[0]
+
+
+def _mix(query: Array, key: Array, value: Array, attends: Array, kept: Array | None) -> tuple[Array, tuple[Any, ...]]:
+    scores = query @ key.mT / jnp.sqrt(query.shape[-1])
+    weights = jax.nn.softmax(jnp.where(attends, scores, NEVER), axis=-1)
+    return (weights if kept is None else weights * kept) @ value, (query, key, value, weights, kept)
+
+
+def _unmix(saved: tuple[Any, ...], gradient: Array) -> tuple[Array | None, ...]:
+    """By hand, for the layout of its products: sums over queries are of rows by columns, as all others are."""
+    query, key, value, weights, kept = saved
+    at_weights = gradient @ value.mT
+    mixed = weights
+    if kept is not None:
+        at_weights, mixed = at_weights * kept, weights * kept
+    centred = at_weights - (at_weights * weights).sum(-1, keepdims=True)
+    at_scores = weights * centred / jnp.sqrt(query.shape[-1])
+    at_key, at_value = rows_first(query.mT) @ at_scores, rows_first(gradient.mT) @ mixed
+    return at_scores @ key, at_key.mT, at_value.mT, None, None
+
+
+mix.defvjp(_mix, _unmix)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))

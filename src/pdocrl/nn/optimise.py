@@ -45,12 +45,15 @@ def clip_norm(gradient: M, largest: float | Array) -> M:
 
 
 def sum_over(function: Callable[[Any], T], pieces: Any) -> T:
-    """Σ_p function(piece p), one piece after another; every array of `pieces` is [P, …]."""
+    """Σ_p function(piece p); every array of `pieces` is [P, …].
+
+    One piece after another, but two in a turn: where one of them keeps a single core busy the other has the second.
+    """
     shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], pieces))
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
     def add(total: T, piece: Any) -> tuple[T, None]:
         return jax.tree.map(jnp.add, total, function(piece)), None
 
-    total: T = jax.lax.scan(add, zero, pieces)[0]
+    total: T = jax.lax.scan(add, zero, pieces, unroll=2)[0]
     return total

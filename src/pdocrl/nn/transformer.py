@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pdocrl.nn import attention, halves
 from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.layout import rows_first
 from pdocrl.nn.mlp import normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
@@ -168,11 +169,12 @@ class CausalTransformer(eqx.Module):
             return self._affine(f"{block}/out", mixed)
         attends = (places[:, None] >= jnp.arange(tokens)) & valid[:, None, None, :]  # [B, 1, U, T]
         query, key, value = map(by_head, (query, key, value))
-        scores = query @ key.swapaxes(-1, -2) / jnp.sqrt(head)
-        weights = jax.nn.softmax(jnp.where(attends, scores, attention.NEVER), axis=-1)
+        kept = None
         if self.published:
-            weights = _drop(weights, dropout, keys, 2 * self.layers + 1 + i)
-        return self._affine(f"{block}/out", (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape))
+            every = jnp.ones((*query.shape[:3], tokens), query.dtype)
+            kept = _drop(every, dropout, keys, 2 * self.layers + 1 + i)
+        mixed = attention.mix(query, key, value, attends, kept)
+        return self._affine(f"{block}/out", mixed.transpose(0, 2, 1, 3).reshape(x.shape))
 
     def _affine(self, name: str, x: Array) -> Array:
         return _affine(x, self.arrays[f"{name}/weight"], self.arrays[f"{name}/bias"])
@@ -204,8 +206,13 @@ def _heads_tokens(x: Array, axis: int) -> Array:
 
 
 def _affine(x: Array, weight: Array, bias: Array) -> Array:
-    """x W + b; flat, because the gradient of a product over two leading axes is three times slower on a CPU."""
+    """x W + b; flat, because the gradient of a product over two leading axes is three times slower on a CPU.
+
+    There the gradient of a tall W, too, takes twice as long as that of Wᵀ.
+    """
     flat = x.reshape(-1, x.shape[-1])
+    if weight.shape[0] > weight.shape[1]:
+        weight = rows_first(weight.T).T
     wide = min(weight.shape) >= WIDE and halves.for_training()
     found = halves.affine(flat, weight, bias) if wide else flat @ weight + bias
     return found.reshape(*x.shape[:-1], -1)
