@@ -1,22 +1,31 @@
 """Does training by products of halves learn what float32 learns?
 
     python benchmarks/halves.py --played TF32 HALVES --out halves.csv
+    python benchmarks/halves.py --agent cpq --data FOLDER --out halves_small.csv
     python benchmarks/halves.py [--agent cdt] [--kernels]
 
 The first compares two trainings on a GPU, the same but for PDOCRL_HALVES=0 and 1: folders that hold a training for each
 task (`bench_grid.py --keep`), each played by `pdocrl evaluate`. benchmarks/results/halves.csv has every run of `pdocrl`
 on five tasks, trained for 50,000 steps on an H200, 20 episodes a run.
 
-The second is emulated on a CPU, so with small networks: on the BallRun data that ships, limit 20, the same seeds both
-ways. `pdocrl`: six seeds, 6,000 steps, layers of 64, batches of 128. `bcq_lag`, `bear_lag`, `cpq`: four seeds, 3,000
-steps, a VAE with layers of 48, which like the published one of 400 fits no kernel. `cdt`: three seeds, 1,600 steps,
-width 64, two blocks, batches of 64. Figures are means over the last quarter of the steps. With `--kernels` those for a
-GPU are interpreted, and without, halves are multiplied by XLA.
+The second trains an agent on five tasks (FOLDER has one Safety<Task>-*.hdf5 each) in float32 and by halves, with the
+same five seeds, and plays both for 20 episodes a run. It is emulated on a CPU with a GPU's kernels interpreted, so with
+small networks: layers of 64, batches of 128, 6,000 steps; a VAE with layers of 48. `caps_sac` and `bcrl` serve the
+limits 10, 20 and 40 with one training, others have limit 20. Rows of other agents in the CSV stay:
+benchmarks/results/halves_small.csv has every run.
+
+The third compares no behaviour but losses and values, emulated likewise: on the BallRun data that ships, limit 20, the
+same seeds both ways. `pdocrl`: six seeds, 6,000 steps, layers of 64, batches of 128. `bcq_lag`, `bear_lag`, `cpq`: four
+seeds, 3,000 steps, a VAE with layers of 48, which like the published one of 400 fits no kernel. `cdt`: three seeds,
+1,600 steps, width 64, two blocks, batches of 64. Figures are means over the last quarter of the steps. With `--kernels`
+those for a GPU are interpreted, and without, halves are multiplied by XLA.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,14 +37,16 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.agent import find_agent, make_config
 from pdocrl.console import print_table
-from pdocrl.data.load import EMBEDDED, load
+from pdocrl.data.load import EMBEDDED, load, search
+from pdocrl.data.tasks import find_task
 from pdocrl.files import write_csv
 from pdocrl.nn import halves, kernel
 from pdocrl.nn.kernel import half
-from pdocrl.scores.evaluate import read_scores
+from pdocrl.scores.evaluate import evaluate, read_scores
 from pdocrl.scores.intervals import interval_words, measured, number
 from pdocrl.training import loop
 from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.train import train
 
 STAGES = 4
 CRITICS = {"hidden": (64, 64), "vae_hidden": (48, 48), "batch_size": 128, "samples": 4}
@@ -59,13 +70,18 @@ def dot(x: Array, y: Array, trans_a: bool = False, trans_b: bool = False) -> Arr
     return product(x.T if trans_a else x, y.T if trans_b else y)
 
 
-def figures_of(name: str, products: str, kernels: bool) -> dict[str, NDArray[np.float64]]:
-    """Of every seed at the end."""
+def emulate(products: str, kernels: bool) -> None:
+    """Have this CPU learn as a GPU does, by halves or not."""
     halves.for_training = lambda: products == "halves"
     kernel.available = lambda: kernels
     kernel.INTERPRET, kernel._dot = kernels, dot
     halves.product = product
     loop._program.cache_clear()
+
+
+def figures_of(name: str, products: str, kernels: bool) -> dict[str, NDArray[np.float64]]:
+    """Of every seed at the end."""
+    emulate(products, kernels)
     seeds, steps, settings, _ = KINDS[name]
     agent = find_agent(name)
     config = make_config(agent, cost_limit=(20.0,), horizon=100.0, **settings)
@@ -76,22 +92,58 @@ def figures_of(name: str, products: str, kernels: bool) -> dict[str, NDArray[np.
 
 
 FIGURES = ("normalized_reward", "normalized_cost")
+HEADS = ["task", *(f"{figure}, {what}" for figure in ("reward", "cost") for what in ("before", "halves", "change"))]
+TASKS = ("BallRun", "CarRun", "BallCircle", "CarCircle", "DroneRun")
+STEPS = 6000
+NETWORKS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
+SMALL: dict[str, tuple[dict[str, Any], list[float]]] = {  # settings, limits
+    **dict.fromkeys(("bcq_lag", "bear_lag", "cpq"), (CRITICS, [20.0])),
+    "caps_sac": (NETWORKS, [10.0, 20.0, 40.0]),
+    "bcrl": (NETWORKS | {"decay": float(STEPS)}, [10.0, 20.0, 40.0]),
+}
 
 
 def played_rows(folders: dict[str, Path]) -> list[dict[str, Any]]:
     """Every run of every task, trained both ways."""
     return [
-        {"products": way, "task": task.name, "cost_limit": run.cost_limit[0], "seed": run.seed,
-         "episodes": len(run.episodes)} | {figure: round(getattr(run, figure), 6) for figure in FIGURES}
+        {"products": way, "task": task.name} | row
         for way, folder in folders.items()
         for task in sorted(folder.iterdir())
-        for run in read_scores(task).runs
-    ]  # fmt: skip
+        for row in rows_of(task)
+    ]
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Every run of a training that was played."""
+    return [
+        {"cost_limit": run.cost_limit[0], "seed": run.seed, "episodes": len(run.episodes)}
+        | {figure: round(getattr(run, figure), 6) for figure in FIGURES}
+        for run in read_scores(folder).runs
+    ]
+
+
+def small_rows(name: str, data: Path) -> list[dict[str, Any]]:
+    """Trained and played here, on five tasks both ways."""
+    settings, limits = SMALL[name]
+    rows = []
+    for task in TASKS:
+        for way in ("float32", "halves"):
+            emulate(way, kernels=True)
+            with tempfile.TemporaryDirectory() as folder:
+                train(
+                    search(find_task(task), [data]), name, task=task, cost_limit=limits, seed=range(5), steps=STEPS,
+                    settings=settings, out=folder,
+                )  # fmt: skip
+                evaluate(folder, 20)
+                rows += [{"agent": name, "products": way, "task": task} | row for row in rows_of(Path(folder))]
+        print_table(HEADS, compared(rows))
+    return rows
 
 
 def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
     """Of each task, and of all, means ± their standard deviation over seeds, and how equal seeds differ [95 %]."""
-    tasks = sorted({row["task"] for row in rows})
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    both = dict.fromkeys(row["products"] for row in rows)
     seeds = sorted({row["seed"] for row in rows})
 
     def over_limits(way: str, task: str, figure: str) -> NDArray[np.float64]:
@@ -102,7 +154,7 @@ def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
     for name, some in [*((task, [task]) for task in tasks), ("all", tasks)]:
         line = [name]
         for figure in FIGURES:
-            ways = [np.array([over_limits(way, task, figure) for task in some]) for way in ("TF32", "halves")]
+            ways = [np.array([over_limits(way, task, figure) for task in some]) for way in both]
             change = (ways[1] - ways[0]).ravel()
             line += [f"{way.mean():.2f} ± {way.mean(0).std(ddof=1):.2f}" for way in ways]
             found = measured(float(change.mean()), [change / len(change)], "trainings")
@@ -113,19 +165,25 @@ def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agent", default="pdocrl", choices=list(KINDS))
+    parser.add_argument("--agent", default="pdocrl", choices=sorted({*KINDS, *SMALL}))
+    parser.add_argument("--data", type=Path, help="a folder of datasets, to train and play on five tasks")
     parser.add_argument("--kernels", action="store_true", help="with those for a GPU, interpreted")
     parser.add_argument("--played", type=Path, nargs=2, metavar=("TF32", "HALVES"))
     parser.add_argument("--out", type=Path, help="a CSV of every run that was played")
     given = parser.parse_args()
     if given.played:
         rows = played_rows(dict(zip(("TF32", "halves"), given.played, strict=True)))
-        words = [f"{figure}, {what}" for figure in ("reward", "cost") for what in ("TF32", "halves", "change")]
-        print_table(["task", *words], compared(rows))
+        print_table(HEADS, compared(rows))
         if given.out is not None:
             write_csv(given.out, rows)
         return
     name = given.agent
+    if given.data:
+        rows = small_rows(name, given.data)
+        if given.out is not None:
+            others = list(csv.DictReader(given.out.open())) if given.out.exists() else []
+            write_csv(given.out, [row for row in others if row["agent"] != name] + rows)
+        return
     exact, near = (figures_of(name, products, given.kernels) for products in ("float32", "halves"))
     rows = [
         [figure, f"{exact[figure].mean():.4g}", f"{near[figure].mean():.4g}", f"{exact[figure].std(ddof=1):.2g}"]

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +72,23 @@ def _trainer(agent: Agent[Any, Any], part: TaskPart, plan: Plan) -> Trainer:
 def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> list[Trained]:
     """The loop, and between its calls progress, metrics and checkpoints of every part.
 
-    A checkpoint is of the state handed back, so it is written while the loop goes on.
+    They are written while the loop goes on: metrics, and checkpoints, which are of the state handed back.
     """
     first, stop = plans[0], threading.Event()
     with on_interrupt(stop), progress("{task.description}") as bar, ThreadPoolExecutor(1) as writer:
-        written = writer.submit(lambda: None)
+        writing: list[Future[None]] = []  # one after another
         lines = [folders.begin(plan, out, together.step) for plan, out in zip(plans, outs, strict=True)]
         row = bar.add_task(first.agent, total=first.steps, completed=together.step)
         for stage in together.train(first.steps, first.log_every, stop.is_set):
-            for plan, out, known, own in zip(plans, outs, lines, _split(stage, plans), strict=True):
-                record(own, plan, out, known, ())
+            writing.append(writer.submit(_record, plans, outs, lines, stage))
             words = f"{first.agent} × {len(together.runs)} on {len(plans)} tasks  {stage.steps_per_second:.0f} steps/s"
             bar.update(row, completed=stage.step, description=words)
             finished = stage.step >= first.steps or len(together.failures) == len(together.runs)
             if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
-                written.result()
+                _finish(writing)
                 together.hand_back()
-                written = writer.submit(_save, plans, together, outs, finished or stop.is_set())
-        written.result()
+                writing.append(writer.submit(_save, plans, together, outs, finished or stop.is_set()))
+        _finish(writing)
     done = [
         Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
         for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)
@@ -100,6 +99,19 @@ def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> l
     if together.step < first.steps and stop.is_set():
         raise PdocrlInterrupted(f"interrupted at step {together.step}; each folder can be resumed.")
     return done
+
+
+def _finish(writing: list[Future[None]]) -> None:
+    """Wait for what is being written; what went wrong is raised here."""
+    while writing:
+        writing.pop(0).result()
+
+
+def _record(
+    plans: Sequence[Plan], outs: Sequence[Path], lines: Sequence[list[dict[str, Any]]], stage: Progress
+) -> None:
+    for plan, out, known, own in zip(plans, outs, lines, _split(stage, plans), strict=True):
+        record(own, plan, out, known, ())
 
 
 def _save(plans: Sequence[Plan], together: Together, outs: Sequence[Path], last: bool) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -198,8 +199,8 @@ class Trainer:
             abouts, before = apart(self._about, len(self.seeds)), self._apart or apart(self.state, len(self.seeds))
             states, sums, bad = in_turns(program, self._table, abouts, before, self.step, blocks)
         else:
-            state, sums, bad = program(self._table, *self._about, self.state, jnp.int32(self.step), jnp.int32(blocks))
-        bad = {name: np.asarray(first) for name, first in bad.items()}
+            state, *figures = program(self._table, *self._about, self.state, jnp.int32(self.step), jnp.int32(blocks))
+            sums, bad = jax.device_get(figures)  # all at once: the device waits for the next call meanwhile
         for i, training in enumerate(self.training):
             first = {name: int(steps[training]) for name, steps in bad.items() if steps[training] >= 0}
             if first and i not in self.failures:
@@ -344,6 +345,7 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                 index = jax.random.randint(row_key, (config.batch_size,), 0, size)
                 return index if rows is None else rows[index], batch_key, update_key
 
+            @functools.partial(jax.jit, inline=True)  # traced once, though asked twice
             def step(state: Any, drawn: tuple[Array, Array, Array]) -> Any:
                 index, batch_key, update_key = drawn
                 with halves.training(agent.in_halves):
@@ -366,11 +368,11 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                     return body(carry, (numbers[0], draw(numbers[0])))[0]
                 return jax.lax.scan(body, carry, (numbers, jax.vmap(draw)(numbers)))[0]
 
-            names = jax.eval_shape(lambda: step(state, draw(start)))[1]
-            zero = {name: jnp.zeros(()) for name in names}
-            none = {name: jnp.int32(-1) for name in names}
             with halves.training(agent.in_halves):
                 state = readied(state)
+            names = jax.eval_shape(step, state, jax.eval_shape(draw, start))[1]
+            zero = {name: jnp.zeros(()) for name in names}
+            none = {name: jnp.int32(-1) for name in names}
             state, sums, bad = jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
             return bare(state), sums, bad
 
