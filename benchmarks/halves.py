@@ -179,11 +179,15 @@ def main() -> None:
         return
     name = given.agent
     if given.data:
+        if name not in SMALL:
+            parser.error(f"--data is for {', '.join(SMALL)}")
         rows = small_rows(name, given.data)
         if given.out is not None:
             others = list(csv.DictReader(given.out.open())) if given.out.exists() else []
             write_csv(given.out, [row for row in others if row["agent"] != name] + rows)
         return
+    if name not in KINDS:
+        parser.error(f"{name} is for --data")
     exact, near = (figures_of(name, products, given.kernels) for products in ("float32", "halves"))
     rows = [
         [figure, f"{exact[figure].mean():.4g}", f"{near[figure].mean():.4g}", f"{exact[figure].std(ddof=1):.2g}"]

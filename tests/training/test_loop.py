@@ -101,6 +101,20 @@ def test_a_broken_run_stops_with_its_step_and_cause_and_the_others_go_on() -> No
     assert np.isfinite(stages[-1].metrics["loss"][0])
 
 
+def test_a_step_is_traced_once() -> None:
+    """Tracing is Python's work, seconds of it for a large agent before anything is learned."""
+
+    class Counted(Fragile):
+        traced = 0
+
+        def update(self, *given: Any) -> Any:
+            Counted.traced += 1
+            return super().update(*given)
+
+    Trainer(Counted(), bandit(n=200).dataset, [Run(FragileConfig(cost_limit=(1.0,)), 0)]).advance(3)
+    assert Counted.traced == 1
+
+
 def test_runs_that_share_a_training_fail_together() -> None:
     class Deaf(Fragile):
         """Does not train with the limit."""
