@@ -9,9 +9,9 @@ task (`bench_grid.py --keep`), each played by `pdocrl evaluate`. benchmarks/resu
 on five tasks, trained for 50,000 steps on an H200, 20 episodes a run.
 
 The second trains an agent on five tasks (FOLDER has one Safety<Task>-*.hdf5 each) in float32 and by halves, with the
-same five seeds, and plays both for 20 episodes a run. It is emulated on a CPU with a GPU's kernels interpreted, so with
+same seeds, and plays both for 20 episodes a run. It is emulated on a CPU with a GPU's kernels interpreted, so with
 small networks: layers of 64, batches of 128, 6,000 steps; a VAE with layers of 48. `caps_sac` and `bcrl` serve the
-limits 10, 20 and 40 with one training, others have limit 20. Rows of other agents in the CSV stay:
+limits 10, 20 and 40 with one training, others have limit 20. Rows of other agents and seeds in the CSV stay:
 benchmarks/results/halves_small.csv has every run.
 
 The third compares no behaviour but losses and values, emulated likewise: on the BallRun data that ships, limit 20, the
@@ -122,7 +122,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def small_rows(name: str, data: Path) -> list[dict[str, Any]]:
+def small_rows(name: str, data: Path, seeds: range) -> list[dict[str, Any]]:
     """Trained and played here, on five tasks both ways."""
     settings, limits = SMALL[name]
     rows = []
@@ -131,7 +131,7 @@ def small_rows(name: str, data: Path) -> list[dict[str, Any]]:
             emulate(way, kernels=True)
             with tempfile.TemporaryDirectory() as folder:
                 train(
-                    search(find_task(task), [data]), name, task=task, cost_limit=limits, seed=range(5), steps=STEPS,
+                    search(find_task(task), [data]), name, task=task, cost_limit=limits, seed=seeds, steps=STEPS,
                     settings=settings, out=folder,
                 )  # fmt: skip
                 evaluate(folder, 20)
@@ -167,6 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", default="pdocrl", choices=sorted({*KINDS, *SMALL}))
     parser.add_argument("--data", type=Path, help="a folder of datasets, to train and play on five tasks")
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 5), metavar=("FIRST", "END"), help="of five tasks")
     parser.add_argument("--kernels", action="store_true", help="with those for a GPU, interpreted")
     parser.add_argument("--played", type=Path, nargs=2, metavar=("TF32", "HALVES"))
     parser.add_argument("--out", type=Path, help="a CSV of every run that was played")
@@ -181,10 +182,11 @@ def main() -> None:
     if given.data:
         if name not in SMALL:
             parser.error(f"--data is for {', '.join(SMALL)}")
-        rows = small_rows(name, given.data)
+        rows = small_rows(name, given.data, range(*given.seeds))
         if given.out is not None:
             others = list(csv.DictReader(given.out.open())) if given.out.exists() else []
-            write_csv(given.out, [row for row in others if row["agent"] != name] + rows)
+            new = {(row["agent"], str(row["seed"])) for row in rows}
+            write_csv(given.out, [row for row in others if (row["agent"], row["seed"]) not in new] + rows)
         return
     if name not in KINDS:
         parser.error(f"{name} is for --data")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def gaussian_loss(net: Any, inputs: np.ndarray, action: np.ndarray, weight: np.n
 
 def test_one_step_is_the_formulas() -> None:
     """In the authors' order: V_c, Q_c, V, Q, then both policies, each with the players before it already moved."""
-    batch, unit = random_batch(), np.array([0.5, 4.0])  # the largest cost of a step, of each kind
+    unit = np.array([0.5, 4.0])  # the largest cost of a step, of each kind
+    # so far apart that values have both signs
+    batch = eqx.tree_at(lambda b: (b.obs, b.next_obs), random_batch(), replace_fn=lambda x: 5 * x)
     problem = BCRLProblem(**vars(PROBLEM), cost_units=tuple(unit))
     new, old, metrics = one_step("bcrl", batch, problem, reward_scale=0.3, beta=2.0, expectile=0.6, clip=1e6)
     b, o, n = double(batch), double(old), double(new)
@@ -46,8 +49,11 @@ def test_one_step_is_the_formulas() -> None:
     def critic_loss(inputs: np.ndarray, backup: np.ndarray) -> Any:
         return lambda critic: float(((mlp(critic, inputs) - backup) ** 2).mean((0, 1)).sum())
 
-    cost_backup = b.cost / unit + alive * mlp(n.cost.value, b.next_obs)
-    q_c, v_c = mlp(n.cost.target, pairs).max(0), mlp(n.cost.value, b.obs)
+    ahead, q_c, v_c = mlp(n.cost.value, b.next_obs), mlp(n.cost.target, pairs).max(0), mlp(n.cost.value, b.obs)
+    for learned in (ahead, q_c, v_c):
+        assert 0 < (learned < 0).mean() < 1  # counts as 0, for costs are at least 0
+    ahead, q_c, v_c = np.maximum(ahead, 0), np.maximum(q_c, 0), np.maximum(v_c, 0)
+    cost_backup = b.cost / unit + alive * ahead
     whole = [u + np.maximum(q_c, v_c) for u in (drawn[0], drawn[2])]
     q_0 = mlp(o.reward.target, pair(pairs, whole[0] - q_c)).min(0)
     backup = 0.3 * b.reward[:, None] + alive * mlp(n.reward.value, pair(b.next_obs, drawn[1]))
@@ -114,6 +120,14 @@ def test_the_budget_beyond_the_least_cost_is_what_the_policy_is_told(
     one: NDArray[Any] = np.ones((1, 1))
     found = policy.act(one, np.asarray([limit]), np.asarray([[spent, 0.0]]), 9 * one)
     assert np.arctanh(found[0, 0]) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_least_cost_below_zero_is_no_budget(policy: BudgetPolicy) -> None:
+    """Once the limit is spent the policy of least cost acts, however cheap the value says that is."""
+    cheap = dataclasses.replace(policy, networks=policy.networks | {"cost_value": layer([[0.0, 0.0]], [-20.0, -20.0])})
+    step = cheap.begin(0, limit=(5.0, 5.0))
+    assert step(np.zeros(1)) > 0
+    assert np.arctanh(step(np.zeros(1), last_cost=[5.0, 0.0])) == pytest.approx(-1)
 
 
 def test_each_cost_is_counted_in_its_own_unit_and_one_that_never_occurred_forbids_nothing() -> None:

@@ -1,13 +1,15 @@
 """BCRL, budget-conditioned implicit Q-learning: a policy told how much of its limit is left beyond the least needed.
 
-    V_c ← the lower τ_c-expectile of Q_c over logged actions,   Q_c ← c + γ V_c(s′)
+    V_c ← the lower τ_c-expectile of Q_c over logged actions,   Q_c ← c + γ V_c(s′)₊
     at budgets b ≥ max(Q_c, V_c):   V(s, b − V_c(s)) ← the τ-expectile of Q(s, a, b − Q_c(s, a))
     Q(s, a, γδ) ← r + γ V(s′, δ),   δ uniform
     maximise  E_D[ e^{β (Q − V)} log π(a | s, b − V_c(s)) ]   and   E_D[ e^{β (V_c − Q_c)} log π_c(a | s) ]
 
 An action is seen only with budgets that cover its Q_c, so π at a small δ copies cheap actions only: the set of safe
-pairs needs no multiplier. To act, b is what is left of the limit, spread over the steps left and discounted; where
-b − V_c(s) is next to nothing, π_c acts. One training serves every limit. docs/agents/bcrl.md.
+pairs needs no multiplier. To act, b is what is left of the limit, spread over the steps left and discounted; where b −
+V_c(s) is next to nothing, π_c acts. V_c and Q_c count as 0 where they are less, for costs are not: a lower expectile of
+noise is below it, and backups add that up to a budget that nobody has. One training serves every limit.
+docs/agents/bcrl.md.
 """
 
 from __future__ import annotations
@@ -111,9 +113,9 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         cost, cost_value_loss = state.cost.fit_value(
             pairs, batch.obs, config.cost_expectile, config.value_rate, config.clip
         )
-        cost_backup = batch.cost / state.unit + alive * cost.value(batch.next_obs)
+        cost_backup = batch.cost / state.unit + alive * jax.nn.relu(cost.value(batch.next_obs))
         cost, cost_loss = cost.fit_critic(pairs, cost_backup, **rates)
-        action_cost, state_cost = cost.worse(cost.target(pairs)), cost.value(batch.obs)
+        action_cost, state_cost = jax.nn.relu(cost.worse(cost.target(pairs))), jax.nn.relu(cost.value(batch.obs))
 
         def beyond(budget: Array) -> tuple[Float[Array, "B K"], Float[Array, "B K"]]:
             """Of a budget so much above both least costs, what is left beyond the action's and beyond the state's."""

@@ -78,7 +78,7 @@ def discounted_budget(
 
 @dataclasses.dataclass(frozen=True)
 class BudgetPolicy(SavedNetworks, LimitedPolicy):
-    """π(s, δ) with δ what is left of the limit beyond V_c(s); where next to nothing is, the policy of least cost."""
+    """π(s, δ) with δ what is left of the limit beyond V_c(s)₊; where next to nothing is, the policy of least cost."""
 
     kind: ClassVar[str] = "budget"
     LITTLE: ClassVar[float] = 0.1  # a budget below this, in units of the largest cost of a step, is none
@@ -96,7 +96,8 @@ class BudgetPolicy(SavedNetworks, LimitedPolicy):
         obs = np.asarray(obs, np.float32)
         budget = discounted_budget(limit, spent, time, self.horizon, self.gamma) / np.asarray(self.unit, np.float32)
         budget = np.minimum(budget, np.float32(1 / (1 - self.gamma)))
-        beyond = np.maximum(budget - forward(self.networks["cost_value"], obs), 0)  # [B, K]
+        least_cost = np.maximum(forward(self.networks["cost_value"], obs), 0)
+        beyond = np.maximum(budget - least_cost, 0)  # [B, K]
         free = forward(self.networks["actor"], np.concatenate([obs, beyond], -1))
         least = forward(self.networks["safe"], obs)
         little = (beyond < np.float32(self.LITTLE)).any(-1, keepdims=True)

@@ -350,7 +350,7 @@ def _budget(graph: Graph, policy: BudgetPolicy) -> str:
     budget = graph.op(
         "Min", graph.op("Div", allowed, graph.constant(policy.unit)), graph.constant(1 / (1 - policy.gamma))
     )
-    beyond = graph.op("Relu", graph.op("Sub", budget, graph.network(obs, nets["cost_value"])))
+    beyond = graph.op("Relu", graph.op("Sub", budget, graph.op("Relu", graph.network(obs, nets["cost_value"]))))
     free = graph.network(graph.op("Concat", obs, beyond, axis=1), nets["actor"])
     little = graph.op("Less", graph.op("ReduceMin", beyond, axes=[1], keepdims=1), graph.constant(policy.LITTLE))
     out = graph.op("Where", little, graph.network(obs, nets["safe"]), free)
