@@ -68,6 +68,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
     name = "bcq_lag"
     summary = "Picks among a VAE's proposals by reward minus priced cost; prices follow a PID controller."
     paper = "Fujimoto et al., BCQ (ICML 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
+    in_halves = True  # five tasks, the same seeds: docs/training.md
     Config = BCQLagConfig
 
     def init(self, config: BCQLagConfig, problem: Problem, key: PRNGKeyArray) -> BCQLagState:

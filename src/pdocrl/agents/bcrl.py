@@ -76,6 +76,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     summary = "Implicit Q-learning told what is left of the limit beyond the least that must be spent; any limit."
     paper = "Brahmanage, Kumar, Beyond Hard Constraints: Budget-Conditioned Reachability (ICAPS 2026)"
     takes_choices = True
+    in_halves = True  # five tasks, the same seeds: docs/training.md
     Config = BCRLConfig
 
     def ignores_limit(self, config: BCRLConfig) -> bool:

@@ -78,6 +78,7 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
     name = "bear_lag"
     summary = "An actor-critic held within an MMD of the data's actions; prices of costs follow a PID controller."
     paper = "Kumar et al., BEAR (NeurIPS 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
+    in_halves = True  # five tasks, the same seeds: docs/training.md
     Config = BEARLagConfig
 
     def init(self, config: BEARLagConfig, problem: Problem, key: PRNGKeyArray) -> BEARLagState:

@@ -81,6 +81,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
     name = "caps_sac"
     summary = "Heads that climb reward or descend cost near the data; acts by the best that keeps any given limit."
     paper = PAPER
+    in_halves = True  # five tasks, the same seeds: docs/training.md
     Config = CAPSSACConfig
 
     def ignores_limit(self, config: CAPSSACConfig) -> bool:

@@ -66,6 +66,8 @@ C = TypeVar("C", bound=SequenceConfig)
 class SequenceAgent(Agent[C, SequenceState]):
     """An agent that imitates windows of episodes; what is in them, and what is asked for, is its own."""
 
+    in_halves = True  # by likelihoods, which have no units: docs/training.md
+
     def problem(self, dataset: Dataset) -> Problem:
         """With (return, costs) of the episodes that none beats."""
         best = np.flatnonzero(on_frontier(dataset))
