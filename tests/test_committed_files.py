@@ -52,6 +52,7 @@ MAKERS = {
     "benchmarks/results/foreign_rivals.csv": "solve_foreign_logs.py",
     "benchmarks/results/fuzz_readers.csv": "fuzz_readers.py",
     "benchmarks/results/halves.csv": "halves.py",
+    "benchmarks/results/halves_small.csv": "halves.py",
     "benchmarks/results/kill_and_resume.csv": "kill_and_resume.py",
     "benchmarks/results/kernels.csv": "bench_kernels.py",
     "benchmarks/results/kernels_agents.csv": "bench_kernels.py",

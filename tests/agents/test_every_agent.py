@@ -239,7 +239,7 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
     if name == "bcrl":
         allowed = discounted_budget(feeds["limit"], feeds["spent"], feeds["time"], config.horizon, config.gamma)
         budget = jax.numpy.minimum(allowed / state.unit, 1 / (1 - config.gamma))
-        beyond = jax.numpy.maximum(budget - state.cost.value(feeds["obs"]), 0)
+        beyond = jax.numpy.maximum(budget - jax.numpy.maximum(state.cost.value(feeds["obs"]), 0), 0)
         free = state.actor.mode(jax.numpy.concatenate([feeds["obs"], beyond], -1))
         return jax.numpy.where(beyond < 0.1, state.safe.mode(feeds["obs"]), free)
     if name == "pdocrl_anchored":
