@@ -13,8 +13,8 @@ of which the better counts; figures are medians over turns, ratios are of one tu
 The roofline is measured in the same turns: `product_gflops` are the GFLOP a second of products and nothing else, of
 5,120 rows by 256 × 256 in float32, as XLA does them on the same cores. Over `our_gflop` they are the steps a second
 that no arrangement of the same arithmetic exceeds, `roof`; `roof_ratio` is that over theirs. Per second of CPU time
-likewise. benchmarks/results/agents_cpu.csv was measured on quiet cores before the roofline was; agents_roof.csv is of
-bcq_lag and bear_lag on a busy machine, and of cdt on quiet cores since its products lie as a CPU wants them.
+likewise. benchmarks/results/agents_cpu.csv was measured before the roofline was, of bcq_lag, bear_lag and cdt before
+they did less or lay as a CPU wants them; agents_roof.csv is of these three since. Both are of quiet cores.
 
 The work differs: ours learns twin cost critics and multipliers besides (`bcq_lag`, `bear_lag`), and reads four tokens a
 step where the Decision Transformer reads three (`cdt`). The columns in GFLOP count the matrix products of one step as
