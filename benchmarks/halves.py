@@ -24,7 +24,6 @@ those for a GPU are interpreted, and without, halves are multiplied by XLA.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,8 +33,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
+from small import TASKS
 
 from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
 from pdocrl.data.load import EMBEDDED, load, search
 from pdocrl.data.tasks import find_task
@@ -49,11 +50,11 @@ from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import train
 
 STAGES = 4
-CRITICS = {"hidden": (64, 64), "vae_hidden": (48, 48), "batch_size": 128, "samples": 4}
+NETWORKS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
+CRITICS = NETWORKS | {"vae_hidden": (48, 48), "samples": 4}
 # seeds, steps of a stage, settings, figures
 KINDS: dict[str, tuple[int, int, dict[str, Any], Sequence[str]]] = {
-    "pdocrl": (6, 1500, {"hidden": (64, 64), "batch_size": 128},
-               ("critic_loss", "actor_loss", "q", "w", "lambda", "weighted_cost")),
+    "pdocrl": (6, 1500, NETWORKS, ("critic_loss", "actor_loss", "q", "w", "lambda", "weighted_cost")),
     **dict.fromkeys(("bcq_lag", "bear_lag", "cpq"), (4, 750, CRITICS, ("critic_loss", "vae_loss", "q", "q_cost"))),
     "cdt": (3, 400, {"embedding": 64, "layers": 2, "heads": 4, "batch_size": 64, "learning_rate": 1e-3},
             ("actor_loss", "log_likelihood", "entropy", "cost_cross_entropy", "temperature")),
@@ -92,10 +93,7 @@ def figures_of(name: str, products: str, kernels: bool) -> dict[str, NDArray[np.
 
 
 FIGURES = ("normalized_reward", "normalized_cost")
-HEADS = ["task", *(f"{figure}, {what}" for figure in ("reward", "cost") for what in ("before", "halves", "change"))]
-TASKS = ("BallRun", "CarRun", "BallCircle", "CarCircle", "DroneRun")
 STEPS = 6000
-NETWORKS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
 SMALL: dict[str, tuple[dict[str, Any], list[float]]] = {  # settings, limits
     **dict.fromkeys(("bcq_lag", "bear_lag", "cpq"), (CRITICS, [20.0])),
     "caps_sac": (NETWORKS, [10.0, 20.0, 40.0]),
@@ -136,14 +134,14 @@ def small_rows(name: str, data: Path, seeds: range) -> list[dict[str, Any]]:
                 )  # fmt: skip
                 evaluate(folder, 20)
                 rows += [{"agent": name, "products": way, "task": task} | row for row in rows_of(Path(folder))]
-        print_table(HEADS, compared(rows))
+        show(rows)
     return rows
 
 
-def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
+def show(rows: list[dict[str, Any]]) -> None:
     """Of each task, and of all, means ± their standard deviation over seeds, and how equal seeds differ [95 %]."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    both = dict.fromkeys(row["products"] for row in rows)
+    both = list(dict.fromkeys(row["products"] for row in rows))
     seeds = sorted({row["seed"] for row in rows})
 
     def over_limits(way: str, task: str, figure: str) -> NDArray[np.float64]:
@@ -160,7 +158,7 @@ def compared(rows: list[dict[str, Any]]) -> list[list[str]]:
             found = measured(float(change.mean()), [change / len(change)], "trainings")
             line.append(f"{number(found.value)} {interval_words(found.interval())}")
         table.append(line)
-    return table
+    print_table(["task", *(f"{figure}, {what}" for figure in ("reward", "cost") for what in (*both, "change"))], table)
 
 
 def main() -> None:
@@ -174,7 +172,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.played:
         rows = played_rows(dict(zip(("TF32", "halves"), given.played, strict=True)))
-        print_table(HEADS, compared(rows))
+        show(rows)
         if given.out is not None:
             write_csv(given.out, rows)
         return
@@ -184,9 +182,9 @@ def main() -> None:
             parser.error(f"--data is for {', '.join(SMALL)}")
         rows = small_rows(name, given.data, range(*given.seeds))
         if given.out is not None:
-            others = list(csv.DictReader(given.out.open())) if given.out.exists() else []
-            new = {(row["agent"], str(row["seed"])) for row in rows}
-            write_csv(given.out, [row for row in others if (row["agent"], row["seed"]) not in new] + rows)
+            new = {(row["agent"], row["seed"]) for row in rows}
+            former = read_csv(given.out) if given.out.exists() else []
+            write_csv(given.out, [row for row in former if (row["agent"], row["seed"]) not in new] + rows)
         return
     if name not in KINDS:
         parser.error(f"{name} is for --data")

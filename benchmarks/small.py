@@ -11,10 +11,10 @@ What is trained in OUT already is not trained again.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from typing import Any
 
+from pdocrl.bench.theory import read_csv
 from pdocrl.data.load import search
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_csv
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/small"))
     parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=list(AGENTS))
     given = parser.parse_args()
-    rows: list[dict[str, Any]] = [row for row in csv.DictReader(ROWS.open()) if row["agent"] not in given.agents]
+    rows = [row for row in read_csv(ROWS) if row["agent"] not in given.agents]
     for agent in given.agents:
         settings, limits, steps, tasks = AGENTS[agent]
         for task in TASKS[:tasks]:

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -345,7 +344,7 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                 index = jax.random.randint(row_key, (config.batch_size,), 0, size)
                 return index if rows is None else rows[index], batch_key, update_key
 
-            @functools.partial(jax.jit, inline=True)  # traced once, though asked twice
+            @partial(jax.jit, inline=True)  # traced once, though asked twice
             def step(state: Any, drawn: tuple[Array, Array, Array]) -> Any:
                 index, batch_key, update_key = drawn
                 with halves.training(agent.in_halves):
