@@ -1,4 +1,4 @@
-# Each target sets up everything it needs in .venv, on a Linux machine with Python 3.11.
+# Each target sets up everything it needs in .venv, with whichever of Python 3.11, 3.12 and 3.13 is there.
 #
 #   make demo     data that ships → policies → the simulator → a page
 #   make check    lint, types and the fast tests: before every commit, under 90 s on two quiet cores
@@ -6,7 +6,10 @@
 #   make docs     the site, in site/; the tutorials' code is run, a warning is an error
 #   make dist     sdist and wheel in dist/; the wheel is tried in an empty environment elsewhere
 #   make bench    every agent in minutes, on data that ships
-PYTHON ?= python3.11
+#   make matrix   installs, tests and the demo on each Python, oldest and newest dependencies: benchmarks/install_matrix.py
+#   make constraints   the newest versions of everything, written to constraints.txt
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -15,14 +18,16 @@ DOCS_STAMP := $(VENV)/.installed-docs
 # The fast tests are whole files: those of the lower layers, and those that hold the house together. They neither train a
 # network to the end nor play episodes nor start a browser. `make test` is what decides.
 FAST := tests/test_layers.py tests/test_records.py tests/test_files.py tests/test_api.py tests/test_cli.py \
-        tests/test_committed_files.py tests/bench/test_committed.py tests/data tests/scores tests/policies
+        tests/bench/test_committed.py tests/data tests/evaluation tests/policies
 
-.PHONY: test check demo bench lint docs dist clean
+.PHONY: test check demo bench lint docs dist matrix constraints clean
 
 $(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "no Python 3.11, 3.12 or 3.13 found: name one, make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[bullet,ray,minari,onnx,cone,tensorboard,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[ray,minari,onnx,cone,tensorboard,dev]' --constraint constraints.txt
+	$(BIN)/pdocrl install bullet
 	touch $(STAMP)
 
 $(DOCS_STAMP): $(STAMP)
@@ -56,8 +61,19 @@ dist: $(STAMP)
 	set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
 	wheel=$$(ls "$(CURDIR)"/dist/*.whl); \
 	$(BIN)/python -m venv "$$elsewhere/venv"; \
-	"$$elsewhere/venv/bin/python" -m pip install --quiet "$$wheel[bullet]" --constraint constraints.txt; \
-	cd "$$elsewhere" && env -u PYTHONPATH venv/bin/pdocrl demo --steps 200 --episodes 2
+	"$$elsewhere/venv/bin/python" -m pip install --quiet "$$wheel" --constraint constraints.txt; \
+	cd "$$elsewhere" && env -u PYTHONPATH venv/bin/pdocrl install bullet && env -u PYTHONPATH venv/bin/pdocrl demo --steps 200 --episodes 2
+
+matrix: $(STAMP)
+	$(BIN)/python benchmarks/install_matrix.py
+
+# Made with the oldest Python, whose versions install on all.
+constraints:
+	set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
+	$(PYTHON) -m venv "$$elsewhere/venv"; \
+	"$$elsewhere/venv/bin/python" -m pip install --quiet \
+	  '.[ray,minari,onnx,cone,tensorboard,mujoco,safety-gymnasium,highway,icu,docs,dev]' 'gymnasium==0.28.1'; \
+	"$$elsewhere/venv/bin/python" -m pip freeze --exclude pdocrl | sort --ignore-case > constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache build dist site

@@ -21,8 +21,8 @@ import numpy as np
 
 from pdocrl.console import print_table
 from pdocrl.data.tasks import Task, find_task
+from pdocrl.evaluation.evaluate import evaluate
 from pdocrl.files import write_csv
-from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.folder import read_lines
 from pdocrl.training.train import train
 
@@ -55,8 +55,17 @@ def main() -> None:
             folder = arguments.out / f"{name}{'-ablation' if arguments.ablate else ''}-{task.name}"
             if not (folder / "policies.npz").exists():
                 seeds = SEEDS[: arguments.seeds or (1 if arguments.ablate else len(SEEDS))]
-                train(file, "pdocrl_anchored", task=task, cost_limit=LIMITS, seed=seeds, steps=STEPS,
-                      settings=settings, out=folder, evaluate_every=0 if arguments.train_only else 25_000)  # fmt: skip
+                train(
+                    file,
+                    "pdocrl_anchored",
+                    task=task,
+                    cost_limit=LIMITS,
+                    seed=seeds,
+                    steps=STEPS,
+                    settings=settings,
+                    out=folder,
+                    evaluate_every=0 if arguments.train_only else 25_000,
+                )
             if arguments.train_only:
                 continue
             if not (folder / "scores.json").exists():
@@ -82,24 +91,34 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     return [
         {k: run[k][0] if isinstance(run[k], list) else run[k] for k in kept}
         | {"episodes": len(run["episodes"]), "step": scores["step"]}
-        | {"data": scores["data"]["name"]} | {k: last[i].get(k, "") for k in beliefs}
+        | {"data": scores["data"]["name"]}
+        | {k: last[i].get(k, "") for k in beliefs}
         for i, run in enumerate(scores["runs"])
-    ]  # fmt: skip
+    ]
 
 
 def read_calibration(folder: Path, task: Task) -> list[dict[str, Any]]:
     """Cost as imagined, as telescoped, and as played, wherever both are known: on the way and at the end."""
     believed = {(line["run"], line["step"]): line["metrics"] for line in read_lines(folder / "metrics.jsonl")}
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    played = [(e["run"], e["step"], e["cost_limit"][0], e["seed"], e["cost"][0])
-              for e in read_lines(folder / "evaluations.jsonl")]  # fmt: skip
+    played = [
+        (e["run"], e["step"], e["cost_limit"][0], e["seed"], e["cost"][0])
+        for e in read_lines(folder / "evaluations.jsonl")
+    ]
     played += [(i, scores["step"], r["cost_limit"][0], r["seed"], r["cost"][0]) for i, r in enumerate(scores["runs"])]
     return [
-        {"task": task.name, "cost_limit": limit, "seed": seed, "step": step, "played": cost,
-         "imagined": believed[run, step]["imagined_cost"], "telescoped": believed[run, step]["telescoped_cost"]}
+        {
+            "task": task.name,
+            "cost_limit": limit,
+            "seed": seed,
+            "step": step,
+            "played": cost,
+            "imagined": believed[run, step]["imagined_cost"],
+            "telescoped": believed[run, step]["telescoped_cost"],
+        }
         for run, step, limit, seed, cost in played
         if (run, step) in believed
-    ]  # fmt: skip
+    ]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -155,9 +174,16 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
             points = [r for r in calibration if (r["task"], r["cost_limit"]) == (task, limit)]
             shade = [r["step"] / 1000 for r in points]
             dots = bottom.scatter(
-                [r["played"] for r in points], [r["imagined"] for r in points], c=shade, marker=marker, s=26,
-                cmap="viridis", vmin=0, vmax=STEPS / 1000, label=f"limit {limit:g}",
-            )  # fmt: skip
+                [r["played"] for r in points],
+                [r["imagined"] for r in points],
+                c=shade,
+                marker=marker,
+                s=26,
+                cmap="viridis",
+                vmin=0,
+                vmax=STEPS / 1000,
+                label=f"limit {limit:g}",
+            )
         largest = max([1.0, *(max(r["played"], r["imagined"]) for r in calibration if r["task"] == task)])
         bottom.plot([0, largest], [0, largest], color="black", linewidth=1)
         bottom.set(xlabel="cost played", ylabel="cost imagined" if column == 0 else "")

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, find_agent, make_config
+from pdocrl.agents.base import Agent, AgentConfig, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.console import log, print_table
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.files import write_csv
@@ -174,12 +175,19 @@ def as_row(
 ) -> Row:
     suboptimality, violation = optimum - reward, float((cost - limits).max())
     return {
-        "problem": problem, "transitions": size, "method": method, "seed": seed,
-        "optimum": round(optimum, 4), "limits": " ".join(f"{x:.4f}" for x in limits),
-        "reward": round(reward, 4), "costs": " ".join(f"{x:.4f}" for x in cost),
-        "suboptimality": round(suboptimality, 4), "violation": round(max(violation, 0.0), 4),
-        "error": round(max(suboptimality, violation, 0.0), 5), "error_over_solver": "",
-    }  # fmt: skip
+        "problem": problem,
+        "transitions": size,
+        "method": method,
+        "seed": seed,
+        "optimum": round(optimum, 4),
+        "limits": " ".join(f"{x:.4f}" for x in limits),
+        "reward": round(reward, 4),
+        "costs": " ".join(f"{x:.4f}" for x in cost),
+        "suboptimality": round(suboptimality, 4),
+        "violation": round(max(violation, 0.0), 4),
+        "error": round(max(suboptimality, violation, 0.0), 5),
+        "error_over_solver": "",
+    }
 
 
 def show(rows: list[Row]) -> None:
@@ -191,11 +199,21 @@ def show(rows: list[Row]) -> None:
         mean = {key: float(np.mean([r[key] for r in own])) for key in ("reward", "suboptimality", "violation", "error")}
         cost = np.mean([[float(x) for x in r["costs"].split()] for r in own], axis=0)
         solver = [r["error"] for r in same if r["method"] == SOLVER]
-        table.append([
-            problem, f"{size:,}", method, own[0]["optimum"], own[0]["limits"], f"{mean['reward']:.3f}",
-            " ".join(f"{x:.3f}" for x in cost), f"{mean['suboptimality']:.4f}", f"{mean['violation']:.4f}",
-            f"{mean['error']:.4f}", f"{mean['error'] / np.mean(solver):.1f}" if solver else "",
-        ])  # fmt: skip
+        table.append(
+            [
+                problem,
+                f"{size:,}",
+                method,
+                own[0]["optimum"],
+                own[0]["limits"],
+                f"{mean['reward']:.3f}",
+                " ".join(f"{x:.3f}" for x in cost),
+                f"{mean['suboptimality']:.4f}",
+                f"{mean['violation']:.4f}",
+                f"{mean['error']:.4f}",
+                f"{mean['error'] / np.mean(solver):.1f}" if solver else "",
+            ]
+        )
     head = ["problem", "transitions", "method", "optimum", "limits", "reward", "costs"]
     head += ["suboptimality", "violation", "error", "error / solver's"]
     print_table(head, table, title=f"means over {1 + max(r['seed'] for r in rows)} seeds; rates (1−γ)J")

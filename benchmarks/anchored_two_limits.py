@@ -20,8 +20,8 @@ from pdocrl.console import print_table
 from pdocrl.data import load
 from pdocrl.data.tasks import find_task
 from pdocrl.envs import split_run_costs
+from pdocrl.evaluation.evaluate import evaluate
 from pdocrl.files import write_csv
-from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.train import train
 
 LIMITS, SEEDS, STEPS, EPISODES = ((2.0, 20.0), (5.0, 5.0), (10.0, 40.0)), (0, 5, 10), 100_000, 20
@@ -51,11 +51,19 @@ def main() -> None:
             evaluate(folder, EPISODES)
         scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
         for run in scores["runs"]:
-            rows.append({
-                "task": task.name, "limit_boundary": run["cost_limit"][0], "limit_speed": run["cost_limit"][1],
-                "seed": run["seed"], "step": scores["step"], "normalized_reward": run["normalized_reward"],
-                "cost_boundary": run["cost"][0], "cost_speed": run["cost"][1], "safe": run["safe"],
-            })  # fmt: skip
+            rows.append(
+                {
+                    "task": task.name,
+                    "limit_boundary": run["cost_limit"][0],
+                    "limit_speed": run["cost_limit"][1],
+                    "seed": run["seed"],
+                    "step": scores["step"],
+                    "normalized_reward": run["normalized_reward"],
+                    "cost_boundary": run["cost"][0],
+                    "cost_speed": run["cost"][1],
+                    "safe": run["safe"],
+                }
+            )
     if not rows:
         return
     write_csv(Path(__file__).parent / "results/anchored_two_limits.csv", rows)
@@ -64,10 +72,21 @@ def main() -> None:
         own = [r for r in rows if (r["task"], r["limit_boundary"], r["limit_speed"]) == (task, boundary, speed)]
         means = [np.mean([r[key] for r in own]) for key in ("normalized_reward", "cost_boundary", "cost_speed")]
         safe = means[1] <= boundary and means[2] <= speed
-        table.append([task, f"{boundary:g}, {speed:g}", f"{means[0]:.3f}", f"{means[1]:.1f}", f"{means[2]:.1f}",
-                      "yes" if safe else "no"])  # fmt: skip
-    print_table(["task", "limits: boundary, speed", "reward", "boundary", "speed", "safe"], table,
-                title=f"pdocrl_anchored, two limits, {rows[0]['step']:,} steps, mean over seeds")  # fmt: skip
+        table.append(
+            [
+                task,
+                f"{boundary:g}, {speed:g}",
+                f"{means[0]:.3f}",
+                f"{means[1]:.1f}",
+                f"{means[2]:.1f}",
+                "yes" if safe else "no",
+            ]
+        )
+    print_table(
+        ["task", "limits: boundary, speed", "reward", "boundary", "speed", "safe"],
+        table,
+        title=f"pdocrl_anchored, two limits, {rows[0]['step']:,} steps, mean over seeds",
+    )
 
 
 if __name__ == "__main__":

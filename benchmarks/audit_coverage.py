@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from pdocrl.evaluation.audit import mean_lower, mean_upper, share_upper, verdict_of
 from pdocrl.files import write_csv
-from pdocrl.scores.audit import mean_lower, mean_upper, share_upper, verdict_of
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured: python benchmarks/audit_coverage.py -->", "<!-- end of audits -->"
@@ -83,10 +83,11 @@ def main() -> None:
     lines = [
         textwrap.fill(told, 100),
         "",
-        "| costs | mean | " + " | ".join(f"n = {n}: upper, lower holds; bound" for n in EPISODES)
+        "| costs | mean | "
+        + " | ".join(f"n = {n}: upper, lower holds; bound" for n in EPISODES)
         + " | stopping: ours | naive |",
         "|---|---:|" + "---:|" * (len(EPISODES) + 2),
-    ]  # fmt: skip
+    ]
     for row in rows[:-1]:
         held = {n: [f"{100 * row[f'{end}_holds_{n}']:.1f} %" for end in ("upper", "lower")] for n in EPISODES}
         each = [f"{', '.join(held[n])}; {row[f'upper_median_{n}']:.3g}" for n in EPISODES]

@@ -37,7 +37,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.training.loop import Run, Trainer
 
@@ -126,9 +127,14 @@ def random_data(n: int, obs_dim: int = 7, action_dim: int = 2, horizon: int = 10
     """Data of BallRun's shape; what it holds does not change the speed."""
     rng = np.random.default_rng(0)
     return make_dataset(
-        rng.normal(size=(n, obs_dim)), rng.uniform(-1, 1, (n, action_dim)), rng.normal(size=n), rng.random(n) < 0.1,
-        rng.normal(size=(n, obs_dim)), np.zeros(n), np.arange(n) % horizon == horizon - 1,
-    )  # fmt: skip
+        rng.normal(size=(n, obs_dim)),
+        rng.uniform(-1, 1, (n, action_dim)),
+        rng.normal(size=n),
+        rng.random(n) < 0.1,
+        rng.normal(size=(n, obs_dim)),
+        np.zeros(n),
+        np.arange(n) % horizon == horizon - 1,
+    )
 
 
 def gflop(trainer: Trainer) -> float:
@@ -222,9 +228,17 @@ def main() -> None:
         other.close()
     print(f"\nmedians of {arguments.rounds}, steps/s on {os.cpu_count()} cores")
     shown = (
-        "ours", "theirs", "ratio", "ratio_per_cpu", "our_gflop", "their_gflop", "roof", "share_of_roof", "roof_ratio",
+        "ours",
+        "theirs",
+        "ratio",
+        "ratio_per_cpu",
+        "our_gflop",
+        "their_gflop",
+        "roof",
+        "share_of_roof",
+        "roof_ratio",
         "roof_ratio_per_cpu",
-    )  # fmt: skip
+    )
     print(f"{'agent':20}", *(f"{column:>18}" for column in shown))
     for name in arguments.agents:
         own = [row for row in rows if row["agent"] == name]

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_agents_device.py --out speeds.csv         # every agent
     python benchmarks/bench_agents_device.py --agents cdt --steps 150 --profile kernels.csv
-    PDOCRL_HALVES=1 python benchmarks/bench_agents_device.py          # every agent with networks of halves; 0: none
+    PDOCRL_PRECISION=mixed python benchmarks/bench_agents_device.py   # every agent; or float32
     python benchmarks/bench_agents_device.py --agents pdocrl --grid   # 72 runs of AntCircle's shape, the paper's grid
 
 Default sizes, on 100,000 random transitions of BallRun's shape. Compilation and a first round are not counted. Nothing
@@ -21,13 +21,14 @@ import jax
 from bench_agents_cpu import random_data
 from jax.profiler import ProfileData
 
-from pdocrl.agents.agent import BUILT_IN, find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.bench.rates import timed
 from pdocrl.console import print_table
 from pdocrl.data.dataset import Dataset
+from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import write_csv
-from pdocrl.nn import halves
-from pdocrl.scores.protocols import find_protocol
+from pdocrl.nn import precision
 from pdocrl.training.loop import Run, Trainer
 
 PROTOCOL = find_protocol("dsrl")
@@ -51,7 +52,7 @@ def main() -> None:
         if arguments.out is not None:
             write_csv(arguments.out, rows)
         if arguments.profile is not None:
-            which = {key: rows[-1][key] for key in ("agent", "halves", "trainings")}
+            which = {key: rows[-1][key] for key in ("agent", "mixed", "trainings")}
             kernels += [which | row for row in profile(trainer)]
             write_csv(arguments.profile, kernels)
 
@@ -67,12 +68,12 @@ def measure(name: str, trainer: Trainer, steps: int) -> dict[str, object]:
     trainer.advance(steps)  # compiles
     with timed() as clock:
         trainer.advance(steps)
-    with halves.training(trainer.agent.in_halves):
-        by_halves = halves.for_training()
+    with precision.training(trainer.agent.mixed_precision):
+        mixed = precision.for_training()
     return {
         "agent": name,
         "device": jax.devices()[0].device_kind,
-        "halves": int(by_halves),
+        "mixed": int(mixed),
         "runs": len(trainer.runs),
         "trainings": len(trainer.seeds),
         "steps": steps,

@@ -67,12 +67,12 @@ if __name__ == "__main__":
 
 def ours(task: str) -> dict[str, float]:
     """One short training of ours: steps/s and the shares of playing, learning and storing."""
-    from pdocrl.experts.collect import CollectProgress, train_experts
-    from pdocrl.experts.journal import Store
-    from pdocrl.experts.ppo import PPOConfig
-    from pdocrl.experts.problem import look_at
-    from pdocrl.experts.recipes import FALLING, Recipe
-    from pdocrl.experts.settings import settings_for
+    from pdocrl.collect.episode_log import Store
+    from pdocrl.collect.ppo import PPOConfig
+    from pdocrl.collect.problem import look_at
+    from pdocrl.collect.recipes import FALLING, Recipe
+    from pdocrl.collect.sampling import CollectProgress, train_experts
+    from pdocrl.collect.settings import settings_for
 
     problem = look_at(task)
     config = PPOConfig(largest_kl=1e9)
@@ -90,9 +90,9 @@ def step_share(task: str, seconds: float = 3.0) -> float:
     """The share of `env.step` and `env.reset` in playing an episode with the expert's policy."""
     import jax
 
+    from pdocrl.collect import ppo
+    from pdocrl.collect.problem import look_at
     from pdocrl.envs.episode import Player
-    from pdocrl.experts import ppo
-    from pdocrl.experts.problem import look_at
 
     problem = look_at(task)
     env, inside = problem.make(), 0.0
@@ -188,8 +188,11 @@ def main() -> None:
         for row in rows[-1 - len(rivals) :]:
             parts = {k: getattr(row, k) for k in ("playing", "learning", "storing", "simulator")}
             shares = "".join(f"  {key} {share:.0%}" for key, share in parts.items() if share != "")
-            print(f"{task:12} {row.who:22} {row.steps_s:8.0f} steps/s ({row.slowest:.0f}–{row.fastest:.0f})"
-                  f"  ours over it {row.ours_over_it:.2f}{shares}", flush=True)  # fmt: skip
+            print(
+                f"{task:12} {row.who:22} {row.steps_s:8.0f} steps/s ({row.slowest:.0f}–{row.fastest:.0f})"
+                f"  ours over it {row.ours_over_it:.2f}{shares}",
+                flush=True,
+            )
     options.out.parent.mkdir(exist_ok=True)
     with options.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in dataclasses.fields(Row)])

@@ -23,8 +23,8 @@ from bench_rollout import Uniform, busy, rates, ticks, wait_for_quiet
 
 from pdocrl.data import find_task
 from pdocrl.envs import Rollouts
+from pdocrl.evaluation.evaluate import evaluate
 from pdocrl.files import write_csv
-from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.folder import load_trained
 
 

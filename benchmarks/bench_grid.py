@@ -27,8 +27,8 @@ from pdocrl.console import print_table
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import load, search
 from pdocrl.data.tasks import BULLET, Task
+from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import write_csv
-from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.grid import TaskPart, train_together
 from pdocrl.training.loop import wake
 

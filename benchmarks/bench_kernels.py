@@ -9,7 +9,7 @@ the launches in the loop's body after all of XLA's passes, and the sizes of what
 and launches make it more. XLA tries no alternatives here (autotuning needs a card), so single kernels may differ there.
 benchmarks/results/kernels.csv holds `pdocrl` with 72 runs, as the paper's grid has them; kernels_agents.csv others at
 BallRun's shape with the trainings that nine runs need, before (commit 26f01d6) and after they were made to do less, and
-by halves since a step keeps those of its weights.
+in mixed precision since a step keeps those of its weights.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from bench_agents_cpu import random_data
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.console import print_table
 from pdocrl.files import write_csv
-from pdocrl.nn import halves, kernel
+from pdocrl.nn import pallas_mlp, precision
 from pdocrl.training import loop
 from pdocrl.training.loop import Run, Trainer
 
@@ -74,7 +75,7 @@ def compiled(name: str, runs: int, shape: tuple[int, int]) -> str:
 
 def pretend_a_card() -> None:
     """Pallas of JAX 0.11 asks the card for its kind, even where it only compiles, and so do we."""
-    kernel.is_hopper = lambda: True
+    pallas_mlp.is_hopper = lambda: True
     try:
         from jax._src.pallas.triton import gpu_info
     except ImportError:
@@ -119,14 +120,21 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in arguments.agents:
         for runs in arguments.runs:
-            for way in ("TF32", "halves"):
-                halves.for_values = lambda: True  # as on a GPU
-                os.environ["PDOCRL_HALVES"] = str(int(way == "halves"))
+            for way in ("float32", "mixed"):
+                precision.for_values = lambda: True  # as on a GPU
+                os.environ["PDOCRL_PRECISION"] = way
                 moved = launches(compiled(name, runs, tuple(arguments.shape)))
                 about = {"agent": name, "code": arguments.code} if arguments.code else {"agent": name}
-                rows.append({**about, "runs": runs, "products": way, "kernels": len(moved),
-                             "GB_per_step": round(sum(moved) / 1e9, 2),
-                             "least_ms_per_step": round(1e3 * sum(moved) / COPY, 2)})  # fmt: skip
+                rows.append(
+                    {
+                        **about,
+                        "runs": runs,
+                        "products": way,
+                        "kernels": len(moved),
+                        "GB_per_step": round(sum(moved) / 1e9, 2),
+                        "least_ms_per_step": round(1e3 * sum(moved) / COPY, 2),
+                    }
+                )
                 print_table(list(rows[0]), [list(row.values()) for row in rows])
                 if arguments.out is not None:
                     write_csv(arguments.out, rows)

@@ -51,9 +51,12 @@ def main() -> None:
         suite, rates = find_suite(given.suite), Rates(Path(place) / "rates.json")
         for planned, took in (("first", "took"), ("again", "took_again")):
             choices = Choices(
-                Path(place) / planned, given.data, tuple(given.agents), tuple(given.tasks),
+                Path(place) / planned,
+                given.data,
+                tuple(given.agents),
+                tuple(given.tasks),
                 evaluate=not given.train_only,
-            )  # fmt: skip
+            )
             groups = make_plan(suite, choices, rates).groups
             rows = rows or [{"group": g.group.name, "runs": g.group.runs, "steps": g.group.steps} for g in groups]
             for row, group in zip(rows, groups, strict=True):

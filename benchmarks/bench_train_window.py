@@ -28,7 +28,8 @@ from bench_larger_than_memory import forget, memory, write_file
 
 def measure(path: Path, cap: int, window: int, every: int, turns: int) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
-    from pdocrl.agents.agent import find_agent, make_config
+    from pdocrl.agents.base import make_config
+    from pdocrl.agents.registry import find_agent
     from pdocrl.data.dataset import Dataset
     from pdocrl.training.loop import Run, Trainer
     from pdocrl.training.window import open_windows

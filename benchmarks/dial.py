@@ -29,9 +29,9 @@ from pdocrl.data import load
 from pdocrl.data.tasks import find_task
 from pdocrl.envs import split_run_costs
 from pdocrl.envs.rollout import Rollouts
+from pdocrl.evaluation.normalise import normalised_reward
 from pdocrl.files import write_csv
 from pdocrl.policies.policy import DialPolicy, in_world
-from pdocrl.scores.normalise import normalised_reward
 from pdocrl.training.folder import load_trained, restore
 from pdocrl.training.train import train
 
@@ -150,14 +150,23 @@ def play(task: str, policies: list[Asked], costs: tuple[str, ...]) -> list[dict[
         own = played.of_policy(i)
         expected = policy.network.expects(limit)[1]
         for k, x in enumerate(limit):
-            rows.append({
-                "task": task, "variant": variant, "seed": seed, "constraint": costs[k], "cost_limit": x,
-                "limits": " ".join(f"{y:g}" for y in limit), "episodes": EPISODES,
-                "normalized_reward": float(normalised_reward(task, own.reward).mean()),
-                "normalized_cost": float(own.cost[:, k].mean()) / x, "reward": float(own.reward.mean()),
-                "cost": float(own.cost[:, k].mean()), "rehearsed_cost": float(expected[k]),
-                "shortest": int(own.length.min()),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "task": task,
+                    "variant": variant,
+                    "seed": seed,
+                    "constraint": costs[k],
+                    "cost_limit": x,
+                    "limits": " ".join(f"{y:g}" for y in limit),
+                    "episodes": EPISODES,
+                    "normalized_reward": float(normalised_reward(task, own.reward).mean()),
+                    "normalized_cost": float(own.cost[:, k].mean()) / x,
+                    "reward": float(own.reward.mean()),
+                    "cost": float(own.cost[:, k].mean()),
+                    "rehearsed_cost": float(expected[k]),
+                    "shortest": int(own.length.min()),
+                }
+            )
     return rows
 
 

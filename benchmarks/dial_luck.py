@@ -69,9 +69,15 @@ def dataset(lucky: Lucky, log: dict[str, NDArray[Any]]) -> Dataset:
     states, ends = np.eye(len(lucky.mu_D)), np.zeros(log["state"].shape, bool)
     ends[:, -1] = True
     return make_dataset(
-        states[log["state"].ravel()], log["action"].ravel(), log["reward"].ravel(), log["cost"].reshape(-1, 1),
-        states[log["next_state"].ravel()], np.zeros(ends.size, bool), ends.ravel(), choices=lucky.mu_D.shape[1],
-    )  # fmt: skip
+        states[log["state"].ravel()],
+        log["action"].ravel(),
+        log["reward"].ravel(),
+        log["cost"].reshape(-1, 1),
+        states[log["next_state"].ravel()],
+        np.zeros(ends.size, bool),
+        ends.ravel(),
+        choices=lucky.mu_D.shape[1],
+    )
 
 
 def error(lucky: Lucky, act: Act) -> float:

@@ -87,17 +87,29 @@ def measure(world: str, folder: Path, workers: int | None) -> list[Row]:
             rehearsed = policy.network.expects()[1] if agent == "dial" else np.full(played.shape[1], np.nan)
             for k, limit in enumerate(run.cost_limit):
                 low, high = foretold.cost_interval[k]
-                rows.append({
-                    "world": world, "agent": agent, "seed": run.seed, "cost_number": k, "limit": limit,
-                    "reward": played[:, 0].mean(), "reward_error": error[0],
-                    "cost": played[:, 1 + k].mean(), "cost_error": error[1 + k],
-                    "rehearsed_cost": float(rehearsed[k]),
-                    "ope_reward": foretold.reward, "ope_reward_low": foretold.reward_interval[0],
-                    "ope_reward_high": foretold.reward_interval[1],
-                    "ope_cost": foretold.cost[k], "ope_cost_low": low, "ope_cost_high": high,
-                    "trusted": int(foretold.trusted), "verdict": foretold.verdict,
-                    "groups": len(ready.calibration.truth),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "world": world,
+                        "agent": agent,
+                        "seed": run.seed,
+                        "cost_number": k,
+                        "limit": limit,
+                        "reward": played[:, 0].mean(),
+                        "reward_error": error[0],
+                        "cost": played[:, 1 + k].mean(),
+                        "cost_error": error[1 + k],
+                        "rehearsed_cost": float(rehearsed[k]),
+                        "ope_reward": foretold.reward,
+                        "ope_reward_low": foretold.reward_interval[0],
+                        "ope_reward_high": foretold.reward_interval[1],
+                        "ope_cost": foretold.cost[k],
+                        "ope_cost_low": low,
+                        "ope_cost_high": high,
+                        "trusted": int(foretold.trusted),
+                        "verdict": foretold.verdict,
+                        "groups": len(ready.calibration.truth),
+                    }
+                )
     return rows
 
 
@@ -121,24 +133,41 @@ def show() -> None:
         dial = [rows for rows in every if rows[0]["agent"] == "dial"]
         limits = list(dict.fromkeys(rows[0]["limit"] for rows in dial))
         seeds_at = [[rows for rows in dial if rows[0]["limit"] == limit] for limit in limits]
-        kept.append([
-            world, *map(_cell, seeds_at), _share(dial, _within), _share([x for x in dial if _rehearsed(x)], _within)
-        ])  # fmt: skip
+        kept.append(
+            [world, *map(_cell, seeds_at), _share(dial, _within), _share([x for x in dial if _rehearsed(x)], _within)]
+        )
         over = [rows for rows in every if not _within(rows)]
         well = [rows for rows in every if all(row["cost"] <= 0.7 * row["limit"] for row in rows)]
         called = [rows for rows in every if rows[0]["verdict"] == "over the limit"]
-        said.append([
-            world, str(every[0][0]["groups"]), _share(every, lambda rows: bool(rows[0]["trusted"])),
-            _share(every, lambda rows: _holds(rows[0], "reward")),
-            _share(every, lambda rows: all(_holds(row, "cost") for row in rows)),
-            _share(over, _cleared), _share(well, _cleared), _share(called, _within),
-        ])  # fmt: skip
+        said.append(
+            [
+                world,
+                str(every[0][0]["groups"]),
+                _share(every, lambda rows: bool(rows[0]["trusted"])),
+                _share(every, lambda rows: _holds(rows[0], "reward")),
+                _share(every, lambda rows: all(_holds(row, "cost") for row in rows)),
+                _share(over, _cleared),
+                _share(well, _cleared),
+                _share(called, _within),
+            ]
+        )
     asked = [f"{share:g}" for share in SHARES]
     for heads, body in (
         (["world", *asked, "runs within", "of those rehearsed within"], kept),
-        (["world", "groups", "trusted", "interval holds reward", "interval holds cost", "cleared, of those over",
-          "shown, of those below .7 × the limit", "wrong, of “over”"], said),
-    ):  # fmt: skip
+        (
+            [
+                "world",
+                "groups",
+                "trusted",
+                "interval holds reward",
+                "interval holds cost",
+                "cleared, of those over",
+                "shown, of those below .7 × the limit",
+                "wrong, of “over”",
+            ],
+            said,
+        ),
+    ):
         print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
         print("\n".join("| " + " | ".join(line) + " |" for line in body) + "\n")
 

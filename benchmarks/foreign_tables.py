@@ -15,11 +15,27 @@ ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- measured: python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign*.csv -->"
 END = "<!-- end -->"
 NAMES = {
-    "lake": "FrozenLake", "cliff": "CliffWalking", "sepsis": "sepsis", "taxi": "Taxi", "bandit": "bandit, 80 items",
-    "patients": "patients, 30 % frail", "disaster": "rare disaster",
-}  # fmt: skip
-NUMBERS = ("believed_value", "believed_cost", "true_value", "true_cost", "value_low", "value_high", "cost_low",
-           "cost_high", "limit", "optimum", "seconds")  # fmt: skip
+    "lake": "FrozenLake",
+    "cliff": "CliffWalking",
+    "sepsis": "sepsis",
+    "taxi": "Taxi",
+    "bandit": "bandit, 80 items",
+    "patients": "patients, 30 % frail",
+    "disaster": "rare disaster",
+}
+NUMBERS = (
+    "believed_value",
+    "believed_cost",
+    "true_value",
+    "true_cost",
+    "value_low",
+    "value_high",
+    "cost_low",
+    "cost_high",
+    "limit",
+    "optimum",
+    "seconds",
+)
 CONFIDENT, DEFAULT, PLUG_IN = "solve, confidence .95", "solve", "plug-in, 20 rows"
 Row = dict[str, Any]
 
@@ -100,21 +116,40 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """One line a problem: `solve` by default and with a confidence beside the plug-in with 20 rows a pair."""
-    columns = ("log, episodes", "logs", "limit broken: default", "with confidence .95", "of those shown to keep it",
-               "plug-in, 20 rows", "reward lost: default", "with confidence", "plug-in",
-               "95 % interval holds value, cost", "seconds: default, confidence")  # fmt: skip
+    columns = (
+        "log, episodes",
+        "logs",
+        "limit broken: default",
+        "with confidence .95",
+        "of those shown to keep it",
+        "plug-in, 20 rows",
+        "reward lost: default",
+        "with confidence",
+        "plug-in",
+        "95 % interval holds value, cost",
+        "seconds: default, confidence",
+    )
     lines = []
     for case in _cases(rows):
         default, sure, plug = (_answered(_of(rows, case, method)) for method in (DEFAULT, CONFIDENT, PLUG_IN))
         shown = [row for row in sure if row["status"] in {"shown", "optimal"}]
         seconds = ", ".join(f"{_mean(some, 'seconds'):.2g}" if some else "–" for some in (default, sure))
         count = f"{len(default)}" if len(default) == len(sure) else f"{len(default)}, {len(sure)}"
-        lines.append((
-            f"{NAMES[case[0]]}, {int(case[1]):,}", count, percent([broken(row) for row in default]),
-            percent([broken(row) for row in sure]), f"{sum(map(broken, shown))} of {len(shown)}",
-            percent([broken(row) for row in plug]), _regret(default), _regret(sure), _regret(plug),
-            _coverage(default), seconds,
-        ))  # fmt: skip
+        lines.append(
+            (
+                f"{NAMES[case[0]]}, {int(case[1]):,}",
+                count,
+                percent([broken(row) for row in default]),
+                percent([broken(row) for row in sure]),
+                f"{sum(map(broken, shown))} of {len(shown)}",
+                percent([broken(row) for row in plug]),
+                _regret(default),
+                _regret(sure),
+                _regret(plug),
+                _coverage(default),
+                seconds,
+            )
+        )
     return _table(columns, lines)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from pdocrl import cli
+from pdocrl.cli import main as cli
 
 Columns = dict[str, list[Any]]
 Rng = np.random.Generator
@@ -85,8 +85,14 @@ def times(rng: Rng, log: Columns) -> None:
 def numbers(rng: Rng, log: Columns) -> None:
     name = str(rng.choice(["state", "action", "reward", "cost", "next_state"]))
     make: list[Callable[[Any], Any]] = [
-        lambda v: decimal.Decimal(str(v)), float, str, bool, lambda v: f" {v}", lambda v: f"{v}.0", lambda v: v * 1e9,
-    ]  # fmt: skip
+        lambda v: decimal.Decimal(str(v)),
+        float,
+        str,
+        bool,
+        lambda v: f" {v}",
+        lambda v: f"{v}.0",
+        lambda v: v * 1e9,
+    ]
     how = make[int(rng.integers(len(make)))]
     with contextlib.suppress(ArithmeticError, ValueError, TypeError):
         log[name] = [how(v) for v in log[name]]
@@ -149,9 +155,19 @@ def options(rng: Rng) -> list[str]:
     chosen += ["--C", str(rng.choice(["2", "inf", "50"]))]
     if rng.random() < 0.6:
         chosen += ["--limit", str(rng.choice(["cost<=0.5", "cost>=0.1", "cost<=0", "reward<=1", "cost<=1e9"]))]
-    extra = (["--horizon", "5"], ["--horizon", "1"], ["--window", "10"], ["--dead-ends", "end"], ["--min-count", "1"],
-             ["--bins", "reward=3"], ["--cluster", "3", "--cells", "reward", "cost"], ["--start", "0"],
-             ["--explain", "1"], ["--frontier", "cost=0.1:0.9:2"], ["--columns", "state=states"])  # fmt: skip
+    extra = (
+        ["--horizon", "5"],
+        ["--horizon", "1"],
+        ["--window", "10"],
+        ["--dead-ends", "end"],
+        ["--min-count", "1"],
+        ["--bins", "reward=3"],
+        ["--cluster", "3", "--cells", "reward", "cost"],
+        ["--start", "0"],
+        ["--explain", "1"],
+        ["--frontier", "cost=0.1:0.9:2"],
+        ["--columns", "state=states"],
+    )
     if rng.random() < 0.5:
         chosen += extra[int(rng.integers(len(extra)))]
     return chosen

@@ -45,9 +45,14 @@ def dataset() -> Dataset:
     state = rng.normal(size=(n + 1, 3))
     flags = np.arange(n) % 10 == 9
     return make_dataset(
-        state[:-1], rng.uniform(-1, 1, (n, 2)), rng.normal(size=n), rng.integers(0, 2, (n, 2)), state[1:],
-        flags & (rng.random(n) < 0.5), flags,
-    )  # fmt: skip
+        state[:-1],
+        rng.uniform(-1, 1, (n, 2)),
+        rng.normal(size=n),
+        rng.integers(0, 2, (n, 2)),
+        state[1:],
+        flags & (rng.random(n) < 0.5),
+        flags,
+    )
 
 
 def arrays() -> Arrays:
@@ -163,9 +168,15 @@ def _splice(rng: Rng, content: bytes) -> bytes:
 
 
 BYTE_MUTATIONS: dict[str, Callable[[Rng, bytes], bytes]] = {
-    "flip": _flip, "overwrite": _overwrite, "number": _number, "cut": _cut, "remove": _remove, "repeat": _repeat,
-    "insert": _insert, "splice": _splice,
-}  # fmt: skip
+    "flip": _flip,
+    "overwrite": _overwrite,
+    "number": _number,
+    "cut": _cut,
+    "remove": _remove,
+    "repeat": _repeat,
+    "insert": _insert,
+    "splice": _splice,
+}
 
 
 def _wrong_array(rng: Rng, array: np.ndarray) -> Any:
@@ -178,13 +189,30 @@ def _wrong_array(rng: Rng, array: np.ndarray) -> Any:
     return _pick(
         rng,
         [
-            poisoned, poisoned, poisoned, flat[:-1], flat[:0], np.concatenate([flat.T, flat.T]).T, flat[..., None],
-            np.float64(1), flat.ravel(), flat.T, flat.astype(np.float16), flat.astype(">f8"), flat.astype(np.int64),
-            flat.astype(np.complex64), flat.astype(bool), flat.astype("S8"), np.zeros((len(flat), 0)),
-            np.zeros((0, 3)), np.zeros(len(flat), [("a", "f4"), ("b", "i2")]), flat.astype(np.longdouble),
-            rng.integers(0, 2**63, flat.shape, dtype=np.uint64), rng.integers(0, 256, flat.shape, dtype=np.uint8),
+            poisoned,
+            poisoned,
+            poisoned,
+            flat[:-1],
+            flat[:0],
+            np.concatenate([flat.T, flat.T]).T,
+            flat[..., None],
+            np.float64(1),
+            flat.ravel(),
+            flat.T,
+            flat.astype(np.float16),
+            flat.astype(">f8"),
+            flat.astype(np.int64),
+            flat.astype(np.complex64),
+            flat.astype(bool),
+            flat.astype("S8"),
+            np.zeros((len(flat), 0)),
+            np.zeros((0, 3)),
+            np.zeros(len(flat), [("a", "f4"), ("b", "i2")]),
+            flat.astype(np.longdouble),
+            rng.integers(0, 2**63, flat.shape, dtype=np.uint64),
+            rng.integers(0, 256, flat.shape, dtype=np.uint8),
         ],
-    )  # fmt: skip
+    )
 
 
 def _change_keys(rng: Rng, content: Arrays) -> str:
@@ -239,10 +267,14 @@ def hdf5_structure(rng: Rng, suffix: str) -> tuple[str, str, bytes]:
 def _replace_hdf5(rng: Rng, file: h5py.File, key: str, name: str, shape: tuple[int, ...]) -> None:
     if name == "links":
         links = [
-            h5py.SoftLink("/nowhere"), h5py.SoftLink("/observations"), h5py.SoftLink(f"/{key}"), file["/"],
-            h5py.ExternalLink("/dev/zero", "/x"), h5py.ExternalLink("/etc/passwd", "/x"),
+            h5py.SoftLink("/nowhere"),
+            h5py.SoftLink("/observations"),
+            h5py.SoftLink(f"/{key}"),
+            file["/"],
+            h5py.ExternalLink("/dev/zero", "/x"),
+            h5py.ExternalLink("/etc/passwd", "/x"),
             h5py.ExternalLink("x.hdf5", "/x"),
-        ]  # fmt: skip
+        ]
         file[key] = _pick(rng, links)
     elif name == "huge":
         rows = int(_pick(rng, [1 << 20, 1 << 31, 1 << 40, (1 << 62) // 16]))
@@ -308,10 +340,21 @@ def _broken_header(rng: Rng, data: bytes) -> bytes:
     length = int.from_bytes(data[8:10], "little")
     good = {"descr": "<f4", "fortran_order": False, "shape": (40, 3)}
     changes: list[Arrays] = [
-        {"shape": (-40, 3)}, {"shape": (1 << 62, 4)}, {"shape": 40}, {"shape": (True, 3)}, {"shape": ()},
-        {"shape": (40, 3, 0)}, {"fortran_order": True}, {"fortran_order": 3}, {"extra": 1}, {"descr": "|O"},
-        {"descr": "<f3"}, {"descr": [("a", "<f4")]}, {"descr": "<U4000000000", "shape": (0,)}, {"descr": "<m8[ns]"},
-    ]  # fmt: skip
+        {"shape": (-40, 3)},
+        {"shape": (1 << 62, 4)},
+        {"shape": 40},
+        {"shape": (True, 3)},
+        {"shape": ()},
+        {"shape": (40, 3, 0)},
+        {"fortran_order": True},
+        {"fortran_order": 3},
+        {"extra": 1},
+        {"descr": "|O"},
+        {"descr": "<f3"},
+        {"descr": [("a", "<f4")]},
+        {"descr": "<U4000000000", "shape": (0,)},
+        {"descr": "<m8[ns]"},
+    ]
     texts = [repr(good | change) for change in changes] + ["{'descr': '<f4', 'shape': (40,)}", "[" * 90, "1+", ""]
     text = _pick(rng, texts).encode()[: length - 1]
     version = bytes(_pick(rng, [[1, 0], [1, 0], [2, 0], [3, 0], [9, 9]]))
@@ -327,13 +370,21 @@ def table_structure(rng: Rng, suffix: str) -> tuple[str, str, bytes]:
     if name == "type":
         texts = pa.array([str(v) for v in values.to_pylist()])
         wrong = [
-            texts, values.cast(pa.float64()), pa.array([None] * 40), pa.array([None] * 40, pa.float32()),
-            pa.array([[1.0]] * 40), pa.array([{"a": 1}] * 40), texts.dictionary_encode(),
+            texts,
+            values.cast(pa.float64()),
+            pa.array([None] * 40),
+            pa.array([None] * 40, pa.float32()),
+            pa.array([[1.0]] * 40),
+            pa.array([{"a": 1}] * 40),
+            texts.dictionary_encode(),
             pa.array(range(40), pa.timestamp("s")),
-            pa.array([2] * 40, pa.decimal128(9, 2)), pa.array([b"x"] * 40), pa.array(range(40), pa.date32()),
-            pa.array([1.0] * 39 + [None]), pa.array(np.arange(40, dtype=np.float16)),
+            pa.array([2] * 40, pa.decimal128(9, 2)),
+            pa.array([b"x"] * 40),
+            pa.array(range(40), pa.date32()),
+            pa.array([1.0] * 39 + [None]),
+            pa.array(np.arange(40, dtype=np.float16)),
             pa.array([2**63] * 40, pa.uint64()),
-        ]  # fmt: skip
+        ]
         columns[index] = (key, _pick(rng, wrong))
     elif name == "remove":
         del columns[index]
@@ -371,10 +422,21 @@ def _spoil_text(rng: Rng, content: bytes) -> bytes:
     return _pick(
         rng,
         [
-            b"\xef\xbb\xbf" + content, content.replace(b",", b";"), content.replace(b"\n", b"\r"), b"", b"\n\n\n", b",",
-            content.replace(b"0", b"\x00", 3), content + b'"unclosed', b"\n" + content, content + b"," * (1 << 21),
-            content.decode().encode("utf-16"), content.replace(b".", b","), lines[0].encode(),
-            "\n".join([*before, line + ",1", *after]).encode(), "\n".join([*before, "# note", line, *after]).encode(),
+            b"\xef\xbb\xbf" + content,
+            content.replace(b",", b";"),
+            content.replace(b"\n", b"\r"),
+            b"",
+            b"\n\n\n",
+            b",",
+            content.replace(b"0", b"\x00", 3),
+            content + b'"unclosed',
+            b"\n" + content,
+            content + b"," * (1 << 21),
+            content.decode().encode("utf-16"),
+            content.replace(b".", b","),
+            lines[0].encode(),
+            "\n".join([*before, line + ",1", *after]).encode(),
+            "\n".join([*before, "# note", line, *after]).encode(),
             "\n".join([*before, line.replace(",", ",1e999,", 1), *after]).encode(),
         ],
-    )  # fmt: skip
+    )

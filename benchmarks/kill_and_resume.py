@@ -34,10 +34,26 @@ def main() -> None:
 
     def command(out: Path) -> list[str]:
         return [
-            sys.executable, "-m", "pdocrl.cli", "train", "BallRun", "--cost-limit", "10", "40", "--steps", str(STEPS),
-            "--checkpoint-every", "100", "--log-every", "100", "--set", "hidden=32,32", "batch_size=64",
-            "--out", str(out),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pdocrl.cli.main",
+            "train",
+            "BallRun",
+            "--cost-limit",
+            "10",
+            "40",
+            "--steps",
+            str(STEPS),
+            "--checkpoint-every",
+            "100",
+            "--log-every",
+            "100",
+            "--set",
+            "hidden=32,32",
+            "batch_size=64",
+            "--out",
+            str(out),
+        ]
 
     def run(line: list[str]) -> None:
         subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -62,7 +78,7 @@ def main() -> None:
         started, step = (out / "run.json").exists(), 0
         if (out / "policies.npz").exists():
             step = load_trained(out).step
-        run([sys.executable, "-m", "pdocrl.cli", "train", "--resume", str(out)] if started else command(out))
+        run([sys.executable, "-m", "pdocrl.cli.main", "train", "--resume", str(out)] if started else command(out))
         same = actions(out) == expected
         rows.append({"kill": i, "near_step": moment, "went_on_from": step, "equal": int(same)})
         print(

@@ -18,8 +18,8 @@ import numpy as np
 
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.demo import embedded
+from pdocrl.evaluation.evaluate import evaluate
 from pdocrl.files import write_csv
-from pdocrl.scores.evaluate import evaluate
 from pdocrl.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,14 +67,30 @@ def draw(rows: list[dict[str, float]]) -> None:
     cost, reward = (np.array([row[name] for row in rows]) for name in ("cost", "return"))
     reach = np.array([[row["cost"] - row["cost_lowest"], row["cost_highest"] - row["cost"]] for row in rows]).T
     panel.errorbar(
-        cost, reward, xerr=reach, fmt="o", ms=8, color=POINT_COLOURS[0], mec="white", ecolor=POINT_COLOURS[0],
-        elinewidth=1.2, capsize=2.5, zorder=7, label="the policy at each limit: mean, and range of 20 episodes",
-    )  # fmt: skip
+        cost,
+        reward,
+        xerr=reach,
+        fmt="o",
+        ms=8,
+        color=POINT_COLOURS[0],
+        mec="white",
+        ecolor=POINT_COLOURS[0],
+        elinewidth=1.2,
+        capsize=2.5,
+        zorder=7,
+        label="the policy at each limit: mean, and range of 20 episodes",
+    )
     for row in rows:
         panel.annotate(
-            f"{row['limit']:g}", (row["cost"], row["return"]), xytext=(0, 8), textcoords="offset points", ha="center",
-            color=INK, fontsize=10, zorder=8,
-        )  # fmt: skip
+            f"{row['limit']:g}",
+            (row["cost"], row["return"]),
+            xytext=(0, 8),
+            textcoords="offset points",
+            ha="center",
+            color=INK,
+            fontsize=10,
+            zorder=8,
+        )
     panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     save(figure, PICTURE)
 

@@ -125,17 +125,33 @@ def judged(
     spec, data = find_task(task), ready.dataset
     runs = [{"cost_limit": [LIMITS[0]], "seed": 0} for _ in policies]
     plan = Plan(
-        data=data.name, data_digest=data.digest, task=task, horizon=spec.horizon, cost_names=list(data.cost_names),
-        agent="bc", settings={}, runs=runs, steps=1, log_every=1, checkpoint_every=1, evaluate_every=0,
-        evaluate_episodes=1, versions={},
-    )  # fmt: skip
+        data=data.name,
+        data_digest=data.digest,
+        task=task,
+        horizon=spec.horizon,
+        cost_names=list(data.cost_names),
+        agent="bc",
+        settings={},
+        runs=runs,
+        steps=1,
+        log_every=1,
+        checkpoint_every=1,
+        evaluate_every=0,
+        evaluate_episodes=1,
+        versions={},
+    )
     told = judge(Trained(plan, 1, policies, {}, []), ready, METHODS, seed=0)
     log(f"{task}: {len(policies)} policies judged")
     return [
-        row(task, kind, played, one.outside, {name: (own.value, own.interval, [own.within([x]) for x in LIMITS])
-                                              for name, own in one.by_method.items()})
+        row(
+            task,
+            kind,
+            played,
+            one.outside,
+            {name: (own.value, own.interval, [own.within([x]) for x in LIMITS]) for name, own in one.by_method.items()},
+        )
         for kind, played, one in zip(kinds, truth, told, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def row(
@@ -159,12 +175,26 @@ def show(rows: list[Row]) -> None:
     """The table of every task and method."""
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     print_table(
-        ["task", "method", "policies", "holds reward / cost", "median error, width of cost", "rank of reward / cost",
-         "cleared, of those over", "at 1–2 × the limit", "shown, of those below .7", "“over” wrong"],
-        [line for task in tasks for name in METHODS
-         if (line := summary(task, name, [r for r in rows if r["task"] == task and r[f"{name}_cost"] is not None]))],
+        [
+            "task",
+            "method",
+            "policies",
+            "holds reward / cost",
+            "median error, width of cost",
+            "rank of reward / cost",
+            "cleared, of those over",
+            "at 1–2 × the limit",
+            "shown, of those below .7",
+            "“over” wrong",
+        ],
+        [
+            line
+            for task in tasks
+            for name in METHODS
+            if (line := summary(task, name, [r for r in rows if r["task"] == task and r[f"{name}_cost"] is not None]))
+        ],
         title="estimates against roll-outs",
-    )  # fmt: skip
+    )
     print(f"every policy: {HERE / 'results' / 'ope.csv'}")
 
 
@@ -194,10 +224,17 @@ def summary(task: str, name: str, rows: list[Row]) -> list[object]:
     width = np.median(column(f"{name}_cost_high") - column(f"{name}_cost_low"))
     overs = [r["rollout_cost"] <= x for r in rows for x in LIMITS if r[f"{name}_at_{x:g}"] == "over"]
     return [
-        task, name, len(rows), f"{held('reward')} / {held('cost')}", f"{error:.2f}, {width:.1f}",
-        f"{rank('reward')} / {rank('cost')}", counted("within", 1, np.inf), counted("within", 1, 2),
-        counted("within", -1, 0.7), f"{sum(overs)} of {len(overs)}",
-    ]  # fmt: skip
+        task,
+        name,
+        len(rows),
+        f"{held('reward')} / {held('cost')}",
+        f"{error:.2f}, {width:.1f}",
+        f"{rank('reward')} / {rank('cost')}",
+        counted("within", 1, np.inf),
+        counted("within", 1, 2),
+        counted("within", -1, 0.7),
+        f"{sum(overs)} of {len(overs)}",
+    ]
 
 
 if __name__ == "__main__":

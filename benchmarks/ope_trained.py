@@ -115,11 +115,21 @@ def judged(task: str, ready: Prepared, some: list[tuple[Row, Policy]]) -> list[R
     """A row a policy: what it was in roll-outs, and what the ensemble says of it."""
     data = ready.dataset
     plan = Plan(
-        data=data.name, data_digest=data.digest, task=task, horizon=find_task(task).horizon,
-        cost_names=list(data.cost_names), agent="bc", settings={}, steps=1, log_every=1, checkpoint_every=1,
-        runs=[{"cost_limit": [line["limit"]], "seed": 0} for line, _ in some], evaluate_every=0, evaluate_episodes=1,
+        data=data.name,
+        data_digest=data.digest,
+        task=task,
+        horizon=find_task(task).horizon,
+        cost_names=list(data.cost_names),
+        agent="bc",
+        settings={},
+        steps=1,
+        log_every=1,
+        checkpoint_every=1,
+        runs=[{"cost_limit": [line["limit"]], "seed": 0} for line, _ in some],
+        evaluate_every=0,
+        evaluate_episodes=1,
         versions={},
-    )  # fmt: skip
+    )
     told = judge(Trained(plan, 1, [policy for _, policy in some], {}, []), ready, ("ensemble",), seed=0)
     return [row(line, one.outside, one.by_method["ensemble"]) for (line, _), one in zip(some, told, strict=True)]  # type: ignore[arg-type]
 
@@ -205,10 +215,17 @@ def count_trainings(rows: list[Row]) -> int:
 
 def table(what: str, parts: list[tuple[str, list[Row]]]) -> list[str]:
     head = [
-        what, "trainings, policies, trusted", "interval holds reward / cost", "median error / width of cost",
-        "cleared, of those over", "of those at 1–2 × the limit", "shown, of those below .7 × the limit",
-        "of those at .5–1 ×", "wrong, of “over”", "cleared at its own limit, of those over",
-    ]  # fmt: skip
+        what,
+        "trainings, policies, trusted",
+        "interval holds reward / cost",
+        "median error / width of cost",
+        "cleared, of those over",
+        "of those at 1–2 × the limit",
+        "shown, of those below .7 × the limit",
+        "of those at .5–1 ×",
+        "wrong, of “over”",
+        "cleared at its own limit, of those over",
+    ]
     parts = [(label, rows) for label, rows in parts if rows]
     body = [[label, *summary(rows)] for label, rows in [*parts, ("all", [r for _, own in parts for r in own])]]
     return ["| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *body]]
@@ -234,10 +251,16 @@ def summary(rows: list[Row]) -> list[str]:
     own = [said(r, r["limit"]) == "within" for r in rows if r["rollout_cost"] > r["limit"]]
     trusted = sum(r["outside"] <= MOST_OUTSIDE for r in rows)
     return [
-        f"{count_trainings(rows)}, {len(rows)}, {trusted}", f"{held('reward')} / {held('cost')}",
-        f"{error:.1f} / {width:.1f}", counted("within", 1, np.inf), counted("within", 1, 2), counted("within", -1, 0.7),
-        counted("within", 0.5, 1), f"{sum(overs)} of {len(overs)}", f"{sum(own)} of {len(own)}",
-    ]  # fmt: skip
+        f"{count_trainings(rows)}, {len(rows)}, {trusted}",
+        f"{held('reward')} / {held('cost')}",
+        f"{error:.1f} / {width:.1f}",
+        counted("within", 1, np.inf),
+        counted("within", 1, 2),
+        counted("within", -1, 0.7),
+        counted("within", 0.5, 1),
+        f"{sum(overs)} of {len(overs)}",
+        f"{sum(own)} of {len(own)}",
+    ]
 
 
 def draw(rows: list[Row], tasks: list[str]) -> Path:

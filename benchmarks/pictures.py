@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdocrl.cli import main as pdocrl
+from pdocrl.cli.main import main as pdocrl
 from pdocrl.files import write_csv
 
 ROOT = Path(__file__).resolve().parents[1]

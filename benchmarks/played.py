@@ -18,8 +18,8 @@ from table import read_lines
 
 from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
+from pdocrl.evaluation.normalise import normalised_reward
 from pdocrl.files import write_csv
-from pdocrl.scores.normalise import normalised_reward
 
 PLAYED = Path(__file__).parent / "results" / "played.csv"
 WHO = ("task", "agent", "cost_limit", "seed")
@@ -34,11 +34,13 @@ def main() -> None:
         reward, cost = np.asarray(line["reward"]), np.asarray(line["cost"])
         place = (line["task"], line["agent"], line["limit"], line["seed"])
         rows[place] = dict(zip(WHO, place, strict=True)) | {
-            "step": line["steps"], "episodes": len(reward),
+            "step": line["steps"],
+            "episodes": len(reward),
             "normalized_reward": round(float(normalised_reward(line["task"], reward).mean()), 6),
-            "cost": round(float(cost.mean()), 6), "safe": bool(cost.mean() <= line["limit"]),
+            "cost": round(float(cost.mean()), 6),
+            "safe": bool(cost.mean() <= line["limit"]),
             "shortest": min(line["length"]),
-        }  # fmt: skip
+        }
     write_csv(PLAYED, [rows[place] for place in sorted(rows)])
     table = []
     for task, agent, limit in dict.fromkeys(place[:3] for place in sorted(rows)):

@@ -58,10 +58,15 @@ class Pareto:
 def import_reference(folder: str) -> dict[str, Any]:
     """Their modules, with stand-ins for what they only log to, show with or subclass."""
     stand_ins: dict[str, dict[str, Any]] = {
-        "fsrl": {}, "fsrl.utils": {"DummyLogger": Silent, "WandbLogger": Silent}, "gymnasium": {"Env": object},
-        "tqdm": {}, "tqdm.auto": {"trange": lambda n, **_: range(n)}, "scipy": {}, "scipy.optimize": {"minimize": None},
+        "fsrl": {},
+        "fsrl.utils": {"DummyLogger": Silent, "WandbLogger": Silent},
+        "gymnasium": {"Env": object},
+        "tqdm": {},
+        "tqdm.auto": {"trange": lambda n, **_: range(n)},
+        "scipy": {},
+        "scipy.optimize": {"minimize": None},
         "oapackage": {"ParetoDoubleLong": Pareto, "doubleVector": tuple},
-    }  # fmt: skip
+    }
     for name, attributes in stand_ins.items():
         sys.modules[name] = types.ModuleType(name)
         vars(sys.modules[name]).update(attributes, __spec__=importlib.machinery.ModuleSpec(name, None))
@@ -113,10 +118,14 @@ def transitions(size: int, states: int, actions: int) -> Arrays:
     rng = np.random.default_rng(1)
     ends = rng.random(size) < 0.2
     return {
-        "obs": rng.normal(size=(size, states)), "next_obs": rng.normal(size=(size, states)),
-        "action": rng.uniform(-1, 1, (size, actions)), "reward": 20 * rng.normal(size=size),
-        "cost": (rng.random(size) < 0.35).astype(float), "terminal": ends & (rng.random(size) < 0.5), "end": ends,
-    }  # fmt: skip
+        "obs": rng.normal(size=(size, states)),
+        "next_obs": rng.normal(size=(size, states)),
+        "action": rng.uniform(-1, 1, (size, actions)),
+        "reward": 20 * rng.normal(size=size),
+        "cost": (rng.random(size) < 0.35).astype(float),
+        "terminal": ends & (rng.random(size) < 0.5),
+        "end": ends,
+    }
 
 
 def step_many(train: Any, noise: Noise, batch: Arrays) -> list[Arrays]:
@@ -246,10 +255,12 @@ def windows(rng: np.random.Generator, size: int, length: int, states: int, actio
     mask = (np.arange(length) < kept[:, None]).astype(float)
     first = rng.integers(0, times - length, size)
     batch = {
-        "states": rng.normal(size=(size, length, states)), "actions": rng.uniform(-1, 1, (size, length, actions)),
-        "returns": rng.uniform(0, 60, (size, length)), "costs_return": 1.0 * rng.integers(0, 60, (size, length)),
+        "states": rng.normal(size=(size, length, states)),
+        "actions": rng.uniform(-1, 1, (size, length, actions)),
+        "returns": rng.uniform(0, 60, (size, length)),
+        "costs_return": 1.0 * rng.integers(0, 60, (size, length)),
         "costs": (rng.random((size, length)) < 0.3).astype(float),
-    }  # fmt: skip
+    }
     batch = {name: array * (mask if array.ndim == 2 else mask[..., None]) for name, array in batch.items()}
     return {**batch, "time_steps": first[:, None] + np.arange(length), "mask": mask, "episode_cost": np.zeros(size)}
 
@@ -260,9 +271,22 @@ def cdt(modules: Any, full: bool) -> Arrays:
     )
     torch.manual_seed(0)
     model = modules["cdt"].CDT(
-        states, actions, 1.0, length, times, width, layers, heads, time_emb=True, use_rew=True, use_cost=True,
-        cost_transform=True, stochastic=True, init_temperature=0.1, target_entropy=-actions,
-    )  # fmt: skip
+        states,
+        actions,
+        1.0,
+        length,
+        times,
+        width,
+        layers,
+        heads,
+        time_emb=True,
+        use_rew=True,
+        use_cost=True,
+        cost_transform=True,
+        stochastic=True,
+        init_temperature=0.1,
+        target_entropy=-actions,
+    )
     with torch.no_grad():
         for parameter in model.parameters():  # far enough from where all is zero that every part has a say
             parameter += 0.1 * torch.randn_like(parameter)
@@ -305,17 +329,27 @@ def prepared(module: Any) -> Arrays:
     for e, last in enumerate(ends):
         reward[last - lengths[e] : last], cost[last - 1], end[last - 1] = level[e] / lengths[e], 15 * total[e], True
     log = {
-        "observations": rng.normal(size=(ends[-1], 2)), "actions": rng.uniform(-1, 1, (ends[-1], 1)),
-        "rewards": reward, "costs": cost,
-    }  # fmt: skip
+        "observations": rng.normal(size=(ends[-1], 2)),
+        "actions": rng.uniform(-1, 1, (ends[-1], 1)),
+        "rewards": reward,
+        "costs": cost,
+    }
     log = {name: array.astype(np.float32) for name, array in log.items()}
     np.random.seed(0)  # noqa: NPY002 (theirs draws from it)
     random.seed(0)
     dataset = module.SequenceDataset(
-        {**log, "terminals": np.zeros(len(end), bool), "timeouts": end}, seq_len=4, reward_scale=0.1, deg=2,
-        max_rew_decrease=2.0, beta=1.0, augment_percent=0.2, max_reward=9.0, min_reward=1.0, cost_sample=True,
+        {**log, "terminals": np.zeros(len(end), bool), "timeouts": end},
+        seq_len=4,
+        reward_scale=0.1,
+        deg=2,
+        max_rew_decrease=2.0,
+        beta=1.0,
+        augment_percent=0.2,
+        max_reward=9.0,
+        min_reward=1.0,
+        cost_sample=True,
         cost_transform=lambda x: 70 - x,
-    )  # fmt: skip
+    )
     wishes = np.array([(t["returns"][0], t["cost_returns"][0]) for t in dataset.aug_data])
     answers = np.asarray(dataset.indices)[np.asarray(dataset.idx)]
     drawn = rng.integers(0, len(dataset.dataset), 12)
@@ -323,10 +357,15 @@ def prepared(module: Any) -> Arrays:
     made = [dataset._SequenceDataset__prepare_sample(i, t) for i, t in begins]
     names = ("states", "actions", "returns", "costs_return", "time_steps", "mask", "episode_cost", "costs")
     return {
-        **log, "ends": end, "kept": np.sort(dataset.indices), "answers": answers, "wishes": wishes,
-        "chances": dataset.sample_prob, "begins": np.array(begins),
+        **log,
+        "ends": end,
+        "kept": np.sort(dataset.indices),
+        "answers": answers,
+        "wishes": wishes,
+        "chances": dataset.sample_prob,
+        "begins": np.array(begins),
         **{f"window/{name}": np.stack([sample[i] for sample in made]) for i, name in enumerate(names)},
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

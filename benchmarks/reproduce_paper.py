@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pdocrl.console import print_table
 from pdocrl.data.tasks import find_task
+from pdocrl.evaluation.evaluate import evaluate
+from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import write_csv
 from pdocrl.report.published import PUBLISHED
-from pdocrl.scores.evaluate import evaluate
-from pdocrl.scores.protocols import find_protocol
 from pdocrl.training.folder import load_trained
 from pdocrl.training.train import train
 
@@ -43,8 +43,16 @@ def main() -> None:
         task = find_task(file.name.split("-v0")[0].removeprefix("Safety"))
         folder = arguments.out / f"{name}-{task.name}"
         if not (folder / "policies.npz").exists():
-            train(file, arguments.agent, task=task, cost_limit=protocol.limits, seed=protocol.seeds,
-                  steps=arguments.steps, settings=settings, out=folder)  # fmt: skip
+            train(
+                file,
+                arguments.agent,
+                task=task,
+                cost_limit=protocol.limits,
+                seed=protocol.seeds,
+                steps=arguments.steps,
+                settings=settings,
+                out=folder,
+            )
         if arguments.train_only:
             continue
         if not (folder / "scores.json").exists():
@@ -60,11 +68,18 @@ def main() -> None:
         summary, paper = scores["summary"][0]["score"], PUBLISHED[arguments.agent][task.name]
         mean = {k: sum(r[k] or 0 for r in rows if r["task"] == task.name) / 9 for k in ("w", "lambda")}
         low, high = summary["reward_interval"]
-        table.append([
-            task.name, f"{summary['reward']:.2f} [{low:.2f}, {high:.2f}]", f"{summary['cost']:.2f}",
-            f"{summary['safe_limits']}/3", f"{paper.reward:.2f}", f"{paper.cost:.2f}", f"{mean['w']:.2f}",
-            f"{mean['lambda']:.2f}",
-        ])  # fmt: skip
+        table.append(
+            [
+                task.name,
+                f"{summary['reward']:.2f} [{low:.2f}, {high:.2f}]",
+                f"{summary['cost']:.2f}",
+                f"{summary['safe_limits']}/3",
+                f"{paper.reward:.2f}",
+                f"{paper.cost:.2f}",
+                f"{mean['w']:.2f}",
+                f"{mean['lambda']:.2f}",
+            ]
+        )
     if table:
         columns = ["task", "reward [95 %]", "cost", "safe limits", "paper: reward", "cost", "w at the end", "λ"]
         print_table(columns, table, title=f"{name}, re-collected data, protocol dsrl, 3 seeds, 20 episodes")

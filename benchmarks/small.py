@@ -17,8 +17,8 @@ from typing import Any
 from pdocrl.bench.theory import read_csv
 from pdocrl.data.load import search
 from pdocrl.data.tasks import find_task
+from pdocrl.evaluation.evaluate import evaluate, read_scores
 from pdocrl.files import write_csv
-from pdocrl.scores.evaluate import evaluate, read_scores
 from pdocrl.training.train import train
 
 ROWS = Path(__file__).parent / "results" / "small.csv"
@@ -49,11 +49,19 @@ def main() -> None:
                 train(data, agent, task=task, cost_limit=limits, seed=SEEDS, steps=steps, settings=settings, out=folder)
                 evaluate(folder, 20)
             rows += [
-                {"agent": agent, "task": task, "cost_limit": run.cost_limit[0], "seed": run.seed, "step": steps,
-                 "episodes": len(run.episodes), "normalized_reward": round(run.normalized_reward, 6),
-                 "normalized_cost": round(run.normalized_cost, 6), "safe": run.safe}
+                {
+                    "agent": agent,
+                    "task": task,
+                    "cost_limit": run.cost_limit[0],
+                    "seed": run.seed,
+                    "step": steps,
+                    "episodes": len(run.episodes),
+                    "normalized_reward": round(run.normalized_reward, 6),
+                    "normalized_cost": round(run.normalized_cost, 6),
+                    "safe": run.safe,
+                }
                 for run in read_scores(folder).runs
-            ]  # fmt: skip
+            ]
     write_csv(ROWS, rows)
 
 

@@ -32,26 +32,51 @@ from foreign_problems import PROBLEMS, Foreign, sepsis
 from foreign_tables import write_pages
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import as_limits
 from pdocrl.tabular import Counts, exact, solve
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.assess import one_policy
+from pdocrl.tabular.baselines.plain import plug_in
+from pdocrl.tabular.baselines.registry import RIVALS
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.solution import outcome
-from pdocrl.theory.baselines import plug_in
-from pdocrl.theory.rivals.registry import RIVALS
 
 CASES = (
-    ("lake", 200), ("lake", 1000), ("lake", 10_000), ("cliff", 200), ("cliff", 2000), ("sepsis", 2000),
-    ("taxi", 300), ("taxi", 3000), ("bandit", 10_000), ("patients", 100), ("disaster", 20),
-)  # fmt: skip
+    ("lake", 200),
+    ("lake", 1000),
+    ("lake", 10_000),
+    ("cliff", 200),
+    ("cliff", 2000),
+    ("sepsis", 2000),
+    ("taxi", 300),
+    ("taxi", 3000),
+    ("bandit", 10_000),
+    ("patients", 100),
+    ("disaster", 20),
+)
 OURS = {"solve": {}, "solve, confidence .95": {"confidence": 0.95}, "solve, no threshold": {"min_count": 1}}
 PLUG_IN = {f"plug-in, {m} rows": m for m in (1, 5, 10, 20)}
 OTHERS = tuple(name for name, rival in RIVALS.items() if rival.limits and name not in {"pdocrl", "plug_in"})
 METHODS = (*OURS, *PLUG_IN, *OTHERS)
 SLOW = {"pdca", "wsac", "coptidice", "mo_spibb", "mbcl", "pessimistic", "pro_rl"}  # asked last
-FIELDS = ("problem", "episodes", "log", "method", "status", "believed_value", "believed_cost", "true_value",
-          "true_cost", "value_low", "value_high", "cost_low", "cost_high", "limit", "optimum", "seconds")  # fmt: skip
+FIELDS = (
+    "problem",
+    "episodes",
+    "log",
+    "method",
+    "status",
+    "believed_value",
+    "believed_cost",
+    "true_value",
+    "true_cost",
+    "value_low",
+    "value_high",
+    "cost_low",
+    "cost_high",
+    "limit",
+    "optimum",
+    "seconds",
+)
 Row = dict[str, Any]
 
 

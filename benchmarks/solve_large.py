@@ -68,7 +68,7 @@ def measure(cmdp: CMDP, options: list[str]) -> dict[str, Any]:
         log, out = Path(folder) / "log.parquet", Path(folder) / "policy"
         write_log(cmdp, rows, log)
         asked = ["--gamma", str(GAMMA), "--limit", f"good>={cmdp.tau[0]:.9g}", "--out", str(out), *options]
-        call = [sys.executable, "-m", "pdocrl.cli", "solve", str(log), *asked]
+        call = [sys.executable, "-m", "pdocrl.cli.main", "solve", str(log), *asked]
         began = time.perf_counter()
         process = subprocess.Popen(call, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
@@ -79,11 +79,21 @@ def measure(cmdp: CMDP, options: list[str]) -> dict[str, Any]:
     policy = np.array([acting.chances(state) for state in range(states)])
     best, true = exact.solve(cmdp), evaluate(cmdp, policy)
     return {
-        "states": states, "actions": ACTIONS, "rows": rows, "options": " ".join(options), "seconds": round(seconds, 1),
-        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1), "largest_mb": round(usage.ru_maxrss / 1024),
-        "status": result["status"], "certificate": result["certificate"], "believed": result["value"],
-        "true": true.value, "best": best.value, "limit": float(cmdp.tau[0]), "good": float(true.constraints[0]),
-    }  # fmt: skip
+        "states": states,
+        "actions": ACTIONS,
+        "rows": rows,
+        "options": " ".join(options),
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "largest_mb": round(usage.ru_maxrss / 1024),
+        "status": result["status"],
+        "certificate": result["certificate"],
+        "believed": result["value"],
+        "true": true.value,
+        "best": best.value,
+        "limit": float(cmdp.tau[0]),
+        "good": float(true.constraints[0]),
+    }
 
 
 if __name__ == "__main__":

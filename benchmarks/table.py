@@ -29,7 +29,8 @@ import jax
 import numpy as np
 
 import pdocrl
-from pdocrl.agents.agent import Agent, find_agent, make_config
+from pdocrl.agents.base import Agent, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.bench.results import (
     PARQUET,
     GroupStatus,
@@ -44,12 +45,12 @@ from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import load, search
 from pdocrl.data.tasks import Task, find_task
+from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
+from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.files import write_text
 from pdocrl.report import report
 from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables
-from pdocrl.scores.normalise import normalised_cost, normalised_reward
-from pdocrl.scores.protocols import protocol_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -92,9 +93,11 @@ def main() -> None:
         for method in methods
         for row in rows_of(
             [line for line in lines if line["task"] == task.name and name_of(line) == (method.agent, method.variant)],
-            task, method, files[task.name],
+            task,
+            method,
+            files[task.name],
         )
-    ]  # fmt: skip
+    ]
     again = {(row.task, row.method) for row in rows}
     rows = [*rows, *(row for row in before if (row.task, row.method) not in again)]
     names = [method.name for method in methods]
@@ -191,16 +194,31 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
         for i, (reward, cost) in enumerate(scores):
             rows.append(
                 Row(
-                    suite="five", protocol=protocol, task=task.name, agent=method.agent, variant=method.variant,
-                    cost_limit=(limit,), seed=line["seed"], training=training,
-                    trained_limit=(float(limits[0]) if shared else limit,), step=line["steps"], episode=i,
-                    reward=float(rewards[i]), cost=(float(costs[i]),), length=int(lengths[i]),
-                    normalized_reward=float(reward), normalized_cost=float(cost), failure=line.get("failure"),
-                    config_digest=config_digest(method.agent, line["steps"], config), data_digest=digest,
-                    data=file.name, recollected=file.name not in task.files if task.files else None,
-                    train_seconds=line.get("train_seconds"), **versions,
+                    suite="five",
+                    protocol=protocol,
+                    task=task.name,
+                    agent=method.agent,
+                    variant=method.variant,
+                    cost_limit=(limit,),
+                    seed=line["seed"],
+                    training=training,
+                    trained_limit=(float(limits[0]) if shared else limit,),
+                    step=line["steps"],
+                    episode=i,
+                    reward=float(rewards[i]),
+                    cost=(float(costs[i]),),
+                    length=int(lengths[i]),
+                    normalized_reward=float(reward),
+                    normalized_cost=float(cost),
+                    failure=line.get("failure"),
+                    config_digest=config_digest(method.agent, line["steps"], config),
+                    data_digest=digest,
+                    data=file.name,
+                    recollected=file.name not in task.files if task.files else None,
+                    train_seconds=line.get("train_seconds"),
+                    **versions,
                 )
-            )  # fmt: skip
+            )
     return rows
 
 

@@ -35,6 +35,7 @@ from typing import TypeVar
 import numpy as np
 from foreign_problems import PROBLEMS, Foreign
 
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap
 from pdocrl.tabular.bounds import PolicyEstimate, clustered, delta
@@ -43,7 +44,6 @@ from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model, policy_of
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.rare import choose_min_count, trusted
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.split import split
@@ -191,10 +191,19 @@ def study_bounds(task: tuple[str, int, int], slow_logs: int, printed_only: bool 
 
 
 CONFIDENCE = (
-    ("lake", 200), ("lake", 1000), ("lake", 10_000), ("cliff", 200), ("cliff", 2000), ("sepsis", 2000),
-    ("random", 2000), ("random", 20_000), ("inventory", 70_000), ("rare disasters", 10_000),
-    ("rare disasters", 100_000), ("frail patients", 5000),
-)  # fmt: skip
+    ("lake", 200),
+    ("lake", 1000),
+    ("lake", 10_000),
+    ("cliff", 200),
+    ("cliff", 2000),
+    ("sepsis", 2000),
+    ("random", 2000),
+    ("random", 20_000),
+    ("inventory", 70_000),
+    ("rare disasters", 10_000),
+    ("rare disasters", 100_000),
+    ("frail patients", 5000),
+)
 
 
 def study_confidence(task: tuple[str, int, int]) -> list[object]:
@@ -355,8 +364,19 @@ def main() -> None:
         sure = [(name, size) for name, size in CONFIDENCE if name != "sepsis" or importlib.util.find_spec("icu_sepsis")]
         tasks = [(name, size, seed) for seed in range(asked.logs) for name, size in sure]
         rows = list(finished(study_confidence, tasks, asked.jobs, time.monotonic() + 60 * asked.minutes))
-        header = ["problem", "size", "shown", "over", "shown and over", "value", "plug-in 20: value",
-                  "plug-in 20: over", "optimum", "seconds", "logs"]  # fmt: skip
+        header = [
+            "problem",
+            "size",
+            "shown",
+            "over",
+            "shown and over",
+            "value",
+            "plug-in 20: value",
+            "plug-in 20: over",
+            "optimum",
+            "seconds",
+            "logs",
+        ]
         write(asked.out / "tabular_confidence.csv", header, sorted(means(rows, 2), key=str))
 
 

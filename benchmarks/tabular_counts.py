@@ -24,9 +24,9 @@ import numpy as np
 
 from pdocrl.console import print_table
 from pdocrl.files import atomic_path
+from pdocrl.limits import as_limits
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.logs import count_log
 
 STATES, ACTIONS, GAMMA = 200, 5, 0.95
@@ -129,11 +129,18 @@ def main() -> None:
     took, busy, groups, counted, memory = (float(x) for x in answer)
     assert counted == options.rows
     million = options.rows / 1e6
-    log = [
-        options.rows, size, million / scanned, scanned_cpu, million / took, took, busy, memory, int(groups)
-    ]  # fmt: skip
-    header = ["rows", "file MB", "bare scan, M rows/s", "CPU s", "counting, M rows/s", "s", "CPU s", "largest MB",
-              "transitions"]  # fmt: skip
+    log = [options.rows, size, million / scanned, scanned_cpu, million / took, took, busy, memory, int(groups)]
+    header = [
+        "rows",
+        "file MB",
+        "bare scan, M rows/s",
+        "CPU s",
+        "counting, M rows/s",
+        "s",
+        "CPU s",
+        "largest MB",
+        "transitions",
+    ]
     print_table(header, [log], f"A Parquet log, {options.threads} threads")
     with atomic_path(HERE / "results" / "tabular_counts.csv") as out, out.open("w", newline="") as file:
         writer = csv.writer(file)

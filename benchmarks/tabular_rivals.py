@@ -18,6 +18,7 @@ from pathlib import Path
 from pdocrl.bench.theory import read_csv
 from pdocrl.files import write_text
 from pdocrl.table import Table
+from pdocrl.tabular.baselines.registry import RIVALS
 from pdocrl.theory.experiments.experiment import Rows
 from pdocrl.theory.experiments.rivals import (
     draw_families,
@@ -28,7 +29,6 @@ from pdocrl.theory.experiments.rivals import (
     slope_table,
 )
 from pdocrl.theory.measure import EXAMPLES
-from pdocrl.theory.rivals.registry import RIVALS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "which-method.md"
@@ -98,8 +98,12 @@ def example_table(rows: Rows) -> str:
     lines = []
     for n in dict.fromkeys((sizes[0], sizes[-1])):
         at = {(r["family"], r["method"], r["setting"]): r for r in rows if r["n"] == n}
-        lines += [f"Error at n = {n:,}: by theory, then by the best of the grid.", "",
-                  "| method | " + " | ".join(families) + " |", "|---|" + "---:|" * len(families)]  # fmt: skip
+        lines += [
+            f"Error at n = {n:,}: by theory, then by the best of the grid.",
+            "",
+            "| method | " + " | ".join(families) + " |",
+            "|---|" + "---:|" * len(families),
+        ]
         for method in dict.fromkeys(row["method"] for row in rows):
             cells = []
             for family in families:
@@ -115,10 +119,13 @@ def icu_table(rows: Rows, kind: str) -> str:
     sizes = sorted({row["n"] for row in rows})
     limited = kind == "with the limit"
     what = "Survival lost / dose above the limit" if limited else "Survival lost"
-    lines = [f"{what}, {kind}, per patient; by theory, then by the best of the grid. In brackets half the 95 % "
-             "interval of the latter's error, and the logs. Seconds of one core for the largest log.", "",
-             "| method | " + " | ".join(f"n = {n:,}" for n in sizes) + " | seconds |",
-             "|---|" + "---:|" * (len(sizes) + 1)]  # fmt: skip
+    lines = [
+        f"{what}, {kind}, per patient; by theory, then by the best of the grid. In brackets half the 95 % "
+        "interval of the latter's error, and the logs. Seconds of one core for the largest log.",
+        "",
+        "| method | " + " | ".join(f"n = {n:,}" for n in sizes) + " | seconds |",
+        "|---|" + "---:|" * (len(sizes) + 1),
+    ]
     at = {(row["method"], row["n"], row["setting"]): row for row in rows}
     methods = dict.fromkeys(row["method"] for row in rows)
 

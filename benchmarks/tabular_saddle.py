@@ -19,13 +19,13 @@ import numpy as np
 
 from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.algorithms import make_players, run
 from pdocrl.tabular.certificate import Point, certify
 from pdocrl.tabular.cmdp import CMDP, evaluate, garnet, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian, Sets, policy_of
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.lp import choose_B, saddle_lp
 
 ITERATIONS = 10_000
@@ -141,8 +141,10 @@ def main() -> None:
     print_table(["problem", "pairs", "ms", "ξ", "err"], program, "The saddle program")
     header = ["solver", "ξ mean", "ξ worst", "err mean", "CPU s"]
     print_table(header, [row[:5] for row in solvers], f"S=20, 20,000 rows, T=10,000, {seeds} seeds")
-    print(f"tuned Algorithm 1 over predictive regret matching⁺: ξ ratio {(tuned / matching).min():.0f} at least, "
-          f"{tuned.mean() / matching.mean():.0f} of the means")  # fmt: skip
+    print(
+        f"tuned Algorithm 1 over predictive regret matching⁺: ξ ratio {(tuned / matching).min():.0f} at least, "
+        f"{tuned.mean() / matching.mean():.0f} of the means"
+    )
     print_table(["solver", "iterates", "err > ξ", "largest err/ξ"], sound, "Is the certificate sound?")
     with atomic_path(HERE / "results" / "tabular_saddle.csv") as path, path.open("w", newline="") as file:
         writer = csv.writer(file)

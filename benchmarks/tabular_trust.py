@@ -18,13 +18,13 @@ import numpy as np
 
 from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
+from pdocrl.limits import Limit, as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.choice import GRID
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import Limit, as_limits
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup, solve_saddle
 from pdocrl.theory.lucky import lucky2
@@ -112,8 +112,17 @@ def main() -> None:
         for name in bar.track(list(PROBLEMS), description="problems"):
             outcomes = np.array([study(PROBLEMS[name], seed) for seed in range(seeds)])
             rows.append([name, *(float(x) for x in outcomes.mean(axis=0))])
-    header = ["log", "err, C chosen", "err, best C", "err, worst C", "value held", "costs held", "breaks a limit",
-              "… at 95 %", "which costs"]  # fmt: skip
+    header = [
+        "log",
+        "err, C chosen",
+        "err, best C",
+        "err, worst C",
+        "value held",
+        "costs held",
+        "breaks a limit",
+        "… at 95 %",
+        "which costs",
+    ]
     print_table(header, rows, f"means over {seeds} seeds")
     with atomic_path(HERE / "results" / "tabular_trust.csv") as path, path.open("w", newline="") as file:
         writer = csv.writer(file)

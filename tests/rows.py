@@ -8,16 +8,36 @@ from collections.abc import Callable
 import pytest
 
 from pdocrl.bench.results import Row
+from pdocrl.evaluation.evaluate import DataName
 from pdocrl.ope.result import VERDICTS, OffPolicy, OpeRun, OpeSettings
-from pdocrl.scores.evaluate import DataName
 
 EPISODE = Row(
-    suite="test", protocol="custom", task="BallRun", agent="pdocrl", variant="", cost_limit=(10.0,), seed=0, training=0,
-    trained_limit=(10.0,), step=5, episode=0,
-    reward=600.0, cost=(5.0,), length=100, normalized_reward=0.5, normalized_cost=0.5, failure=None,
-    config_digest="c", data_digest="d", data="ballrun.hdf5", recollected=True, train_seconds=1.5, pdocrl="0.1.0",
-    jax="0.10.2", numpy="2.4.6",
-)  # fmt: skip
+    suite="test",
+    protocol="custom",
+    task="BallRun",
+    agent="pdocrl",
+    variant="",
+    cost_limit=(10.0,),
+    seed=0,
+    training=0,
+    trained_limit=(10.0,),
+    step=5,
+    episode=0,
+    reward=600.0,
+    cost=(5.0,),
+    length=100,
+    normalized_reward=0.5,
+    normalized_cost=0.5,
+    failure=None,
+    config_digest="c",
+    data_digest="d",
+    data="ballrun.hdf5",
+    recollected=True,
+    train_seconds=1.5,
+    pdocrl="0.1.0",
+    jax="0.10.2",
+    numpy="2.4.6",
+)
 
 
 @pytest.fixture
@@ -38,12 +58,20 @@ def play() -> Callable[..., list[Row]]:
     ) -> list[Row]:
         return [
             dataclasses.replace(
-                EPISODE, cost_limit=(limit,), seed=seed, training=seed if shared else number, trained_limit=(limit,),
-                episode=i, normalized_reward=reward, cost=(cost,), normalized_cost=cost / limit, **fields,
+                EPISODE,
+                cost_limit=(limit,),
+                seed=seed,
+                training=seed if shared else number,
+                trained_limit=(limit,),
+                episode=i,
+                normalized_reward=reward,
+                cost=(cost,),
+                normalized_cost=cost / limit,
+                **fields,
             )
             for number, ((limit, seed), episodes) in enumerate(runs.items())
             for i, (reward, cost) in enumerate(episodes)
-        ]  # fmt: skip
+        ]
 
     return made
 
@@ -51,20 +79,40 @@ def play() -> Callable[..., list[Row]]:
 def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **others: object) -> OpeRun:
     """What `pdocrl ope` might say of a policy, on the scales of the scores; ± 0.1."""
     fields: dict = {
-        "agent": agent, "cost_limit": [limit], "seed": seed,
-        "reward": 100 * reward, "reward_interval": (100 * reward - 10, 100 * reward + 10),
-        "cost": [limit * cost], "cost_interval": [(limit * (cost - 0.1), limit * (cost + 0.1))],
-        "normalized_reward": reward, "normalized_reward_interval": (reward - 0.1, reward + 0.1),
-        "normalized_cost": cost, "normalized_cost_interval": (cost - 0.1, cost + 0.1),
-        "within_limit": None, "verdict": VERDICTS[None], "trusted": True, "doubts": [],
-        "outside": 0.0, "effective_sample_size": None, "by_method": {},
-    }  # fmt: skip
+        "agent": agent,
+        "cost_limit": [limit],
+        "seed": seed,
+        "reward": 100 * reward,
+        "reward_interval": (100 * reward - 10, 100 * reward + 10),
+        "cost": [limit * cost],
+        "cost_interval": [(limit * (cost - 0.1), limit * (cost + 0.1))],
+        "normalized_reward": reward,
+        "normalized_reward_interval": (reward - 0.1, reward + 0.1),
+        "normalized_cost": cost,
+        "normalized_cost_interval": (cost - 0.1, cost + 0.1),
+        "within_limit": None,
+        "verdict": VERDICTS[None],
+        "trusted": True,
+        "doubts": [],
+        "outside": 0.0,
+        "effective_sample_size": None,
+        "by_method": {},
+    }
     return OpeRun(**fields | others)
 
 
 def told(task: str, agent: str, runs: list[OpeRun]) -> OffPolicy:
     """The same of a training."""
     return OffPolicy(
-        task=task, agent=agent, method="model", level=0.95, horizon=100, data=DataName(name="d.hdf5", digest="d"),
-        step=1, versions={}, settings=OpeSettings(resamples=2, seed=0), calibration=None, runs=runs,
-    )  # fmt: skip
+        task=task,
+        agent=agent,
+        method="model",
+        level=0.95,
+        horizon=100,
+        data=DataName(name="d.hdf5", digest="d"),
+        step=1,
+        versions={},
+        settings=OpeSettings(resamples=2, seed=0),
+        calibration=None,
+        runs=runs,
+    )

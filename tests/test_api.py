@@ -35,7 +35,7 @@ def test_packages_named_like_a_function_are_called_like_it() -> None:
 def test_no_module_hides_a_function() -> None:
     """A submodule of the same name would take the function's place as soon as anyone imports it."""
     code = (
-        "import pdocrl, pdocrl.demo, pdocrl.cli, pdocrl.report.page; "
+        "import pdocrl, pdocrl.demo, pdocrl.cli.main, pdocrl.report.page; "
         "print([n for n in pdocrl.__all__ if n[0] != '_' and not callable(getattr(pdocrl, n))])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -49,6 +49,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_import_loads_neither_jax_nor_the_simulator() -> None:
     heavy = "{'jax', 'pybullet', 'h5py', 'duckdb', 'matplotlib', 'pyarrow'}"
-    code = f"import sys, pdocrl, pdocrl.cli; print({heavy} & set(sys.modules))"
+    code = f"import sys, pdocrl, pdocrl.cli.main; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "set()"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl import cli
+from pdocrl.cli import main as cli
 from pdocrl.errors import PdocrlError
 
 Run = Callable[..., tuple[int, str, str]]
@@ -22,8 +22,8 @@ def built_commands() -> list[str]:
     """The commands whose module is there (others may be built in parallel)."""
     found = []
     for name, (module, function, _) in cli.COMMANDS.items():
-        spec = importlib.util.find_spec(f"pdocrl.commands.{module}")
-        if spec and hasattr(importlib.import_module(f"pdocrl.commands.{module}"), function):
+        spec = importlib.util.find_spec(f"pdocrl.cli.{module}")
+        if spec and hasattr(importlib.import_module(f"pdocrl.cli.{module}"), function):
             found.append(name)
     return found
 
@@ -50,7 +50,7 @@ def test_help_explains_every_option_and_gives_an_example(name: str, capsys: pyte
     text = capsys.readouterr().out
     assert f"pdocrl {name}" in text.split("Example", 1)[1]
     module, function, _ = cli.COMMANDS[name]
-    command = getattr(importlib.import_module(f"pdocrl.commands.{module}"), function)
+    command = getattr(importlib.import_module(f"pdocrl.cli.{module}"), function)
     described = (inspect.getdoc(command) or "").split("Args:", 1)[-1]
     for parameter in inspect.signature(command).parameters:
         assert f"{parameter}:" in described, f"`{parameter}` of `{name}` is not described"
@@ -92,14 +92,14 @@ def test_an_error_of_several_lines_is_printed_as_one(run_cli: Run, monkeypatch: 
 
 def test_help_and_misspellings_load_no_heavy_library() -> None:
     code = (
-        "import sys; from pdocrl import cli; cli.main([]); cli.main(['tsks']); "
+        "import sys; from pdocrl.cli import main as cli; cli.main([]); cli.main(['tsks']); "
         "heavy = {'jax', 'matplotlib', 'pyarrow', 'duckdb', 'h5py', 'scipy'} & set(sys.modules); sys.exit(bool(heavy))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:
-    command = f"{sys.executable} -m pdocrl.cli tasks --json | head -n 1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m pdocrl.cli.main tasks --json | head -n 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -22,10 +22,10 @@ import onnxruntime
 import pytest
 
 import pdocrl
-from pdocrl import cli
-from pdocrl.agents.agent import BUILT_IN, find_agent
+from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.results import Row, read_rows
+from pdocrl.cli import main as cli
 from pdocrl.data import load
 from pdocrl.data.bounds import to_real
 from pdocrl.envs import make
@@ -72,8 +72,11 @@ def own_packages(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
 def tiny(name: str) -> dict[str, Any]:
     """The agent's settings that have a size, small."""
     fields = [field.name for field in dataclasses.fields(find_agent(name).Config)]
-    return {field: [8] if field.endswith("hidden") else SMALL[field]
-            for field in fields if field in SMALL or field.endswith("hidden")}  # fmt: skip
+    return {
+        field: [8] if field.endswith("hidden") else SMALL[field]
+        for field in fields
+        if field in SMALL or field.endswith("hidden")
+    }
 
 
 def suite_file(folder: Path, world: Path, agents: list[str]) -> Path:

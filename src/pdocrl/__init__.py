@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pdocrl.collect.pipeline import collect as collect
     from pdocrl.data import Dataset as Dataset
     from pdocrl.data import Task as Task
     from pdocrl.data import load as load
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from pdocrl.data import register as register
     from pdocrl.data import save as save
     from pdocrl.envs import rollout as rollout
-    from pdocrl.experts.flow import collect as collect
-    from pdocrl.scores.evaluate import evaluate as evaluate
+    from pdocrl.evaluation.evaluate import evaluate as evaluate
     from pdocrl.tabular.saddle import solve as solve
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "pdocrl.data",
     "Task": "pdocrl.data",
-    "collect": "pdocrl.experts.flow",
-    "evaluate": "pdocrl.scores.evaluate",
+    "evaluate": "pdocrl.evaluation.evaluate",
     "export": "pdocrl.training.folder",
     "load": "pdocrl.data",
     "load_trained": "pdocrl.training.folder",
@@ -44,7 +43,7 @@ _HOMES = {
     "solve": "pdocrl.tabular.saddle",
     "train": "pdocrl.training.train",
 }
-__all__ = sorted([*_HOMES, "__version__", "ope", "report"])
+__all__ = sorted([*_HOMES, "__version__", "collect", "ope", "report"])
 
 
 def __dir__() -> list[str]:
@@ -56,7 +55,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pdocrl")
-    if name in {"ope", "report"}:  # packages that may be called, see `callable_package`
+    if name in {"collect", "ope", "report"}:  # packages that may be called, see `callable_package`
         return importlib.import_module(f"pdocrl.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pdocrl' has no attribute {name!r}")

@@ -22,12 +22,12 @@ from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.evaluation.evaluate import Scores, evaluate
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
 from pdocrl.report.beside import Foretold, SafetyForecast, beside
 from pdocrl.report.record import limit_name
-from pdocrl.scores.evaluate import Scores, evaluate
 from pdocrl.training.folder import Trained, load_trained, restore
 from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
@@ -96,9 +96,14 @@ def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None
                 reward, cost = network.expects(limit)
             else:
                 reward, cost = rehearse_other(
-                    state.models_average, state.standards, network, state.starts, found.plan.horizon,
-                    float(config.confidence), float(config.episodes),
-                )  # fmt: skip
+                    state.models_average,
+                    state.standards,
+                    network,
+                    state.starts,
+                    found.plan.horizon,
+                    float(config.confidence),
+                    float(config.episodes),
+                )
                 cost = cost / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())
             told = Foretold(
@@ -124,14 +129,29 @@ def _plane(dataset: Dataset, records: Sequence[Results]) -> Any:
     (panel,) = figure.axes
     for i, run in enumerate(records[0].runs):
         panel.scatter(
-            run.costs.mean(), run.returns.mean(), s=260 - 105 * i, color=POINT_COLOURS[i], edgecolors="white",
-            linewidths=1.2, zorder=7 + i, clip_on=False, label=f"{run.method}, limit {run.limit}",
-        )  # fmt: skip
+            run.costs.mean(),
+            run.returns.mean(),
+            s=260 - 105 * i,
+            color=POINT_COLOURS[i],
+            edgecolors="white",
+            linewidths=1.2,
+            zorder=7 + i,
+            clip_on=False,
+            label=f"{run.method}, limit {run.limit}",
+        )
     for run in [record.runs[0] for record in records[1:]]:
         panel.scatter(
-            run.costs.mean(), run.returns.mean(), s=150, color=INK, marker="X", edgecolors="white", linewidths=1.2,
-            zorder=12, clip_on=False, label=f"{run.method}, which knows no limit",
-        )  # fmt: skip
+            run.costs.mean(),
+            run.returns.mean(),
+            s=150,
+            color=INK,
+            marker="X",
+            edgecolors="white",
+            linewidths=1.2,
+            zorder=12,
+            clip_on=False,
+            label=f"{run.method}, which knows no limit",
+        )
     panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     return figure
 
@@ -141,9 +161,17 @@ def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:
     if not (folder / "run.json").exists():
         every = max(1, steps // EVALUATIONS)
         return train(
-            dataset, agent, task=TASK, cost_limit=LIMITS, steps=steps, settings=SIZE | MORE.get(agent, {}), out=folder,
-            log_every=max(1, every // 2), checkpoint_every=every, evaluate_every=every,
-        )  # fmt: skip
+            dataset,
+            agent,
+            task=TASK,
+            cost_limit=LIMITS,
+            steps=steps,
+            settings=SIZE | MORE.get(agent, {}),
+            out=folder,
+            log_every=max(1, every // 2),
+            checkpoint_every=every,
+            evaluate_every=every,
+        )
     plan = Plan.read(folder)
     if (plan.agent, plan.steps, plan.data_digest) != (agent, steps, dataset.digest):
         raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); choose another --out.")

@@ -18,9 +18,17 @@ from pdocrl.errors import PdocrlError
 
 # Trouble of the place we write to. Any other error (a file read inside the block is missing) is someone else's.
 PLACE_ERRORS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
-    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
-}  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+}
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
+from pdocrl.agents.base import Problem, Transitions, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.nn.mlp import normals
 from pdocrl.nn.transformer import Windows
 
@@ -31,11 +32,19 @@ Loss = Callable[[Any], float]
 def random_batch(seed: int = 0) -> Transitions:
     rng = np.random.default_rng(seed)
     return Transitions(
-        *(jnp.asarray(x, jnp.float32) for x in (
-            rng.normal(size=(B, S)), rng.uniform(-1.3, 1.3, (B, A)).clip(-1, 1), rng.normal(size=B), rng.random((B, K)),
-            rng.normal(size=(B, S)), rng.random(B) < 0.7, rng.normal(size=(B, S)),
-        ))
-    )  # fmt: skip
+        *(
+            jnp.asarray(x, jnp.float32)
+            for x in (
+                rng.normal(size=(B, S)),
+                rng.uniform(-1.3, 1.3, (B, A)).clip(-1, 1),
+                rng.normal(size=B),
+                rng.random((B, K)),
+                rng.normal(size=(B, S)),
+                rng.random(B) < 0.7,
+                rng.normal(size=(B, S)),
+            )
+        )
+    )
 
 
 def double(tree: Any) -> Any:
@@ -166,7 +175,7 @@ def test_cpq(among: str) -> None:
     assert 0 < unknown.mean() < 1
 
     def cost_loss(critic: Any) -> float:
-        td = td_loss(b.cost + GAMMA * b.alive[:, None] * next_cost, b)(critic)
+        td = td_loss(b.cost + GAMMA * b.not_done[:, None] * next_cost, b)(critic)
         ood = mlp(critic.mlp, pair(many, tried)).mean(0)[unknown].mean(0)
         return td - o.alpha.lam @ (ood - 1.5 * limit)
 
@@ -174,12 +183,17 @@ def test_cpq(among: str) -> None:
         return -value(o.critic, o.cost_critic, b.obs, act(actor, b.obs, noise[1]))[0].mean()
 
     assert 0 < (next_q == 0).mean() < 1
-    check(new, old, metrics, {
-        "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.alive * next_q, b)),
-        "cost_critic": ("cost_opt", "cost_loss", cost_loss),
-        "actor": ("actor_opt", "actor_loss", actor_loss),
-        "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[3])),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.not_done * next_q, b)),
+            "cost_critic": ("cost_opt", "cost_loss", cost_loss),
+            "actor": ("actor_opt", "actor_loss", actor_loss),
+            "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[3])),
+        },
+    )
     ood = mlp(o.cost_critic.mlp, pair(many, tried)).mean(0)[unknown].mean(0)
     np.testing.assert_allclose(new.alpha.lam, np.clip(o.alpha.lam + 1e-4 * (1.5 * limit - ood), 0, 0.2), atol=1e-6)
 
@@ -192,7 +206,7 @@ def test_coptidice() -> None:
 
     def ratio_and_error(nu: Any) -> tuple[np.ndarray, np.ndarray]:
         v, after = mlp(nu, b.obs)[:, 0], mlp(nu, b.next_obs)[:, 0]
-        error = 0.3 * b.reward - b.cost @ lam + GAMMA * b.alive * after - v
+        error = 0.3 * b.reward - b.cost @ lam + GAMMA * b.not_done * after - v
         return np.where(error < 0, np.exp(np.minimum(error / 0.5, 0)), error / 0.5 + 1), error
 
     def nu_loss(nu: Any) -> float:
@@ -203,7 +217,7 @@ def test_coptidice() -> None:
     w = ratio_and_error(o.nu)[0]
 
     def ell(chi: Any) -> np.ndarray:
-        flow = b.cost + GAMMA * b.alive[:, None] * mlp(chi, b.next_obs) - mlp(chi, b.obs)
+        flow = b.cost + GAMMA * b.not_done[:, None] * mlp(chi, b.next_obs) - mlp(chi, b.obs)
         return (1 - GAMMA) * mlp(chi, b.initial_obs) + w[:, None] * flow
 
     tilt = np.exp(ell(o.chi) / tau)
@@ -215,12 +229,17 @@ def test_coptidice() -> None:
         prices = np.log1p(np.exp(scalars))
         return float(prices[0] @ (RATE - bound) + prices[1] @ (0.01 - divergence))
 
-    check(new, old, metrics, {
-        "nu": ("nu_opt", "nu_loss", nu_loss),
-        "chi": ("chi_opt", "chi_loss", lambda chi: (tau * np.log(np.exp(ell(chi) / tau).mean(0))).sum()),
-        "scalars": ("scalars_opt", None, scalars_loss),
-        "actor": ("actor_opt", "actor_loss", lambda actor: -(w * log_density(actor, b.obs, b.action)).mean()),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "nu": ("nu_opt", "nu_loss", nu_loss),
+            "chi": ("chi_opt", "chi_loss", lambda chi: (tau * np.log(np.exp(ell(chi) / tau).mean(0))).sum()),
+            "scalars": ("scalars_opt", None, scalars_loss),
+            "actor": ("actor_opt", "actor_loss", lambda actor: -(w * log_density(actor, b.obs, b.action)).mean()),
+        },
+    )
 
 
 def pid(old: Any, violation: np.ndarray) -> np.ndarray:
@@ -246,12 +265,17 @@ def test_bcq_lag() -> None:
         q, cost = mixed(o.critic, o.cost_critic, b.obs, propose(actor, b.obs, noise[2]))
         return -(q - cost @ lam).mean()
 
-    check(new, old, metrics, {
-        "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.alive * next_q, b)),
-        "cost_critic": ("cost_opt", "cost_loss", td_loss(b.cost + GAMMA * b.alive[:, None] * next_cost, b)),
-        "actor": ("actor_opt", "actor_loss", actor_loss),
-        "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[0])),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.not_done * next_q, b)),
+            "cost_critic": ("cost_opt", "cost_loss", td_loss(b.cost + GAMMA * b.not_done[:, None] * next_cost, b)),
+            "actor": ("actor_opt", "actor_loss", actor_loss),
+            "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[0])),
+        },
+    )
     np.testing.assert_allclose(new.multiplier.lam, pid(o, next_cost.mean(0) - RATE / (1 - GAMMA)), atol=1e-6)
 
 
@@ -285,12 +309,17 @@ def test_bear_lag(kernel: str, normalised: bool) -> None:
         gain = (q - cost @ lam).mean() / (1 + lam.sum() if normalised else 1)
         return np.exp(o.log_alpha) * (mmd(raw, data) - 0.05) - gain
 
-    check(new, old, metrics, {
-        "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.alive * next_q, b)),
-        "cost_critic": ("cost_opt", "cost_loss", td_loss(b.cost + GAMMA * b.alive[:, None] * next_cost, b)),
-        "actor": ("actor_opt", "actor_loss", actor_loss),
-        "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[0])),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "critic": ("critic_opt", "critic_loss", td_loss(0.3 * b.reward + GAMMA * b.not_done * next_q, b)),
+            "cost_critic": ("cost_opt", "cost_loss", td_loss(b.cost + GAMMA * b.not_done[:, None] * next_cost, b)),
+            "actor": ("actor_opt", "actor_loss", actor_loss),
+            "vae": ("vae_opt", "vae_loss", lambda vae: vae_loss(vae, b, noise[0])),
+        },
+    )
 
 
 @pytest.mark.parametrize("name", ["cdt", "b2r"])
@@ -301,14 +330,26 @@ def test_transformers(name: str) -> None:
     mask = (np.arange(length) >= rng.integers(0, length, (B, 1))) * 1.0
     f32 = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
     windows = Windows(
-        f32(rng.normal(size=(B, length))), f32(rng.normal(size=(B, length, K))), f32(rng.normal(size=(B, length, S))),
-        f32(rng.uniform(-1, 1, (B, length, A))), jnp.asarray(rng.integers(0, 9, (B, length)), jnp.int32), f32(mask),
-    )  # fmt: skip
+        f32(rng.normal(size=(B, length))),
+        f32(rng.normal(size=(B, length, K))),
+        f32(rng.normal(size=(B, length, S))),
+        f32(rng.uniform(-1, 1, (B, length, A))),
+        jnp.asarray(rng.integers(0, 9, (B, length)), jnp.int32),
+        f32(mask),
+    )
     costly = rng.random((B, length, K)) < 0.5
     new, old, metrics = one_step(
-        name, (windows, f32(costly)), context=length, embedding=width, heads=heads, layers=1, dropout=0.0,
-        clip=1e9, cost_weight=0.5, **({"times": 5} if name == "cdt" else {}),
-    )  # fmt: skip
+        name,
+        (windows, f32(costly)),
+        context=length,
+        embedding=width,
+        heads=heads,
+        layers=1,
+        dropout=0.0,
+        clip=1e9,
+        cost_weight=0.5,
+        **({"times": 5} if name == "cdt" else {}),
+    )
     v = double(windows)
 
     def turned(x: np.ndarray) -> np.ndarray:
@@ -374,16 +415,22 @@ def test_pdocrl_extraction() -> None:
         return np.minimum(np.logaddexp(0, mlp(weight, pair(b.obs, b.action))[:, 0]), 10)
 
     w = ratio(o.weight)
-    backup = reward + GAMMA * b.alive * mlp(o.target, b.next_obs)[..., 0].min(0)
+    backup = reward + GAMMA * b.not_done * mlp(o.target, b.next_obs)[..., 0].min(0)
     residual = backup - mlp(o.critic, b.obs)[..., 0].min(0)
-    check(new, old, metrics, {
-        "weight": ("weight_opt", None, lambda net: -float((ratio(net) * residual).mean())),
-        "critic": (
-            "critic_opt", "critic_loss",
-            lambda net: float((w * (backup - mlp(net, b.obs)[..., 0]) ** 2).mean(-1).sum()),
-        ),
-        "actor": ("actor_opt", "actor_loss", lambda net: -float((w * log_density(net, b.obs, b.action)).mean())),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "weight": ("weight_opt", None, lambda net: -float((ratio(net) * residual).mean())),
+            "critic": (
+                "critic_opt",
+                "critic_loss",
+                lambda net: float((w * (backup - mlp(net, b.obs)[..., 0]) ** 2).mean(-1).sum()),
+            ),
+            "actor": ("actor_opt", "actor_loss", lambda net: -float((w * log_density(net, b.obs, b.action)).mean())),
+        },
+    )
 
 
 def published_losses(batch: Transitions, **settings: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -401,7 +448,7 @@ def published_losses(batch: Transitions, **settings: Any) -> tuple[Any, Any, Any
 
     def backup(key: Any) -> np.ndarray:
         future = smaller(o.target, b.next_obs, act(o.actor, b.next_obs, key))
-        return 0.3 * b.reward - lam * b.cost.sum(1) + GAMMA * b.alive * future
+        return 0.3 * b.reward - lam * b.cost.sum(1) + GAMMA * b.not_done * future
 
     def ratio(weight: Any) -> np.ndarray:
         return np.minimum(np.logaddexp(0, mlp(weight, pair(b.obs, b.action))[:, 0]), 10)

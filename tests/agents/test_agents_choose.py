@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 
 from pdocrl import evaluate, train
-from pdocrl.agents.agent import agents_for_choices, find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import agents_for_discrete_actions, find_agent
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.nn.density import Categorical
 from pdocrl.policies.onnx import to_onnx
@@ -99,7 +100,7 @@ def test_the_dial_spends_nothing_at_limit_zero_and_everything_at_the_horizon(dia
     assert all_of_it.cost == [float(STEPS)]
 
 
-@pytest.mark.parametrize("name", agents_for_choices())
+@pytest.mark.parametrize("name", agents_for_discrete_actions())
 def test_every_agent_for_choices_plays_them_by_name_and_onnx_says_the_same(name: str, dial: Trained) -> None:
     trained = dial
     if name != "dial":

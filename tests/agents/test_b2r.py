@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import DeviceTable, Problem, find_agent, make_config
+from pdocrl.agents.base import DeviceTable, Problem, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import TransformerPolicy

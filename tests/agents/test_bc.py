@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.training.loop import Run, Trainer

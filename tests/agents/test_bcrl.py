@@ -14,8 +14,9 @@ from scipy.stats import norm
 from test_agent_oracles import GAMMA, KEY, PROBLEM, B, K, check, double, mlp, one_step, pair, random_batch
 from test_caps import HORIZON, SMALL, drive, expectile, layer, street
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.bcrl import BCRLProblem
+from pdocrl.agents.registry import find_agent
 from pdocrl.policies.limits import BudgetPolicy, discounted_budget
 from pdocrl.training.loop import Run, Trainer
 
@@ -41,7 +42,7 @@ def test_one_step_is_the_formulas() -> None:
     for_budgets, for_dropout = jax.random.split(KEY)
     drawn = np.asarray(jax.random.uniform(for_budgets, (3, B, K)), np.float64) / (1 - GAMMA)
     kept = (np.asarray(jax.random.uniform(for_dropout, (2, B, 8))) >= 0.1) / 0.9
-    pairs, alive = pair(b.obs, b.action), GAMMA * b.alive[:, None]
+    pairs, not_done = pair(b.obs, b.action), GAMMA * b.not_done[:, None]
 
     def value_loss(q: np.ndarray, states: np.ndarray, tau: float) -> Any:
         return lambda value: float(expectile(q - mlp(value, states), tau).mean(0).sum())
@@ -53,22 +54,31 @@ def test_one_step_is_the_formulas() -> None:
     for learned in (ahead, q_c, v_c):
         assert 0 < (learned < 0).mean() < 1  # counts as 0, for costs are at least 0
     ahead, q_c, v_c = np.maximum(ahead, 0), np.maximum(q_c, 0), np.maximum(v_c, 0)
-    cost_backup = b.cost / unit + alive * ahead
+    cost_backup = b.cost / unit + not_done * ahead
     whole = [u + np.maximum(q_c, v_c) for u in (drawn[0], drawn[2])]
     q_0 = mlp(o.reward.target, pair(pairs, whole[0] - q_c)).min(0)
-    backup = 0.3 * b.reward[:, None] + alive * mlp(n.reward.value, pair(b.next_obs, drawn[1]))
+    backup = 0.3 * b.reward[:, None] + not_done * mlp(n.reward.value, pair(b.next_obs, drawn[1]))
     given = pair(b.obs, np.clip(whole[1] - v_c, 0, 1 / (1 - GAMMA)))
     gain = mlp(n.reward.critic, pair(pairs, whole[1] - q_c)).min(0) - mlp(n.reward.value, given)
     earns, saves = np.exp(2 * gain[:, 0]), np.exp(2 * (v_c - q_c).sum(-1))
     assert max(earns.max(), saves.max()) < 100
-    check(new, old, metrics, {
-        "cost.value": ("cost.value_opt", "cost_value_loss", value_loss(mlp(o.cost.target, pairs).max(0), b.obs, 0.2)),
-        "cost.critic": ("cost.critic_opt", "cost_loss", critic_loss(pairs, cost_backup)),
-        "reward.value": ("reward.value_opt", "value_loss", value_loss(q_0, pair(b.obs, whole[0] - v_c), 0.6)),
-        "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss(pair(pairs, GAMMA * drawn[1]), backup)),
-        "actor": ("actor_opt", "actor_loss", lambda p: gaussian_loss(p.mlp, given, b.action, earns, kept[0])),
-        "safe": ("safe_opt", "safe_loss", lambda p: gaussian_loss(p.mlp, b.obs, b.action, saves, kept[1])),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "cost.value": (
+                "cost.value_opt",
+                "cost_value_loss",
+                value_loss(mlp(o.cost.target, pairs).max(0), b.obs, 0.2),
+            ),
+            "cost.critic": ("cost.critic_opt", "cost_loss", critic_loss(pairs, cost_backup)),
+            "reward.value": ("reward.value_opt", "value_loss", value_loss(q_0, pair(b.obs, whole[0] - v_c), 0.6)),
+            "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss(pair(pairs, GAMMA * drawn[1]), backup)),
+            "actor": ("actor_opt", "actor_loss", lambda p: gaussian_loss(p.mlp, given, b.action, earns, kept[0])),
+            "safe": ("safe_opt", "safe_loss", lambda p: gaussian_loss(p.mlp, b.obs, b.action, saves, kept[1])),
+        },
+    )
 
 
 def test_on_a_coin_the_least_cost_is_known_and_fast_is_taken_where_the_budget_covers_it() -> None:
@@ -139,8 +149,10 @@ def test_each_cost_is_counted_in_its_own_unit_and_one_that_never_occurred_forbid
     state = agent.init(make_config(agent, **SMALL), problem, KEY)
     np.testing.assert_allclose(state.unit, [1, 1e-3, 1])
     networks = {
-        "actor": layer([[0.0]] * 4, [1.0]), "safe": layer([[0.0]], [-1.0]), "cost_value": layer([[0.0] * 3], [0.0] * 3),
-    }  # fmt: skip
+        "actor": layer([[0.0]] * 4, [1.0]),
+        "safe": layer([[0.0]], [-1.0]),
+        "cost_value": layer([[0.0] * 3], [0.0] * 3),
+    }
     policy = BudgetPolicy(networks, 10.0, 0.9, tuple(np.asarray(state.unit).tolist()), (2.0, 2e-3, 1.0))
     step = policy.begin(0)
     assert step(np.zeros(1)) > 0, "two steps of the largest cost are no small budget, whatever their unit"

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.bear_lag import discrepancy
+from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset
 from pdocrl.training.loop import Run, Trainer
 

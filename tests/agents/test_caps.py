@@ -13,8 +13,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from test_agent_oracles import GAMMA, KEY, A, B, check, double, mlp, one_step, pair, random_batch
 
-from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.agents.iql import expectile_loss
+from pdocrl.agents.base import make_config
+from pdocrl.agents.common.iql import expectile_loss
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import normals
@@ -58,9 +59,9 @@ def test_one_step_of_implicit_heads_is_the_formulas() -> None:
     batch = random_batch()
     new, old, metrics = one_step("caps_iql", batch, heads=3, reward_scale=0.3, beta=4.0, beta_cost=2.0)
     b, o = double(batch), double(old)
-    pairs, alive = pair(b.obs, b.action), GAMMA * b.alive[:, None]
-    backup = 0.3 * b.reward[:, None] + alive * mlp(o.reward.value, b.next_obs)
-    cost_backup = b.cost + alive * mlp(o.cost.value, b.next_obs)
+    pairs, not_done = pair(b.obs, b.action), GAMMA * b.not_done[:, None]
+    backup = 0.3 * b.reward[:, None] + not_done * mlp(o.reward.value, b.next_obs)
+    cost_backup = b.cost + not_done * mlp(o.cost.value, b.next_obs)
     value_loss, critic_loss, gain = implicit_losses(o.reward, pairs, b.obs, backup, 0.7)
     cost_value_loss, cost_loss, pain = implicit_losses(o.cost, pairs, b.obs, cost_backup, 0.3)
     earns, saves = np.exp(4 * gain[:, 0]), np.exp(-2 * pain.sum(1))
@@ -72,13 +73,18 @@ def test_one_step_of_implicit_heads_is_the_formulas() -> None:
         logs = [norm(mean[:, k], scales[k]).logpdf(b.action).sum(-1) for k in range(3)]
         return -float(np.mean([(w * log).mean() for w, log in zip(weights, logs, strict=True)]))
 
-    check(new, old, metrics, {
-        "reward.value": ("reward.value_opt", "value_loss", value_loss),
-        "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss),
-        "cost.value": ("cost.value_opt", "cost_value_loss", cost_value_loss),
-        "cost.critic": ("cost.critic_opt", "cost_loss", cost_loss),
-        "actor": ("actor_opt", "actor_loss", actor_loss),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "reward.value": ("reward.value_opt", "value_loss", value_loss),
+            "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss),
+            "cost.value": ("cost.value_opt", "cost_value_loss", cost_value_loss),
+            "cost.critic": ("cost.critic_opt", "cost_loss", cost_loss),
+            "actor": ("actor_opt", "actor_loss", actor_loss),
+        },
+    )
     moved = double(o.reward.target).weights[0] + 0.005 * (
         double(new.reward.critic).weights[0] - o.reward.target.weights[0]
     )
@@ -101,8 +107,8 @@ def test_one_step_of_climbing_heads_is_the_formulas() -> None:
     after = [act(o.actor, b.next_obs, k, next_noise[k]) for k in range(3)]
     soft = [mlp(o.target, pair(b.next_obs, a))[..., 0].min(0) - alpha * log for a, log in after]
     ahead = [mlp(o.cost_target, pair(b.next_obs, a)).max(0) for a, _ in after]
-    backup = 0.3 * b.reward + GAMMA * b.alive * np.mean(soft, 0)
-    cost_backup = b.cost + GAMMA * b.alive[:, None] * np.mean(ahead, 0)
+    backup = 0.3 * b.reward + GAMMA * b.not_done * np.mean(soft, 0)
+    cost_backup = b.cost + GAMMA * b.not_done[:, None] * np.mean(ahead, 0)
 
     def td(target: np.ndarray) -> Any:
         return lambda c: float(((mlp(c, pair(b.obs, b.action)) - target.reshape(B, -1)) ** 2).mean(1).sum())
@@ -122,12 +128,17 @@ def test_one_step_of_climbing_heads_is_the_formulas() -> None:
         return float(total)
 
     entropy = [-act(o.actor, b.obs, k, noise[k])[1].mean() for k in range(3)]
-    check(new, old, metrics, {
-        "critic": ("critic_opt", "critic_loss", td(backup)),
-        "cost_critic": ("cost_opt", "cost_loss", td(cost_backup)),
-        "actor": ("actor_opt", "actor_loss", actor_loss),
-        "temperature": ("temperature_opt", None, lambda t: float(np.exp(t.log) * sum(e + A for e in entropy))),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "critic": ("critic_opt", "critic_loss", td(backup)),
+            "cost_critic": ("cost_opt", "cost_loss", td(cost_backup)),
+            "actor": ("actor_opt", "actor_loss", actor_loss),
+            "temperature": ("temperature_opt", None, lambda t: float(np.exp(t.log) * sum(e + A for e in entropy))),
+        },
+    )
 
 
 def street(rows: int = 4000) -> Dataset:
@@ -135,9 +146,15 @@ def street(rows: int = 4000) -> Dataset:
     fast = np.random.default_rng(0).random(rows) < 0.5
     state = np.ones((rows, 1))
     return make_dataset(
-        state, np.where(fast, 0.7, -0.7)[:, None], np.where(fast, FAST, SLOW), fast[:, None].astype(float), state,
-        terminal=np.zeros(rows, bool), timeout=np.arange(rows) % HORIZON == HORIZON - 1, name="street",
-    )  # fmt: skip
+        state,
+        np.where(fast, 0.7, -0.7)[:, None],
+        np.where(fast, FAST, SLOW),
+        fast[:, None].astype(float),
+        state,
+        terminal=np.zeros(rows, bool),
+        timeout=np.arange(rows) % HORIZON == HORIZON - 1,
+        name="street",
+    )
 
 
 def drive(policy: Any, limit: float) -> list[bool]:
@@ -179,16 +196,21 @@ def test_a_time_limit_ends_what_climbing_heads_count_unless_told_otherwise() -> 
     """By default nothing is asked beyond an episode's last step; the implicit kind asks, and only terminals end it."""
     rows = 6
     data = make_dataset(
-        np.zeros((rows, 1)), np.linspace(-1, 1, rows)[:, None], np.zeros(rows), np.zeros(rows), np.zeros((rows, 1)),
-        np.arange(rows) == 2, np.arange(rows) == 5,
-    )  # fmt: skip
+        np.zeros((rows, 1)),
+        np.linspace(-1, 1, rows)[:, None],
+        np.zeros(rows),
+        np.zeros(rows),
+        np.zeros((rows, 1)),
+        np.arange(rows) == 2,
+        np.arange(rows) == 5,
+    )
 
-    def alive(name: str, **settings: Any) -> list[float]:
+    def not_done(name: str, **settings: Any) -> list[float]:
         agent = find_agent(name)
-        return list(agent.columns(make_config(agent, **settings), data)["alive"])
+        return list(agent.columns(make_config(agent, **settings), data)["not_done"])
 
-    assert alive("caps_sac") == [1, 1, 0, 1, 1, 0]
-    assert alive("caps_sac", time_limit_ends=False) == alive("caps_iql") == [1, 1, 0, 1, 1, 1]
+    assert not_done("caps_sac") == [1, 1, 0, 1, 1, 0]
+    assert not_done("caps_sac", time_limit_ends=False) == not_done("caps_iql") == [1, 1, 0, 1, 1, 1]
 
 
 def test_climbing_heads_part_and_keep_limits_nobody_trained_for() -> None:

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import DeviceTable, Problem, find_agent, make_config
+from pdocrl.agents.base import DeviceTable, Problem, make_config
 from pdocrl.agents.cdt import augment, draw_rows
-from pdocrl.agents.sequences import best_return
+from pdocrl.agents.common.sequences import best_return
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import CausalTransformer, Windows, _drop

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.coptidice import conjugate, cost_limit, ratio
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import make_dataset
 from pdocrl.training.loop import Run, Trainer
 
@@ -43,9 +44,14 @@ def test_a_corridor_cut_by_time_limits_is_walked_forwards() -> None:
     after = np.cumsum(action, 1)
     cut = np.tile(np.arange(horizon) == horizon - 1, n // horizon)
     dataset = make_dataset(
-        (after - action).reshape(n, 1), action.reshape(n, 1), action.reshape(n), np.zeros((n, 1)), after.reshape(n, 1),
-        np.zeros(n), cut,
-    )  # fmt: skip
+        (after - action).reshape(n, 1),
+        action.reshape(n, 1),
+        action.reshape(n),
+        np.zeros((n, 1)),
+        after.reshape(n, 1),
+        np.zeros(n),
+        cut,
+    )
     agent = find_agent("coptidice")
     settings = {"hidden": (32, 32), "batch_size": 64, "gamma": 0.9, "reward_scale": 1.0, "actor_rate": 1e-3}
     config = make_config(agent, cost_limit=(5.0,), horizon=float(horizon), alpha=0.1, **settings)

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
+from pdocrl.agents.base import Problem, Transitions, make_config
+from pdocrl.agents.registry import find_agent
 
 
 def test_beyond_the_limit_nothing_pulls_the_policy_back() -> None:
@@ -18,7 +19,7 @@ def test_beyond_the_limit_nothing_pulls_the_policy_back() -> None:
     state = jax.jit(lambda key: agent.init(config, Problem(3, 2, 1), key))(jax.random.key(0))
     dear = eqx.tree_at(lambda s: s.cost_critic.mlp.biases[-1], state, replace_fn=lambda bias: bias + 1e3)
     floats = [jnp.asarray(rng.normal(size=size), jnp.float32) for size in ((16, 3), (16, 2), 16, (16, 1), (16, 3))]
-    batch = Transitions(*floats, alive=jnp.ones(16), initial_obs=floats[0])
+    batch = Transitions(*floats, not_done=jnp.ones(16), initial_obs=floats[0])
     update = jax.jit(lambda state: agent.update(config, state, batch, jax.random.key(1))[0])
     for before, moves in ((state, True), (dear, False)):
         after = update(before)

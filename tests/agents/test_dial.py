@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Transitions, find_agent, make_config
+from pdocrl.agents.base import Transitions, make_config
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, masks, qualities, settings, unseen
 from pdocrl.agents.imagination import Model, Standards
+from pdocrl.agents.registry import find_agent
 from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.nn.density import ClippedGaussian
@@ -141,9 +142,17 @@ def table_policy(cost: list[float], reward: list[float]) -> DialPolicy:
     ask = np.asarray(cost, np.float32)[:, None]
     weights, biases = constant(0.0, inputs=2 + 2 + 8)
     return DialPolicy(
-        weights, biases, 10.0, np.ones(1, np.float32) * 100, (10.0,), np.ones(len(ask), np.float32), ask,
-        np.full_like(ask, NEVER), np.asarray(reward, np.float32), ask,
-    )  # fmt: skip
+        weights,
+        biases,
+        10.0,
+        np.ones(1, np.float32) * 100,
+        (10.0,),
+        np.ones(len(ask), np.float32),
+        ask,
+        np.full_like(ask, NEVER),
+        np.asarray(reward, np.float32),
+        ask,
+    )
 
 
 def test_the_dial_takes_the_most_reward_within_the_limit() -> None:
@@ -184,9 +193,17 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
     largest = np.asarray([10.0], np.float32)
     quality, ask, stop = settings(largest, (1.0, 0.9, 0.8), True)
     dial = DialPolicy(
-        network.weights, network.biases, 10.0, largest, (5.0,), quality, ask, stop,
-        np.zeros(len(ask), np.float32), np.zeros_like(ask),
-    )  # fmt: skip
+        network.weights,
+        network.biases,
+        10.0,
+        largest,
+        (5.0,),
+        quality,
+        ask,
+        stop,
+        np.zeros(len(ask), np.float32),
+        np.zeros_like(ask),
+    )
     one = jnp.ones(())
     standards = Standards(*(jnp.zeros(1),) * 5, one, one, one)
     starts = jnp.asarray([[0.45]])
@@ -195,9 +212,13 @@ def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
     np.testing.assert_allclose(upper, cost)  # from one start there is nothing to be unsure of
     for m in (0, 5, 23, 33, 64 + 5, len(ask) - 12, len(ask) - 1):
         alone = dataclasses.replace(
-            dial, quality=quality[m : m + 1], ask=ask[m : m + 1], stop=stop[m : m + 1],
-            reward=np.zeros(1, np.float32), cost=np.zeros((1, 1), np.float32),
-        )  # fmt: skip
+            dial,
+            quality=quality[m : m + 1],
+            ask=ask[m : m + 1],
+            stop=stop[m : m + 1],
+            reward=np.zeros(1, np.float32),
+            cost=np.zeros((1, 1), np.float32),
+        )
         step, place, earned, spent, last = alone.begin(0), np.asarray([0.45]), 0.0, 0.0, 0.0
         for _ in range(10):
             place = place + step(place, 0.0, np.asarray([last])) / 10
@@ -227,8 +248,10 @@ def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
     config = dataclasses.replace(trainer.runs[0].config, model_batch=4)
     after, _ = jax.jit(agent.update)(config, state, batch, jax.random.key(0))
     before = jax.tree.leaves(state.models)
-    moved = [max(float(jnp.abs(x - y)[m].max()) for x, y in zip(before, jax.tree.leaves(after.models), strict=True))
-             for m in range(MEMBERS)]  # fmt: skip
+    moved = [
+        max(float(jnp.abs(x - y)[m].max()) for x, y in zip(before, jax.tree.leaves(after.models), strict=True))
+        for m in range(MEMBERS)
+    ]
     assert moved[2] == 0
     assert min(moved[:2] + moved[3:]) > 0
 

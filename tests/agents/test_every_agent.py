@@ -11,9 +11,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from pdocrl.agents.agent import BUILT_IN, Agent, find_agent, make_config
 from pdocrl.agents.b2r import scales
-from pdocrl.agents.candidates import mix_twins
+from pdocrl.agents.base import Agent, make_config
+from pdocrl.agents.common.candidates import mix_twins
+from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.agents.rehearsal import inputs
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
@@ -143,8 +144,11 @@ def test_the_bandit_is_solved_within_a_tenth(name: str) -> None:
 def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdocrl.training.train.find_agent", agent_of)
     arguments: dict[str, Any] = {
-        "horizon": HORIZON, "cost_limit": LIMITS, "seed": SEEDS, "settings": SMALL | SETTINGS.get(name, {}),
-    }  # fmt: skip
+        "horizon": HORIZON,
+        "cost_limit": LIMITS,
+        "seed": SEEDS,
+        "settings": SMALL | SETTINGS.get(name, {}),
+    }
     train(problem().dataset, name, steps=5, out=tmp_path, checkpoint_every=5, log_every=5, **arguments)
     plan = tmp_path / "run.json"
     plan.write_text(plan.read_text().replace('"steps": 5', '"steps": 12'))
@@ -198,15 +202,23 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
     if name == "b2r":
         reward_scale, cost_scale = scales(np.asarray(state.frontier))
         w = Windows(
-            feeds["returns"] / reward_scale, feeds["costs"] / cost_scale, feeds["obs"], feeds["actions"],
-            feeds["time"], feeds["mask"],
-        )  # fmt: skip
+            feeds["returns"] / reward_scale,
+            feeds["costs"] / cost_scale,
+            feeds["obs"],
+            feeds["actions"],
+            feeds["time"],
+            feeds["mask"],
+        )
         return jax.numpy.clip(state.model(w)[0][:, -1], -1, 1)
     if name == "cdt":
         w = Windows(
-            config.reward_scale * feeds["returns"], config.cost_shift - feeds["costs"], feeds["obs"],
-            feeds["actions"], feeds["time"], feeds["mask"],
-        )  # fmt: skip
+            config.reward_scale * feeds["returns"],
+            config.cost_shift - feeds["costs"],
+            feeds["obs"],
+            feeds["actions"],
+            feeds["time"],
+            feeds["mask"],
+        )
         return jax.numpy.clip(state.model(w)[0][:, -1], -1, 1)
     if name == "bcq_lag":
         z = jax.numpy.clip(feeds["latent"], -0.5, 0.5)
@@ -249,11 +261,17 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         chosen, horizon = policy.setting(feeds["limit"])[:, None], jax.numpy.float32(config.horizon)
         seen = [
             inputs(
-                feeds["obs"][i : i + 1], policy.quality[m], policy.ask[m], policy.stop[m], feeds["spent"][i : i + 1],
-                feeds["time"][i, 0], horizon, policy.largest,
+                feeds["obs"][i : i + 1],
+                policy.quality[m],
+                policy.ask[m],
+                policy.stop[m],
+                feeds["spent"][i : i + 1],
+                feeds["time"][i, 0],
+                horizon,
+                policy.largest,
             )
             for i, m in enumerate(chosen)
-        ]  # fmt: skip
+        ]
         return state.average.mode(jax.numpy.concatenate(seen))
     return state.actor.mode(feeds["obs"])
 
@@ -279,7 +297,7 @@ def test_data_without_costs_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_setting_is_explained(name: str) -> None:
-    from pdocrl.agents.agent import describe_config
+    from pdocrl.agents.base import describe_config
 
     agent = find_agent(name)
     assert agent.summary.endswith(".")

@@ -12,8 +12,9 @@ import pytest
 from test_agent_oracles import GAMMA, PROBLEM, check, double, log_density, mlp, one_step, pair, random_batch
 from test_caps import HORIZON, implicit_losses, layer
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.fisor import FISORProblem
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.candidates import FeasiblePolicy
@@ -27,24 +28,29 @@ def test_one_step_is_the_formulas() -> None:
     problem = FISORProblem(**vars(PROBLEM), return_spread=40.0)  # rewards are counted in 40 / 20
     new, old, metrics = one_step("fisor", batch, problem, violation=0.05, reward_temperature=2.0)
     b, o, n = double(batch), double(old), double(new)
-    pairs, alive = pair(b.obs, b.action), b.alive[:, None]
+    pairs, not_done = pair(b.obs, b.action), b.not_done[:, None]
     h = np.where((b.cost > 0).any(1, keepdims=True), 0.05, -1.0)
     assert 0 < (h > 0).mean() < 1
-    backup = b.reward[:, None] / 2 + GAMMA * alive * mlp(n.reward.value, b.next_obs)
+    backup = b.reward[:, None] / 2 + GAMMA * not_done * mlp(n.reward.value, b.next_obs)
     later = (1 - GAMMA) * h + GAMMA * np.maximum(h, mlp(n.risk.value, b.next_obs))
     value_loss, critic_loss, gain = implicit_losses(o.reward, pairs, b.obs, backup, 0.9)
-    risk_value_loss, risk_loss, _ = implicit_losses(o.risk, pairs, b.obs, np.where(alive > 0, later, h), 0.1)
+    risk_value_loss, risk_loss, _ = implicit_losses(o.risk, pairs, b.obs, np.where(not_done > 0, later, h), 0.1)
     danger, q_danger = mlp(o.risk.value, b.obs)[:, 0], mlp(o.risk.target, pairs).max(0)[:, 0]
     assert 0 < (danger <= 0).mean() < 1
     safe = np.where(q_danger <= 0, np.minimum(np.exp(2 * gain[:, 0]), 100), 0)
     weight = np.where(danger <= 0, safe, np.clip(np.exp(5 * (danger - q_danger)), 1, 150))
-    check(new, old, metrics, {
-        "reward.value": ("reward.value_opt", "value_loss", value_loss),
-        "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss),
-        "risk.value": ("risk.value_opt", "risk_value_loss", risk_value_loss),
-        "risk.critic": ("risk.critic_opt", "risk_loss", risk_loss),
-        "actor": ("actor_opt", "actor_loss", lambda p: -(weight * log_density(p, b.obs, b.action)).mean()),
-    })  # fmt: skip
+    check(
+        new,
+        old,
+        metrics,
+        {
+            "reward.value": ("reward.value_opt", "value_loss", value_loss),
+            "reward.critic": ("reward.critic_opt", "critic_loss", critic_loss),
+            "risk.value": ("risk.value_opt", "risk_value_loss", risk_value_loss),
+            "risk.critic": ("risk.critic_opt", "risk_loss", risk_loss),
+            "actor": ("actor_opt", "actor_loss", lambda p: -(weight * log_density(p, b.obs, b.action)).mean()),
+        },
+    )
 
 
 def three_ways(rows: int = 6000) -> Dataset:
@@ -52,10 +58,15 @@ def three_ways(rows: int = 6000) -> Dataset:
     way = np.random.default_rng(0).integers(0, 3, rows)
     state = np.ones((rows, 1))
     return make_dataset(
-        state, np.asarray([0.7, -0.7, 0.0])[way, None], np.asarray([0.9, 0.6, 0.0])[way],
-        np.asarray([3.0, 0.0, 0.0])[way, None], state, terminal=np.zeros(rows, bool),
-        timeout=np.arange(rows) % HORIZON == HORIZON - 1, name="three ways",
-    )  # fmt: skip
+        state,
+        np.asarray([0.7, -0.7, 0.0])[way, None],
+        np.asarray([0.9, 0.6, 0.0])[way],
+        np.asarray([3.0, 0.0, 0.0])[way, None],
+        state,
+        terminal=np.zeros(rows, bool),
+        timeout=np.arange(rows) % HORIZON == HORIZON - 1,
+        name="three ways",
+    )
 
 
 def test_the_best_action_without_cost_is_found_where_one_is_feasible_and_reward_is_forgotten_where_none_is() -> None:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import Problem, Transitions, find_agent, make_config
+from pdocrl.agents.base import Problem, Transitions, make_config
 from pdocrl.agents.pdocrl import PDOCRLState
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import clip_inward, density_ratio
@@ -43,8 +44,8 @@ def batch(rng: np.random.Generator, n: int = 32, costs: int = 1, cost: float | N
         return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
     spent = jnp.asarray(rng.random((n, costs)) if cost is None else np.full((n, costs), cost), jnp.float32)
-    alive = jnp.asarray(rng.random(n) < 0.8, jnp.float32)
-    return Transitions(normal(n, 3), jnp.tanh(normal(n, 2)), normal(n), spent, normal(n, 3), alive, normal(n, 3))
+    not_done = jnp.asarray(rng.random(n) < 0.8, jnp.float32)
+    return Transitions(normal(n, 3), jnp.tanh(normal(n, 2)), normal(n), spent, normal(n, 3), not_done, normal(n, 3))
 
 
 def lagrangian(state: PDOCRLState, data: Transitions, config: Any, actions: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -65,7 +66,7 @@ def lagrangian(state: PDOCRLState, data: Transitions, config: Any, actions: np.n
         ]
         lam = np.asarray(state.multiplier.lam, float)
         reward = config.reward_scale * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam
-        future = config.gamma * np.asarray(data.alive, float) * q[1]
+        future = config.gamma * np.asarray(data.not_done, float) * q[1]
         found.append(np.mean((1 - config.gamma) * q[0] + w * (reward + future - q[2])))
     return np.asarray(found)
 
@@ -129,7 +130,7 @@ def test_as_published_time_limits_end_the_bootstrap_and_only_there() -> None:
     agent, dataset = find_agent("pdocrl"), bandit(n=200).dataset
     assert dataset.timeout.any()
     ours, published = (
-        agent.columns(make_config(agent, published=switch), dataset)["alive"] for switch in (False, True)
+        agent.columns(make_config(agent, published=switch), dataset)["not_done"] for switch in (False, True)
     )
     np.testing.assert_array_equal(ours, ~dataset.terminal)
     np.testing.assert_array_equal(published, ~(dataset.terminal | dataset.timeout))

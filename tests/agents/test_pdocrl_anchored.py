@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pdocrl.agents.agent import Transitions, find_agent, make_config
+from pdocrl.agents.base import Transitions, make_config
 from pdocrl.agents.imagination import Imagination, Model, Standards
 from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import make_dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP
@@ -107,17 +108,27 @@ def random_problem() -> tuple[Any, Any, Any, AnchoredBatch]:
     rng = np.random.default_rng(0)
     n = 60
     dataset = make_dataset(
-        rng.normal(size=(n, S)), rng.uniform(-0.9, 0.9, (n, A)), rng.normal(size=n), 3 * rng.random((n, K)),
-        rng.normal(size=(n, S)), rng.random(n) < 0.1, np.arange(n) % 10 == 9,
-    )  # fmt: skip
+        rng.normal(size=(n, S)),
+        rng.uniform(-0.9, 0.9, (n, A)),
+        rng.normal(size=n),
+        3 * rng.random((n, K)),
+        rng.normal(size=(n, S)),
+        rng.random(n) < 0.1,
+        np.arange(n) % 10 == 9,
+    )
     agent = find_agent("pdocrl_anchored")
     config = make_config(agent, hidden=(8, 8), batch_size=B, cost_limit=(3.0, 6.0), horizon=20.0, gamma=0.9)
     state = jax.jit(lambda key: agent.init(config, agent.problem(dataset), key))(jax.random.key(1))
     f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
     data = Transitions(
-        f(2 * B, S), jnp.clip(f(2 * B, A), -1, 1), f(2 * B), jnp.abs(f(2 * B, K)), f(2 * B, S),
-        jnp.asarray(rng.random(2 * B) < 0.7, jnp.float32), f(B, S),
-    )  # fmt: skip
+        f(2 * B, S),
+        jnp.clip(f(2 * B, A), -1, 1),
+        f(2 * B),
+        jnp.abs(f(2 * B, K)),
+        f(2 * B, S),
+        jnp.asarray(rng.random(2 * B) < 0.7, jnp.float32),
+        f(B, S),
+    )
     return agent, config, state, AnchoredBatch(data, jnp.abs(f(B, K)))
 
 
@@ -153,7 +164,7 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
     ahead = q(d.critic_target, data.next_obs, mode(d.average, data.next_obs))
     ahead = np.concatenate([ahead[..., :1].min(0).clip(-1, 1), ahead[..., 1:].mean(0).clip(0, 1)], -1)
     paid = np.concatenate([data.reward[:, None] / scale, data.cost / cost_scale], -1)
-    target = (1 - gamma) * paid + gamma * data.alive[:, None] * ahead
+    target = (1 - gamma) * paid + gamma * data.not_done[:, None] * ahead
 
     def critic_loss(critic: Any) -> float:
         return float(((q(critic, data.obs, data.action) - target) ** 2).mean(1).sum())
@@ -172,13 +183,13 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
 
     def model_loss(model: Any) -> float:
         standards = d.imagination.standards
-        obs, action, reward, next_obs, cost, alive = (
-            x[B:] for x in (data.obs, data.action, data.reward, data.next_obs, data.cost, data.alive[:, None])
+        obs, action, reward, next_obs, cost, not_done = (
+            x[B:] for x in (data.obs, data.action, data.reward, data.next_obs, data.cost, data.not_done[:, None])
         )
         here, there = ((x - standards.mean) / standards.std for x in (obs, next_obs))
         guess = mlp(model.dynamics, np.concatenate([here, action], -1))
         said, logits = np.split(mlp(model.outcome, np.concatenate([here, action, there], -1)), [1], -1)
-        labels = np.concatenate([cost / cost_scale, 1 - alive], -1)
+        labels = np.concatenate([cost / cost_scale, 1 - not_done], -1)
         surprise = np.logaddexp(0, logits) - labels * logits
         error = (guess - (next_obs - obs) / standards.change) ** 2
         earned = ((said[:, 0] - reward / standards.reward) ** 2).mean()
@@ -224,9 +235,10 @@ def test_without_improvement_and_tilt_it_is_cloning_that_neither_q_nor_the_price
     moved = []
     for own in (config, dataclasses.replace(config, improvement=0.0, tilt=0.0)):
         other = eqx.tree_at(
-            lambda s: (s.multiplier.lam, s.critic), state,
+            lambda s: (s.multiplier.lam, s.critic),
+            state,
             (state.multiplier.lam + 1, jax.tree.map(lambda x: 2 * x, state.critic)),
-        )  # fmt: skip
+        )
         moved.append([update(own, s, batch, jax.random.key(0))[0].actor for s in (state, other)])
     same = [eqx.tree_equal(*pair) for pair in moved]
     assert [bool(x) for x in same] == [False, True]
@@ -236,9 +248,14 @@ def test_a_problem_can_be_described_in_numbers() -> None:
     agent, _, _, _ = random_problem()
     n = 20
     dataset = make_dataset(
-        np.ones((n, 1)), np.zeros((n, 1)), np.ones(n), np.ones((n, 1)), np.ones((n, 1)), np.zeros(n),
+        np.ones((n, 1)),
+        np.zeros((n, 1)),
+        np.ones(n),
+        np.ones((n, 1)),
+        np.ones((n, 1)),
+        np.zeros(n),
         np.arange(n) % 10 == 9,
-    )  # fmt: skip
+    )
     problem = agent.problem(dataset)
     assert isinstance(problem, AnchoredProblem)
     assert len(problem.standards) == 8

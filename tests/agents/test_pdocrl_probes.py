@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, Probe, bandit, chain
 from probes import small_cmdp as make_cmdp
@@ -20,9 +21,14 @@ from probes import small_cmdp as make_cmdp
 AGENT = find_agent("pdocrl")
 small_cmdp = lru_cache(make_cmdp)  # a log of 20,000 steps, drawn one by one
 SETTINGS: dict[str, Any] = {
-    "hidden": (16, 16), "batch_size": 64, "horizon": float(HORIZON), "gamma": 0.9, "reward_scale": 1.0,
-    "learning_rate": 1e-3, "multiplier_rate": 3e-3,
-}  # fmt: skip
+    "hidden": (16, 16),
+    "batch_size": 64,
+    "horizon": float(HORIZON),
+    "gamma": 0.9,
+    "reward_scale": 1.0,
+    "learning_rate": 1e-3,
+    "multiplier_rate": 3e-3,
+}
 
 
 class Reached:
@@ -84,7 +90,7 @@ def test_the_average_of_the_linear_critic_s_game_comes_near() -> None:
     """
     found = Reached(
         small_cmdp(1), 6000, last=6000, critic="linear", initial_states="starts", average=True, multiplier_rate=3e-4
-    )  # fmt: skip
+    )
     assert found.reward.mean() > 0.9
     assert found.cost.mean() < 1.1
     assert (found.w < 5).all(), "w does not saturate, on average over the training"

@@ -18,9 +18,10 @@ import numpy as np
 import optax
 import pytest
 
-from pdocrl.agents.agent import DeviceTable, Problem, Transitions, find_agent, make_config
+from pdocrl.agents.base import DeviceTable, Problem, Transitions, make_config
 from pdocrl.agents.cdt_published import augment_as_published, without_outliers
-from pdocrl.agents.sequences import SequenceState
+from pdocrl.agents.common.sequences import SequenceState
+from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
@@ -82,8 +83,8 @@ def actor_of(own: Golden) -> TanhGaussian:
 def transitions(golden: Golden, ends: str) -> Transitions:
     own = part(golden, "batch/")
     arrays = {name: jnp.asarray(own[name]) for name in ("obs", "action", "reward", "next_obs")}
-    cost, alive = jnp.asarray(own["cost"][:, None]), jnp.asarray(1 - own[ends])
-    return Transitions(**arrays, cost=cost, alive=alive, initial_obs=arrays["obs"])
+    cost, not_done = jnp.asarray(own["cost"][:, None]), jnp.asarray(1 - own[ends])
+    return Transitions(**arrays, cost=cost, not_done=not_done, initial_obs=arrays["obs"])
 
 
 def agree(ours: Any, theirs: Any, tolerance: float = 1e-7) -> None:
@@ -187,10 +188,20 @@ def test_cpq_as_published_is_the_reference_code_without_what_has_no_gradient_the
 
 
 TRANSFORMER = {
-    "time": "timestep_emb", "returns": "return_emb", "costs": "cost_emb", "obs": "state_emb", "action": "action_emb",
-    "embedding_norm": "emb_norm", "last_norm": "out_norm", "cost_head": "cost_pred_head",
-    "norm_1": "norm1", "norm_2": "norm2", "out": "attention.out_proj", "up": "mlp.0", "down": "mlp.2",
-}  # fmt: skip
+    "time": "timestep_emb",
+    "returns": "return_emb",
+    "costs": "cost_emb",
+    "obs": "state_emb",
+    "action": "action_emb",
+    "embedding_norm": "emb_norm",
+    "last_norm": "out_norm",
+    "cost_head": "cost_pred_head",
+    "norm_1": "norm1",
+    "norm_2": "norm2",
+    "out": "attention.out_proj",
+    "up": "mlp.0",
+    "down": "mlp.2",
+}
 
 
 def transformer_of(own: Golden) -> dict[str, Any]:
@@ -231,9 +242,12 @@ def test_cdt_as_published_is_the_reference_code_but_for_the_form_of_gelu(monkeyp
         arrays = transformer_of(part(golden, "before/"))
         given = {ours: jnp.asarray(batch[theirs]) for ours, theirs in {"obs": "states", "action": "actions"}.items()}
         windows = Windows(
-            **given, returns=jnp.asarray(batch["returns"]), costs=50 - jnp.asarray(batch["costs_return"])[..., None],
-            time=jnp.asarray(batch["time_steps"], jnp.int32), mask=jnp.asarray(batch["mask"]),
-        )  # fmt: skip
+            **given,
+            returns=jnp.asarray(batch["returns"]),
+            costs=50 - jnp.asarray(batch["costs_return"])[..., None],
+            time=jnp.asarray(batch["time_steps"], jnp.int32),
+            mask=jnp.asarray(batch["mask"]),
+        )
         model = CausalTransformer(arrays, layers=2, heads=2, published=True)
         monkeypatch.setattr(jax.nn, "gelu", exact_gelu)
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # the whole batch at once, which compiles sooner
@@ -274,9 +288,10 @@ def test_cdt_acts_as_the_reference_does(monkeypatch: pytest.MonkeyPatch) -> None
     assert 1e-7 < np.abs(play() - golden["acting/actions"]).max() < 1e-3
     affine, norm = TransformerPolicy._affine, TransformerPolicy._norm
     monkeypatch.setattr(
-        TransformerPolicy, "_hidden",
+        TransformerPolicy,
+        "_hidden",
         lambda self, b, x: np.asarray(exact_gelu(affine(self, f"{b}/up", norm(self, f"{b}/norm_2", x)))),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(play(), golden["acting/actions"], atol=2e-6)
 
 

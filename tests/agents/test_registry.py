@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.agents.agent import AgentConfig, agent_names, describe_config, find_agent
-from pdocrl.cli import main
+from pdocrl.agents.base import AgentConfig, describe_config
+from pdocrl.agents.registry import agent_names, find_agent
+from pdocrl.cli.main import main
 from pdocrl.errors import PdocrlError
 
 PLUGIN = """

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from test_agent_oracles import COMMON, GAMMA, KEY, PROBLEM, A, B, Loss, check, double, mlp, pair, random_batch, td_loss
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.o3srl import Bandit
+from pdocrl.agents.registry import find_agent
 from pdocrl.training.loop import Run, Trainer
 from probes import HORIZON, bandit
 
@@ -31,7 +32,7 @@ def players_losses(players: Any, moved: Any, b: Any, reward: np.ndarray, noise: 
         size = np.abs(mlp(moved.critic.mlp, pair(b.obs, np.tanh(mlp(players.actor, b.obs))))[0, :, 0]).mean()
         return float(((action - b.action) ** 2).mean() - 2.5 * value.mean() / size)
 
-    critic: Loss = td_loss(reward + GAMMA * b.alive * after, b)
+    critic: Loss = td_loss(reward + GAMMA * b.not_done * after, b)
     return {
         "critic": ("critic_opt", "critic_loss", critic),
         "actor": ("actor_opt", "actor_loss", actor_loss),
@@ -59,7 +60,7 @@ def test_carl() -> None:
     new, metrics = step(old)
     b, o, n = double(random_batch()), double(old), double(new)
     next_action = np.tanh(mlp(o.players.actor, b.next_obs))
-    target = b.cost + GAMMA * b.alive[:, None] * mlp(o.cost_target.mlp, pair(b.next_obs, next_action))[0]
+    target = b.cost + GAMMA * b.not_done[:, None] * mlp(o.cost_target.mlp, pair(b.next_obs, next_action))[0]
     check(new, old, metrics, {"cost_critic": ("cost_opt", "cost_loss", td_loss(target, b))})
 
     safe = (mlp(n.cost_critic.mlp, pair(b.obs, b.action))[0] <= tight).all(1)

@@ -21,7 +21,7 @@ from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task, find_task, register
 from pdocrl.errors import PdocrlInterrupted
 
-pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
+pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
 
 TINY = {"hidden": (8, 8), "batch_size": 16}
 BALL = TaskEntry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")
@@ -225,9 +225,12 @@ def test_a_task_without_a_simulator_is_trained_and_complete(tmp_path: Path) -> N
 
 
 def test_the_command_prints_one_object_and_status_1_when_incomplete(
-    copy: Path, run_cli: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    copy: Path,
+    run_cli: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text = f"""
     name = "test"

@@ -28,7 +28,7 @@ from pdocrl.envs.rollout import Rollouts, rollout
 from pdocrl.errors import PdocrlError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdocrl[ray]'")
-pytest.importorskip("pybullet", reason="the simulator is not installed: pip install 'pdocrl[bullet]'")
+pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
 
 TINY = {"hidden": (8, 8), "batch_size": 16}
 BALL = TaskEntry(find_task("BallRun"), EMBEDDED / "ballrun.hdf5")

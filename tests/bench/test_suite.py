@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.agents.agent import BUILT_IN as BUILT_IN_AGENTS
+from pdocrl.agents.registry import BUILT_IN as BUILT_IN_AGENTS
 from pdocrl.bench.suite import named_suites
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import EMBEDDED
@@ -51,7 +51,8 @@ def test_the_paper_suite_is_the_papers_grid() -> None:
 
 
 def test_every_setting_of_a_named_suite_is_one_of_its_agent() -> None:
-    from pdocrl.agents.agent import find_agent, make_config
+    from pdocrl.agents.base import make_config
+    from pdocrl.agents.registry import find_agent
 
     for suite in named_suites().values():
         for method in suite.methods:
@@ -145,9 +146,11 @@ def test_a_mistake_in_a_file_is_one_line_with_status_2(
 
 
 def test_a_plan_says_why_the_time_of_short_work_is_not_known(
-    toml: Callable[[str], Path], run_cli: Callable[..., tuple[int, str, str]], tmp_path: Path,
+    toml: Callable[[str], Path],
+    run_cli: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr("pdocrl.bench.rates.cache_folder", lambda: tmp_path)
     data = str(EMBEDDED / "ballrun.hdf5")
     path = toml(GOOD.replace('["BallRun"]', f'[{{ name = "BallRun", data = "{data}" }}]'))

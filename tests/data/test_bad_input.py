@@ -354,7 +354,8 @@ def test_file_too_large_for_the_user(make_random_dataset: Any, tmp_path: Path) -
     save(make_random_dataset(episodes=800), tmp_path / "large.hdf5")
     (tmp_path / "out").mkdir()
     code = (
-        "import resource, sys; from pdocrl import cli; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); "
+        "import resource, sys; from pdocrl.cli import main as cli; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); "
         "print([cli.main(['data', 'convert', sys.argv[1], '--out', target]) for target in sys.argv[2:]])"
     )
     targets = [str(tmp_path / "out" / name) for name in ("x.hdf5", "x.npz", "x.parquet", "x.csv", "x")]

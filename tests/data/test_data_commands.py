@@ -27,9 +27,19 @@ def test_info_prints_one_object_with_exactly_these_keys(run_cli: Run, file: Path
     summary = json.loads(out)
     assert (status, err) == (0, "")
     assert list(summary) == [
-        "episodes", "transitions", "obs_dim", "action_dim", "action_low", "action_high", "n_costs", "reward_return",
-        "cost_return", "terminals", "timeouts", "digest",
-    ]  # fmt: skip
+        "episodes",
+        "transitions",
+        "obs_dim",
+        "action_dim",
+        "action_low",
+        "action_high",
+        "n_costs",
+        "reward_return",
+        "cost_return",
+        "terminals",
+        "timeouts",
+        "digest",
+    ]
     assert summary["episodes"] == 12
     assert summary["transitions"] == len(small_dataset)
     assert summary["reward_return"] == {

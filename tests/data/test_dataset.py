@@ -68,9 +68,14 @@ def test_arrays_cannot_be_written_to(small_dataset: Dataset) -> None:
 def test_the_digest_is_the_one_of_every_other_machine() -> None:
     """A constant, computed once: byte order, platform and library versions must not change it."""
     dataset = make_dataset(
-        obs=[[0.5, -1.25], [2.0, 3.5]], action=[[0.0], [1.0]], reward=[1.0, -2.0], cost=[0, 1],
-        next_obs=[[2.0, 3.5], [4.0, 5.0]], terminal=[0, 0], timeout=[0, 1],
-    )  # fmt: skip
+        obs=[[0.5, -1.25], [2.0, 3.5]],
+        action=[[0.0], [1.0]],
+        reward=[1.0, -2.0],
+        cost=[0, 1],
+        next_obs=[[2.0, 3.5], [4.0, 5.0]],
+        terminal=[0, 0],
+        timeout=[0, 1],
+    )
     assert dataset.digest == "ae067e627046c7780c78ca3ca6f4b23570a2af557f39da60bbe483204ef49b44"
 
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdocrl.cli import main
+from pdocrl.cli.main import main
 from pdocrl.data import fetch as fetch_module
 from pdocrl.data import load, make_dataset, save
 from pdocrl.data.fetch import CHECKSUMS, fetch
@@ -39,11 +39,16 @@ def write_data(path: Path, seed: int = 0, steps: int = 100, action_dim: int = 2,
     states = rng.normal(size=(n + 1, 7))
     save(
         make_dataset(
-            obs=states[:-1], action=rng.uniform(-1, 1, (n, action_dim)), reward=rng.uniform(0, reward, n),
-            cost=rng.integers(0, 2, n), next_obs=states[1:], terminal=np.zeros(n), timeout=ends,
+            obs=states[:-1],
+            action=rng.uniform(-1, 1, (n, action_dim)),
+            reward=rng.uniform(0, reward, n),
+            cost=rng.integers(0, 2, n),
+            next_obs=states[1:],
+            terminal=np.zeros(n),
+            timeout=ends,
         ),
         path,
-    )  # fmt: skip
+    )
     return path.read_bytes()
 
 
@@ -311,7 +316,7 @@ def test_a_full_disk_is_named_and_leaves_no_file(server, tmp_path):
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-        "from pdocrl.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from pdocrl.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "data", "fetch", "BallRun", "--url", server.url]
     run = subprocess.run(command, capture_output=True, text=True, env=os.environ)

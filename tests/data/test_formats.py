@@ -60,9 +60,14 @@ def test_names_of_costs_survive(small_dataset: Dataset, tmp_path: Path, suffix: 
 
 def write_hdf5(path: Path, dataset: Dataset, **changes: Any) -> Path:
     arrays = {
-        "observations": dataset.obs, "actions": dataset.action, "rewards": dataset.reward, "costs": dataset.cost,
-        "next_observations": dataset.next_obs, "terminals": dataset.terminal, "timeouts": dataset.timeout,
-    }  # fmt: skip
+        "observations": dataset.obs,
+        "actions": dataset.action,
+        "rewards": dataset.reward,
+        "costs": dataset.cost,
+        "next_observations": dataset.next_obs,
+        "terminals": dataset.terminal,
+        "timeouts": dataset.timeout,
+    }
     with h5py.File(path, "w") as file:
         for key, array in (arrays | changes).items():
             if array is not None:
@@ -154,10 +159,14 @@ def test_derived_and_recorded_next_observations_agree_on_shared_data(shared_data
 
 def test_npz_members_of_other_orders_and_compressions_are_read(small_dataset: Dataset, tmp_path: Path) -> None:
     arrays = {
-        "obs": np.asfortranarray(small_dataset.obs.astype(np.float64)), "action": small_dataset.action,
-        "reward": small_dataset.reward.astype(">f4"), "cost": small_dataset.cost, "next_obs": small_dataset.next_obs,
-        "terminal": small_dataset.terminal.astype(np.int8), "timeout": small_dataset.timeout,
-    }  # fmt: skip
+        "obs": np.asfortranarray(small_dataset.obs.astype(np.float64)),
+        "action": small_dataset.action,
+        "reward": small_dataset.reward.astype(">f4"),
+        "cost": small_dataset.cost,
+        "next_obs": small_dataset.next_obs,
+        "terminal": small_dataset.terminal.astype(np.int8),
+        "timeout": small_dataset.timeout,
+    }
     np.savez_compressed(tmp_path / "x.npz", **arrays)
     assert load(tmp_path / "x.npz").digest == small_dataset.digest
 

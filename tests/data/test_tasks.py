@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.data import Task, dsrl, find_task, load, register
+from pdocrl.data import Task, find_task, load, register
+from pdocrl.data.io import dsrl
 from pdocrl.data.tasks import BULLET, SAFETY_GYMNASIUM, read_tasks, register_file
 from pdocrl.errors import PdocrlError, UnknownNameError
 
@@ -14,10 +15,15 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 def test_the_eight_tasks_have_their_published_numbers() -> None:
     """Episode lengths, dimensions and cost maxima as DSRL documents them; file names follow from two of them."""
     table = {
-        "BallRun": (100, 7, 2, 80), "CarRun": (200, 7, 2, 40), "DroneRun": (200, 17, 4, 140),
-        "AntRun": (200, 33, 8, 150), "BallCircle": (200, 8, 2, 80), "CarCircle": (300, 8, 2, 100),
-        "DroneCircle": (300, 18, 4, 100), "AntCircle": (500, 34, 8, 200),
-    }  # fmt: skip
+        "BallRun": (100, 7, 2, 80),
+        "CarRun": (200, 7, 2, 40),
+        "DroneRun": (200, 17, 4, 140),
+        "AntRun": (200, 33, 8, 150),
+        "BallCircle": (200, 8, 2, 80),
+        "CarCircle": (300, 8, 2, 100),
+        "DroneCircle": (300, 18, 4, 100),
+        "AntCircle": (500, 34, 8, 200),
+    }
     found = {task.name: (task.horizon, task.obs_dim, task.action_dim, task.cost_max) for task in BULLET}
     assert found == table
     for task in BULLET:

@@ -139,7 +139,7 @@ def test_ids_of_the_two_simulators_are_told_apart() -> None:
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "safety_gymnasium.builder", raising=False)
-    with pytest.raises(PdocrlError, match="pip install --no-deps safety-gymnasium"):
+    with pytest.raises(PdocrlError, match="pdocrl install safety-gymnasium"):
         make("PointGoal1")
 
 

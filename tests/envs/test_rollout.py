@@ -22,7 +22,7 @@ from pdocrl.errors import PdocrlError
 
 with_bullet = pytest.mark.skipif(
     importlib.util.find_spec("pybullet") is None or importlib.util.find_spec("bullet_safety_gym") is None,
-    reason="the simulator is not installed: pip install 'pdocrl[bullet]'",
+    reason="the simulator is not installed: pdocrl install bullet",
 )
 
 

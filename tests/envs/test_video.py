@@ -45,8 +45,10 @@ def test_an_mp4_without_an_encoder_says_what_to_do_and_leaves_nothing(tmp_path, 
 
 def test_an_encoder_is_fed_every_pixel_and_its_complaint_is_passed_on(tmp_path, monkeypatch):
     encoder = tmp_path / "ffmpeg"
-    encoder.write_text('#!/bin/sh\n[ -e "$(dirname "$0")/broken" ] && { echo no codec >&2; exit 1; }\n'
-                       'for target; do :; done\n/bin/cat > "$target"\n')  # fmt: skip
+    encoder.write_text(
+        '#!/bin/sh\n[ -e "$(dirname "$0")/broken" ] && { echo no codec >&2; exit 1; }\n'
+        'for target; do :; done\n/bin/cat > "$target"\n'
+    )
     encoder.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     write_film(tmp_path / "run.mp4", FRAMES, width=48)

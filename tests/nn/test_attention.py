@@ -1,4 +1,4 @@
-"""Attention by hand is attention; the transformer as a GPU computes it, by halves and kernels, is the transformer."""
+"""Attention by hand is attention; on a GPU, with kernels in mixed precision, the transformer is the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.nn import attention, kernel
+from pdocrl.nn import attention, pallas_mlp
 from pdocrl.nn.transformer import CausalTransformer, Windows, _affine
 
 B, L = 2, 3
@@ -57,7 +57,7 @@ def test_an_affine_layer_has_the_gradients_of_its_formula(shape: tuple[int, int]
 
 
 @pytest.mark.parametrize("times", [5, None])
-def test_values_and_gradients_in_halves_are_those_of_the_transformer(
+def test_values_and_gradients_in_mixed_precision_are_those_of_the_transformer(
     monkeypatch: pytest.MonkeyPatch, times: int | None
 ) -> None:
     """Of every array, as near as 11 bits let them, also tiny ones; one window is padded; with times and rotary."""
@@ -78,14 +78,14 @@ def test_values_and_gradients_in_halves_are_those_of_the_transformer(
 
     value, exact = graded()(model, 1.0)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setenv("PDOCRL_HALVES", "1")
-    monkeypatch.setattr(kernel, "INTERPRET", True)
+    monkeypatch.setenv("PDOCRL_PRECISION", "mixed")
+    monkeypatch.setattr(pallas_mlp, "INTERPRET", True)
     called: list[int] = []
     attend = attention.attend
     monkeypatch.setattr(attention, "attend", lambda *given: called.append(given[0].shape[1]) or attend(*given))
-    in_halves = graded()
-    np.testing.assert_allclose(in_halves(model, 1.0)[0], value, rtol=1e-3)
+    mixed_precision = graded()
+    np.testing.assert_allclose(mixed_precision(model, 1.0)[0], value, rtol=1e-3)
     assert called == [12, 6]  # queries of each layer, of which the last has the heads' alone
     for size in (1.0, 1e-4):
-        for found, true in zip(jax.tree.leaves(in_halves(model, size)[1]), jax.tree.leaves(exact), strict=True):
+        for found, true in zip(jax.tree.leaves(mixed_precision(model, size)[1]), jax.tree.leaves(exact), strict=True):
             assert np.linalg.norm(found / size - true) <= 0.01 * np.linalg.norm(true) + 1e-5

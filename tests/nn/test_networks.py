@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdocrl.agents.agent import find_agent, make_config
-from pdocrl.nn import halves, kernel
-from pdocrl.nn.mlp import MLP, CostCritic, Critic, bare, readied
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
+from pdocrl.nn import pallas_mlp, precision
+from pdocrl.nn.mlp import MLP, CostCritic, Critic, with_low_precision, without_low_precision
 from pdocrl.nn.vae import VAE
 from pdocrl.training.loop import Run, Trainer
 from probes import bandit
@@ -50,14 +51,14 @@ def test_critics_and_the_vae_take_many_actions_a_state() -> None:
 
 
 def test_halves_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU hidden layers are multiplied in halves of 11 significant bits, as in TF32, unless told otherwise."""
+    """On a GPU hidden layers are multiplied as float16, 11 significant bits, as in TF32, unless told otherwise."""
     keys = jax.random.split(jax.random.key(1), 3)
     network = MLP.create(keys[0], (12, 256, 256, 1), members=2)
     x, y = jax.random.normal(keys[1], (64, 9)), jax.random.uniform(keys[2], (10, 64, 3), minval=-1, maxval=1)
     exact = np.asarray(network.joined(x, y))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    halves = np.asarray(network.joined(x, y))
-    assert 0 < np.abs(halves - exact).max() < 2**-11 * np.abs(exact).max() * 4
+    mixed = np.asarray(network.joined(x, y))
+    assert 0 < np.abs(mixed - exact).max() < 2**-11 * np.abs(exact).max() * 4
     far = np.asarray(network.joined(1e6 * x, y))
     assert np.isfinite(far).all()
     with jax.default_matmul_precision("float32"):
@@ -65,7 +66,7 @@ def test_halves_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("members", "blocks", "outputs"), [(None, 0, 2), (2, 0, 1), (2, 32, 2), (None, 32, 1)])
-def test_gradients_in_halves_are_those_of_the_network(
+def test_gradients_in_mixed_precision_are_those_of_the_network(
     monkeypatch: pytest.MonkeyPatch, members: int | None, blocks: int, outputs: int
 ) -> None:
     """In weights, biases and input, as near as 11 bits let them, also tiny ones; no unit is at the edge of its ReLU.
@@ -84,13 +85,13 @@ def test_gradients_in_halves_are_those_of_the_network(
     gradient, in_network, in_input = (jax.grad(loss, argnums=which) for which in ((0, 1), 0, 1))
     exact, value = jax.tree.leaves(gradient(network, x, 1.0)), network(x)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setenv("PDOCRL_HALVES", "1")
+    monkeypatch.setenv("PDOCRL_PRECISION", "mixed")
     if blocks:
-        monkeypatch.setattr(kernel, "TILES", dict.fromkeys(kernel.TILES, kernel.Tile(blocks, 4, 2, 32)))
-        monkeypatch.setattr(kernel, "INTERPRET", True)
+        monkeypatch.setattr(pallas_mlp, "TILES", dict.fromkeys(pallas_mlp.TILES, pallas_mlp.Tile(blocks, 4, 2, 32)))
+        monkeypatch.setattr(pallas_mlp, "INTERPRET", True)
     else:
-        monkeypatch.setattr(kernel, "available", lambda: False)
-    assert kernel.fits([jnp.zeros((5, 64)), jnp.zeros((64, 64)), jnp.zeros((64, outputs))], 64) == bool(blocks)
+        monkeypatch.setattr(pallas_mlp, "available", lambda: False)
+    assert pallas_mlp.fits([jnp.zeros((5, 64)), jnp.zeros((64, 64)), jnp.zeros((64, outputs))], 64) == bool(blocks)
     np.testing.assert_allclose(network(x), value, atol=0.02)
     many = network.joined(x[:, :3], jnp.stack([x[:, 3:], -x[:, 3:]]))  # two right sides for each left one
     np.testing.assert_allclose(many[..., 0, :, :], value, atol=0.02)
@@ -112,10 +113,10 @@ def test_kernels_are_for_networks_that_fit_the_chip_they_were_made_for(monkeypat
     """What does not fit is XLA's: a wide input would need more memory than a block has, and compiling would fail."""
 
     def fits(inputs: int = 42, hidden: tuple[int, ...] = (256, 256), outputs: int = 1, rows: int = 512) -> bool:
-        return kernel.fits(MLP.create(jax.random.key(0), (inputs, *hidden, outputs)).weights, rows)
+        return pallas_mlp.fits(MLP.create(jax.random.key(0), (inputs, *hidden, outputs)).weights, rows)
 
     assert not fits()  # a CPU
-    monkeypatch.setattr(kernel, "is_hopper", lambda: True)
+    monkeypatch.setattr(pallas_mlp, "is_hopper", lambda: True)
     assert fits()
     assert fits(inputs=255, outputs=256)
     assert not fits(inputs=256)  # one more for the bias
@@ -129,24 +130,24 @@ def test_kernels_are_for_networks_that_fit_the_chip_they_were_made_for(monkeypat
 def test_training_goes_by_halves_where_an_agent_or_the_user_says_so_and_the_user_has_the_last_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("PDOCRL_HALVES", raising=False)
-    with halves.training(True):
-        assert not halves.for_training()  # this is a CPU
+    monkeypatch.delenv("PDOCRL_PRECISION", raising=False)
+    with precision.training(True):
+        assert not precision.for_training()  # this is a CPU
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        assert halves.for_training()
-        with halves.training(False):
-            assert not halves.for_training()
-            monkeypatch.setenv("PDOCRL_HALVES", "1")
-            assert halves.for_training()
-        monkeypatch.setenv("PDOCRL_HALVES", "0")
-        assert not halves.for_training()
-    monkeypatch.delenv("PDOCRL_HALVES")
-    assert not halves.for_training()
+        assert precision.for_training()
+        with precision.training(False):
+            assert not precision.for_training()
+            monkeypatch.setenv("PDOCRL_PRECISION", "mixed")
+            assert precision.for_training()
+        monkeypatch.setenv("PDOCRL_PRECISION", "float32")
+        assert not precision.for_training()
+    monkeypatch.delenv("PDOCRL_PRECISION")
+    assert not precision.for_training()
 
 
 @pytest.mark.parametrize("name", ["pdocrl", "carl"])
 def test_halves_that_a_loop_keeps_are_those_of_its_weights(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A step from networks with halves beside them is the step without, and writes the halves anew."""
+    """A step from networks with float16 copies is the step without, and updates the copies."""
     agent = find_agent(name)
     config = make_config(agent, cost_limit=(3.0,), horizon=10.0, hidden=(64, 64), batch_size=64)
     trainer = Trainer(agent, bandit(n=100).dataset, [Run(config, 0)])
@@ -154,14 +155,14 @@ def test_halves_that_a_loop_keeps_are_those_of_its_weights(monkeypatch: pytest.M
     assert trainer._table is not None
     batch = agent.batch(config, trainer._table, jnp.arange(64), jax.random.key(1))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setenv("PDOCRL_HALVES", "1")
-    monkeypatch.setattr(kernel, "INTERPRET", True)
+    monkeypatch.setenv("PDOCRL_PRECISION", "mixed")
+    monkeypatch.setattr(pallas_mlp, "INTERPRET", True)
     step = jax.jit(lambda state: agent.update(config, state, batch, jax.random.key(2))[0])
-    moved, without = step(readied(state)), step(state)
-    jax.tree.map(np.testing.assert_array_equal, moved, readied(bare(moved)))
+    moved, without = step(with_low_precision(state)), step(state)
+    jax.tree.map(np.testing.assert_array_equal, moved, with_low_precision(without_low_precision(moved)))
     near = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
-    jax.tree.map(near, bare(moved), without)
-    old, new = readied(state), jax.tree.leaves(moved)
+    jax.tree.map(near, without_low_precision(moved), without)
+    old, new = with_low_precision(state), jax.tree.leaves(moved)
     assert len(new) > len(jax.tree.leaves(state))
     assert any(
         leaf.dtype == jnp.float16 and (leaf != was).any() for leaf, was in zip(new, jax.tree.leaves(old), strict=True)

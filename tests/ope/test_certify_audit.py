@@ -157,3 +157,23 @@ def test_no_bar_of_the_picture_is_on_both_sides_of_the_limit() -> None:
         assert np.isclose(edges, limit).any()
         assert shares.sum() == pytest.approx(1)
         assert shares[edges[1:] <= limit + 1e-9].sum() == pytest.approx((costs <= limit).mean())
+
+
+def test_limits_on_tails_are_judged_and_planned(tmp_path: Path, run_cli: Cli) -> None:
+    file = tmp_path / "episodes.csv"
+    file.write_text("cost\n" + "0\n" * 153)
+    limits = ("--limits", "P(cost>20)<=0.05", "CVaR50(cost)<=40", "--largest-cost", "100")
+    told = json.loads(run_cli("certify", "--audit", str(file), *limits, "--json")[1])
+    assert [one["verdict"] for one in told["statements"]] == ["within", "within"]
+    assert told["statements"][0]["limit"]["upper"] == pytest.approx(1 - 0.05 ** (1 / 153))
+    assert "Satisfies P(cost>20)<=0.05" in run_cli("certify", "--audit", str(file), *limits)[1]
+    planned = run_cli("certify", "--plan", "--limits", "P(cost>20)<=0.05", "--expected", "0.01", "--json")[1]
+    assert json.loads(planned)["plans"][0]["episodes"] == 153
+    for options, remedy in (
+        (("--plan",), "give --limits"),
+        (("--plan", "--limits", "max(cost)<=1"), "P(cost>1)<=0.01"),
+        (("--audit", str(file), "--limits", "max(cost)<=1"), "P(cost>"),
+        (("--episodes", "5", "--limits", "cost<=1"), "--audit FILE"),
+    ):
+        status, _, err = run_cli("certify", *options)
+        assert (status, remedy in err) == (2, True)

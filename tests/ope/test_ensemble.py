@@ -279,9 +279,12 @@ def test_observations_rewards_and_costs_in_other_units_change_nothing_but_their_
     )
     unit = np.array([2.0**-30] * (data.obs_dim - 1) + [1], np.float32)
     other = dataclasses.replace(
-        data, obs=data.obs * unit, next_obs=data.next_obs * unit, reward=data.reward * np.float32(2**-30),
+        data,
+        obs=data.obs * unit,
+        next_obs=data.next_obs * unit,
+        reward=data.reward * np.float32(2**-30),
         cost=data.cost * np.float32(2**-30),
-    )  # fmt: skip
+    )
     rows = slice(0, 50)
     seen = []
     for own in (data, other):
@@ -365,9 +368,16 @@ def test_a_window_of_many_episodes_acts_as_the_transformer_does_in_each(rotary: 
             f"block_0/{name}/bias": np.zeros(n_out),
         }
     policy = TransformerPolicy(
-        {name: array.astype(np.float32) for name, array in weights.items()}, layers=1, heads=2, context=3,
-        target_return=5.0, target_cost=(2.0,), reward_scale=0.1, cost_shift=3.0, spends_at_most=rotary,
-    )  # fmt: skip
+        {name: array.astype(np.float32) for name, array in weights.items()},
+        layers=1,
+        heads=2,
+        context=3,
+        target_return=5.0,
+        target_cost=(2.0,),
+        reward_scale=0.1,
+        cost_shift=3.0,
+        spends_at_most=rotary,
+    )
     if rotary:
         policy.weights["rotation"] = rng.normal(size=(2, 12, width)).astype(np.float32)
         del policy.weights["time"]
@@ -385,12 +395,17 @@ def test_budgets_of_many_episodes_are_spent_as_the_dial_spends_them_in_each() ->
     sizes = (2 + 2 + 8, 16, 1)
     layers = [rng.normal(size=pair).astype(np.float32) for pair in itertools.pairwise(sizes)]
     policy = DialPolicy(
-        tuple(layers), tuple(np.zeros(n, np.float32) for n in sizes[1:]), horizon=6.0,
-        largest=np.array([4.0], np.float32), limit=(2.0,), quality=np.ones(2, np.float32),
-        ask=np.array([[1.0], [2.0]], np.float32), stop=np.array([[1.0], [9.0]], np.float32),
+        tuple(layers),
+        tuple(np.zeros(n, np.float32) for n in sizes[1:]),
+        horizon=6.0,
+        largest=np.array([4.0], np.float32),
+        limit=(2.0,),
+        quality=np.ones(2, np.float32),
+        ask=np.array([[1.0], [2.0]], np.float32),
+        stop=np.array([[1.0], [9.0]], np.float32),
         reward=np.array([1.0, 2.0], np.float32),
         cost=np.array([[1.0], [2.0]], np.float32),
-    )  # fmt: skip
+    )
     together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
     reward, cost = np.zeros(4), np.zeros((4, 1))
     for _ in range(7):

@@ -49,9 +49,14 @@ class Finite:
                 s = to
         table = np.asarray(rows, np.float64)
         return make_dataset(
-            obs=table[:, 0], action=table[:, 1], reward=table[:, 2], cost=table[:, 3:-3], next_obs=table[:, -3],
-            terminal=table[:, -2], timeout=table[:, -1],
-        )  # fmt: skip
+            obs=table[:, 0],
+            action=table[:, 1],
+            reward=table[:, 2],
+            cost=table[:, 3:-3],
+            next_obs=table[:, -3],
+            terminal=table[:, -2],
+            timeout=table[:, -1],
+        )
 
     def act(self, obs: NDArray[np.floating]) -> NDArray[np.float64]:
         return self.chosen[obs[:, 0].astype(int)][:, None].astype(np.float64)
@@ -73,7 +78,7 @@ class Finite:
         counts, move, signal = np.zeros((len(self.move), 2)), np.zeros_like(self.move), np.zeros_like(self.signal)
         s, a, to = log.obs[:, 0].astype(int), log.action[:, 0].astype(int), log.next_obs[:, 0].astype(int)
         np.add.at(counts, (s, a), 1)
-        np.add.at(move, (s, a, to), log.alive)
+        np.add.at(move, (s, a, to), log.not_done)
         np.add.at(signal, (s, a), log.signal)
         seen = np.maximum(counts, 1)[..., None]
         start = np.bincount(log.start[:, 0].astype(int), minlength=len(self.move)) / len(log.start)
@@ -89,9 +94,12 @@ def both(problem: Finite, log: Log) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1), states=st.integers(2, 6), costs=st.integers(0, 2), horizon=st.integers(1, 30),
+    seed=st.integers(0, 2**32 - 1),
+    states=st.integers(2, 6),
+    costs=st.integers(0, 2),
+    horizon=st.integers(1, 30),
     ends=st.booleans(),
-)  # fmt: skip
+)
 @settings(max_examples=40, deadline=None)
 def test_both_equal_exact_evaluation_of_the_counted_model(
     seed: int, states: int, costs: int, horizon: int, ends: bool

@@ -35,9 +35,15 @@ def drifting(costs: int = 1, episodes: int = 60, seed: int = 0) -> Dataset:
     before = after - 0.2 * action
     border = 0.5 + np.arange(costs)
     return make_dataset(
-        before.ravel(), action.ravel(), action.ravel(), (after.ravel()[:, None] > border) * 1.0, after.ravel(),
-        np.zeros(action.size), np.tile(np.arange(HORIZON) == HORIZON - 1, episodes), name="drifting",
-    )  # fmt: skip
+        before.ravel(),
+        action.ravel(),
+        action.ravel(),
+        (after.ravel()[:, None] > border) * 1.0,
+        after.ravel(),
+        np.zeros(action.size),
+        np.tile(np.arange(HORIZON) == HORIZON - 1, episodes),
+        name="drifting",
+    )
 
 
 def constant(action: float) -> MLPPolicy:
@@ -47,10 +53,21 @@ def constant(action: float) -> MLPPolicy:
 
 def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], data: str = "drifting") -> Trained:
     plan = Plan(
-        data=data, data_digest=dataset.digest, task=None, horizon=HORIZON, cost_names=list(dataset.cost_names),
-        agent="bc", settings={}, runs=[{"cost_limit": list(limit), "seed": 0} for limit in limits], steps=1,
-        log_every=1, checkpoint_every=1, evaluate_every=0, evaluate_episodes=1, versions={},
-    )  # fmt: skip
+        data=data,
+        data_digest=dataset.digest,
+        task=None,
+        horizon=HORIZON,
+        cost_names=list(dataset.cost_names),
+        agent="bc",
+        settings={},
+        runs=[{"cost_limit": list(limit), "seed": 0} for limit in limits],
+        steps=1,
+        log_every=1,
+        checkpoint_every=1,
+        evaluate_every=0,
+        evaluate_episodes=1,
+        versions={},
+    )
     return Trained(plan, 1, acts, {}, [])
 
 
@@ -230,8 +247,12 @@ def test_random_proposals_are_drawn_anew_at_every_row() -> None:
             "critic": pair,
             "cost_critic": pair,
         },
-        lam=zero(1, np.float32), candidates=1, latent_clip=2.0, perturbation=0.0, pessimism=1.0,
-    )  # fmt: skip
+        lam=zero(1, np.float32),
+        candidates=1,
+        latent_clip=2.0,
+        perturbation=0.0,
+        pessimism=1.0,
+    )
     dataset = drifting(episodes=100)
     run = estimate(trained(dataset, [(8.0,)], [candidates]), dataset, method="model", resamples=10).runs[0]
     spread = HORIZON**0.5 * 0.45 / (10 * 4) ** 0.5  # of the mean of 40 sums of ten actions

@@ -13,11 +13,11 @@ from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, writ
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data import Task, register, save
 from pdocrl.data.tasks import find_task
+from pdocrl.evaluation.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
 from pdocrl.ope.result import write_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
-from pdocrl.scores.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
 from pdocrl.training.plan import Plan, versions
 from rows import told, told_run
 
@@ -62,19 +62,21 @@ def make_suite(
             if broken:
                 continue
             level = rng.uniform(0.2, 0.9), rng.uniform(0.1, 1.2) + shift(method, task)
-            own = [
-                row
-                for run in runs
-                for row in _episodes(rng, task, agent, variant, run, episodes, level)
-            ]  # fmt: skip
+            own = [row for run in runs for row in _episodes(rng, task, agent, variant, run, episodes, level)]
             rows += own
             _write_training(folder / "groups" / name, rng, task, agent, runs, points, extras, own)
     write_rows(folder, rows)
     write_status(folder, status)
     suite = Suite(
-        "toy", "invented numbers", tuple(TaskEntry(find_task(task)) for task in tasks),
-        tuple(Method(*method) for method in methods), tuple((limit,) for limit in LIMITS), SEEDS, STEPS, episodes,
-    )  # fmt: skip
+        "toy",
+        "invented numbers",
+        tuple(TaskEntry(find_task(task)) for task in tasks),
+        tuple(Method(*method) for method in methods),
+        tuple((limit,) for limit in LIMITS),
+        SEEDS,
+        STEPS,
+        episodes,
+    )
     write_suite(folder, suite.record)
     return folder
 
@@ -85,43 +87,85 @@ def _episodes(rng, task, agent, variant, run, episodes, level) -> list[Row]:
     found = []
     for episode in range(episodes):
         gained, spent = reward + 0.02 * rng.normal(), rng.poisson(cost * limit) / limit
-        found.append(Row(
-            suite="toy", protocol="dsrl", task=task, agent=agent, variant=variant, cost_limit=(limit,),
-            seed=run["seed"], training=LIMITS.index(limit) * len(SEEDS) + SEEDS.index(run["seed"]),
-            trained_limit=(limit,), step=STEPS, episode=episode,
-            reward=spec.reward_min + gained * (spec.reward_max - spec.reward_min),
-            cost=(spent * limit,), length=spec.horizon,
-            normalized_reward=gained, normalized_cost=spent, failure=None, config_digest="c" * 64,
-            data_digest=f"{len(task):x}" * 64, data=f"Safety{task}-v0.hdf5", recollected=True, train_seconds=61.5,
-            pdocrl="0.1.0", jax="0.7", numpy="2.0",
-        ))  # fmt: skip
+        found.append(
+            Row(
+                suite="toy",
+                protocol="dsrl",
+                task=task,
+                agent=agent,
+                variant=variant,
+                cost_limit=(limit,),
+                seed=run["seed"],
+                training=LIMITS.index(limit) * len(SEEDS) + SEEDS.index(run["seed"]),
+                trained_limit=(limit,),
+                step=STEPS,
+                episode=episode,
+                reward=spec.reward_min + gained * (spec.reward_max - spec.reward_min),
+                cost=(spent * limit,),
+                length=spec.horizon,
+                normalized_reward=gained,
+                normalized_cost=spent,
+                failure=None,
+                config_digest="c" * 64,
+                data_digest=f"{len(task):x}" * 64,
+                data=f"Safety{task}-v0.hdf5",
+                recollected=True,
+                train_seconds=61.5,
+                pdocrl="0.1.0",
+                jax="0.7",
+                numpy="2.0",
+            )
+        )
     return found
 
 
 def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> None:
     plan = Plan(
-        data=rows[0].data, data_digest=rows[0].data_digest, task=task, horizon=find_task(task).horizon,
-        cost_names=["cost"], agent=agent, settings={}, runs=runs, steps=STEPS, log_every=STEPS // points,
-        checkpoint_every=STEPS, evaluate_every=STEPS // points if extras else 0, evaluate_episodes=5, versions=VERSIONS,
-    )  # fmt: skip
+        data=rows[0].data,
+        data_digest=rows[0].data_digest,
+        task=task,
+        horizon=find_task(task).horizon,
+        cost_names=["cost"],
+        agent=agent,
+        settings={},
+        runs=runs,
+        steps=STEPS,
+        log_every=STEPS // points,
+        checkpoint_every=STEPS,
+        evaluate_every=STEPS // points if extras else 0,
+        evaluate_episodes=5,
+        versions=VERSIONS,
+    )
     folder.mkdir(parents=True)
     write_record(folder / "run.json", plan)
     logged = {"bc": ("actor_loss",), "cpq": ("actor_loss", "q")}.get(agent, ("lambda", "w", "w_at_clip"))
     steps = np.linspace(STEPS / points, STEPS, points).astype(int).tolist()
     metrics = [
-        {"step": t, "run": i, **run, "steps_per_second": 50.0,
-         "metrics": {name: float(1 + np.log1p(t) / 8 + 0.1 * rng.normal()) for name in logged}}
-        for t in steps for i, run in enumerate(runs)
-    ]  # fmt: skip
+        {
+            "step": t,
+            "run": i,
+            **run,
+            "steps_per_second": 50.0,
+            "metrics": {name: float(1 + np.log1p(t) / 8 + 0.1 * rng.normal()) for name in logged},
+        }
+        for t in steps
+        for i, run in enumerate(runs)
+    ]
     _write_lines(folder / "metrics.jsonl", metrics)
     if not extras:
         return
     spec = find_task(task)
     evaluations = [
-        {"step": t, "run": i, **run, "reward": spec.reward_max * (t / STEPS * 0.7 + 0.05 * rng.normal()),
-         "cost": [run["cost_limit"][0] * abs(0.8 + 0.3 * rng.normal())]}
-        for t in steps for i, run in enumerate(runs)
-    ]  # fmt: skip
+        {
+            "step": t,
+            "run": i,
+            **run,
+            "reward": spec.reward_max * (t / STEPS * 0.7 + 0.05 * rng.normal()),
+            "cost": [run["cost_limit"][0] * abs(0.8 + 0.3 * rng.normal())],
+        }
+        for t in steps
+        for i, run in enumerate(runs)
+    ]
     _write_lines(folder / "evaluations.jsonl", evaluations)
     said = []
     for run in runs:
@@ -157,11 +201,21 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
         save(dataset, tmp_path / "toy.npz")
         runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in TOY_LIMITS for s in TOY_SEEDS]
         plan = Plan(
-            data=str(tmp_path / "toy.npz"), data_digest=dataset.digest, task="Toy", horizon=9,
-            cost_names=list(dataset.cost_names), agent="pdocrl", settings={"hidden": [8, 8], "gamma": 0.9}, runs=runs,
-            steps=300, log_every=100, checkpoint_every=300, evaluate_every=100, evaluate_episodes=5,
+            data=str(tmp_path / "toy.npz"),
+            data_digest=dataset.digest,
+            task="Toy",
+            horizon=9,
+            cost_names=list(dataset.cost_names),
+            agent="pdocrl",
+            settings={"hidden": [8, 8], "gamma": 0.9},
+            runs=runs,
+            steps=300,
+            log_every=100,
+            checkpoint_every=300,
+            evaluate_every=100,
+            evaluate_episodes=5,
             versions=versions(),
-        )  # fmt: skip
+        )
         folder = tmp_path / "toy run"
         folder.mkdir()
         write_record(folder / "run.json", plan)
@@ -193,17 +247,34 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
             own = costs[limit[0]]
             episodes = [
                 EpisodeScore(
-                    seed=7 + e, reward=2.0 * e, cost=[c] * n_costs, length=9, normalized_reward=(2.0 * e + 10) / 20,
+                    seed=7 + e,
+                    reward=2.0 * e,
+                    cost=[c] * n_costs,
+                    length=9,
+                    normalized_reward=(2.0 * e + 10) / 20,
                     normalized_cost=c / limit[0],
                 )
                 for e, c in enumerate(own)
-            ]  # fmt: skip
+            ]
             mean = float(np.mean(own))
-            scored.append(RunScore(
-                agent="pdocrl", run=i, training=i, seed=run["seed"], settings={}, cost_limit=limit, trained_limit=limit,
-                reward=float(np.mean([e.reward for e in episodes])), cost=[mean] * n_costs, normalized_reward=0.5,
-                normalized_cost=mean / limit[0], safe=mean <= limit[0], failure=None, episodes=episodes,
-            ))  # fmt: skip
+            scored.append(
+                RunScore(
+                    agent="pdocrl",
+                    run=i,
+                    training=i,
+                    seed=run["seed"],
+                    settings={},
+                    cost_limit=limit,
+                    trained_limit=limit,
+                    reward=float(np.mean([e.reward for e in episodes])),
+                    cost=[mean] * n_costs,
+                    normalized_reward=0.5,
+                    normalized_cost=mean / limit[0],
+                    safe=mean <= limit[0],
+                    failure=None,
+                    episodes=episodes,
+                )
+            )
         data = DataName(name="toy.npz", digest=dataset.digest)
         scores = Scores(
             task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(task, scored)
@@ -217,7 +288,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
 @pytest.fixture(scope="session")
 def solved_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `pdocrl solve --out` writes for a small log, which lies beside it."""
-    from pdocrl import cli
+    from pdocrl.cli import main as cli
 
     folder = tmp_path_factory.mktemp("solved")
     rows = ["state,action,reward,cost,next_state"]
@@ -235,7 +306,7 @@ def solved_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def answered_folder(solved_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with everything else one can ask: along a limit, in a state, against another policy."""
-    from pdocrl import cli
+    from pdocrl.cli import main as cli
 
     out = tmp_path_factory.mktemp("answered") / "policy"
     asked = ["solve", str(solved_folder.parent / "log.csv"), "--gamma", "0.9", "--limit", "cost<=0.1"]

@@ -13,19 +13,21 @@ from hypothesis import strategies as st
 
 from pdocrl.bench.results import Row
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.score import AtLimit, Cell
 from pdocrl.report.statistics import best_safe, compare, make_cells, merit, standings
-from pdocrl.scores.score import AtLimit, Cell
 
 Play = Callable[..., list[Row]]
 
 
 def test_a_cell_is_the_mean_over_limits_and_seeds(play: Play) -> None:
-    rows = play({
-        (10.0, 0): [(0.2, 5.0), (0.4, 15.0)],  # run: reward .3, cost 1
-        (10.0, 1): [(0.6, 0.0), (0.6, 0.0)],  # .6, 0
-        (40.0, 0): [(1.0, 80.0), (1.0, 80.0)],  # 1, 2
-        (40.0, 1): [(1.0, 40.0), (1.0, 40.0)],  # 1, 1
-    })  # fmt: skip
+    rows = play(
+        {
+            (10.0, 0): [(0.2, 5.0), (0.4, 15.0)],  # run: reward .3, cost 1
+            (10.0, 1): [(0.6, 0.0), (0.6, 0.0)],  # .6, 0
+            (40.0, 0): [(1.0, 80.0), (1.0, 80.0)],  # 1, 2
+            (40.0, 1): [(1.0, 40.0), (1.0, 40.0)],  # 1, 1
+        }
+    )
     (cell,) = make_cells(rows)
     score = cell.score
     assert score.reward == pytest.approx((0.3 + 0.6 + 1 + 1) / 4)

@@ -25,9 +25,16 @@ from pdocrl.theory.experiments import EXPERIMENTS
 
 ALL_TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
 ALL_METHODS = (
-    ("bc", ""), ("bc", "safe"), ("cdt", ""), ("bcq_lag", ""), ("bear_lag", ""), ("cpq", ""), ("coptidice", ""),
-    ("pdocrl", ""), ("pdocrl_extraction", ""),
-)  # fmt: skip
+    ("bc", ""),
+    ("bc", "safe"),
+    ("cdt", ""),
+    ("bcq_lag", ""),
+    ("bear_lag", ""),
+    ("cpq", ""),
+    ("coptidice", ""),
+    ("pdocrl", ""),
+    ("pdocrl_extraction", ""),
+)
 
 
 class Page(HTMLParser):
@@ -162,10 +169,11 @@ def test_what_befell_all_methods_of_a_task_is_said_once(suite_folder):
 def test_a_run_that_broke_off_is_named_though_it_is_scored(suite_folder):
     folder = suite_folder(failed=None)
     rows = [
-        row if (row.method, row.seed, row.cost_limit) != ("cpq", 5, (20.0,)) else
-        type(row)(**{**row.__dict__, "failure": "step 700: q is not finite"})
+        row
+        if (row.method, row.seed, row.cost_limit) != ("cpq", 5, (20.0,))
+        else type(row)(**{**row.__dict__, "failure": "step 700: q is not finite"})
         for row in read_rows(folder)
-    ]  # fmt: skip
+    ]
     write_rows(folder, rows)
     page = Page(report(folder))
     said = [text for _, text in page.all("li") if "stopped at step 700" in text]
@@ -183,9 +191,16 @@ def test_re_collected_data_is_called_so(suite_folder):
 
 def test_sections_appear_only_with_their_data(suite_folder):
     page = Page(report(suite_folder(extras=False, methods=(("bc", "safe"),), failed=None)))
-    for title in ("Ranks", "Probability of improvement", "Performance profiles", "Reward and cost while training",
-                  "The price of cost, λ",
-                  "The density ratio, w", "Estimated from the data, and played", "What did not work"):  # fmt: skip
+    for title in (
+        "Ranks",
+        "Probability of improvement",
+        "Performance profiles",
+        "Reward and cost while training",
+        "The price of cost, λ",
+        "The density ratio, w",
+        "Estimated from the data, and played",
+        "What did not work",
+    ):
         assert title not in page.headings
     assert {"Results", "At each limit", "Cost of every episode", "What was run", "Do it again"} <= set(page.headings)
 
@@ -306,7 +321,7 @@ def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
         (lambda folder: (folder / "groups/pdocrl-BallRun/run.json").write_text("{}"), "`pdocrl train --out` wrote"),
         (lambda folder: (folder / "report.html").mkdir(), "is a folder; name the page"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_folder_is_one_line_and_status_2(suite_folder, run_cli, damage, complaint):
     folder = suite_folder()
     damage(folder)

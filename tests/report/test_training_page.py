@@ -17,6 +17,7 @@ import pytest
 import pdocrl.report.page as report_page
 from pdocrl.data import find_task, save
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.evaluate import summarise
 from pdocrl.ope.result import read_ope, write_ope
 from pdocrl.records import write_record
 from pdocrl.report import read_results, report
@@ -25,7 +26,6 @@ from pdocrl.report.findings import findings, lead
 from pdocrl.report.page_tables import at_one_limit
 from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
-from pdocrl.scores.evaluate import summarise
 from rows import told, told_run
 
 LIMITS, SEEDS, STEPS = (1.0, 3.0), (0, 5), (100, 200, 300)  # of the training that `make_run` makes
@@ -322,7 +322,7 @@ def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
         (lambda told: told.update(format=2), "field `format` is 2, this version reads 1"),
         (lambda told: told["runs"].pop(), "holds 3 of 4 runs"),
     ],
-)  # fmt: skip
+)
 def test_broken_estimates_are_one_line_that_names_file_and_field(make_run, run_cli, damage, complaint):
     folder = make_run()
     say(folder, 0.4, True)

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.bootstrap import redraw, resample
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup, solve_saddle
 

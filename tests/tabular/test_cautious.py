@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.bounds import PolicyEstimate, clustered
 from pdocrl.tabular.cautious import cautious
@@ -15,7 +16,6 @@ from pdocrl.tabular.cmdp import as_matrix, evaluate, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.elsewhere import plan_elsewhere
 from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.report import notes, save
 from pdocrl.tabular.saddle import Result, solve
 from pdocrl.tabular.solved_file import read_solved, solved_file

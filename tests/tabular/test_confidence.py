@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.bootstrap import redraw
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.judges import overrated
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.report import notes
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup

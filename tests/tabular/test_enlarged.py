@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cautious import cautious
@@ -15,7 +16,6 @@ from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.enlarged import SHARE, SPREADS, enlarge, plan_for_enlarged, rows_that_leave_room
 from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.report import notes
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import outcome

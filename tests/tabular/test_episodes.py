@@ -139,8 +139,14 @@ def ending_log(seed: int = 0, n: int = 3000) -> dict[str, np.ndarray]:
     s, a = rng.integers(3, size=n), rng.integers(2, size=n)
     ends = rng.random(n) < 0.1 + 0.2 * a
     cost = a * (rng.random(n) < 0.5) * 1.0
-    return {"state": s, "action": a, "next_state": rng.integers(3, size=n), "reward": s + 1.0 * a, "costs": cost,
-            "terminal": ends}  # fmt: skip
+    return {
+        "state": s,
+        "action": a,
+        "next_state": rng.integers(3, size=n),
+        "reward": s + 1.0 * a,
+        "costs": cost,
+        "terminal": ends,
+    }
 
 
 def test_per_step_is_the_average_over_the_steps_of_an_episode() -> None:

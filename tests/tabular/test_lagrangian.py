@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limit, as_limits
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian, Sets, behaviour_mass, pessimistic_model, policy_of
-from pdocrl.tabular.limits import Limit, as_limits, per_step
 
 
 def random_play(cmdp: CMDP, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -114,32 +114,6 @@ def test_a_state_without_mass_keeps_the_logs_own_policy_and_an_unseen_one_its_mi
     L = Lagrangian.empirical(counts, 0.9)
     nu = np.array([[0.2, 0.6], [0.0, 0.0], [0.0, 0.0]])
     np.testing.assert_allclose(policy_of(L, nu), [[0.25, 0.75], [1 / 3, 2 / 3], [2 / 5, 3 / 5]])
-
-
-def test_limits_are_read_as_people_write_them() -> None:
-    assert Limit.parse(" cost <= 0.1 ") == Limit("cost", 0.1)
-    assert Limit.parse("fill rate>=95e-2") == Limit("fill rate", 0.95, ">=")
-    assert Limit.parse("Kosten≤3") == Limit("Kosten", 3.0)
-    assert as_limits({"a": 1, "b": 2}) == (Limit("a", 1.0), Limit("b", 2.0))
-    assert per_step([Limit("cost", 25.0)], 200) == (Limit("cost", 0.125),)
-    both = as_limits(["c>=0.1", "c<=0.2"])
-    assert [limit.sign for limit in both] == [1, -1]
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        (["cost<0.1"], "is not understood"),
-        (["cost"], "is not understood"),
-        (["cost<=much"], "'much' is not a number"),
-        (["cost<=nan"], "not a finite number"),
-        (["cost<=0.1", "cost>=0.2"], "contradict each other"),
-        (["cost<=0.1", "cost<=0.2"], "on the same column"),
-    ],
-)
-def test_limits_that_make_no_sense_are_refused(limits: list[str], message: str) -> None:
-    with pytest.raises(PdocrlError, match=message):
-        as_limits(limits)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0, -0.5, 1.5, float("nan")])

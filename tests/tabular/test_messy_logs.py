@@ -27,8 +27,11 @@ def table(**changes: object) -> pyarrow.Table:
     rng = np.random.default_rng(0)
     s = rng.integers(3, size=N)
     columns: dict[str, object] = {
-        "state": s, "action": rng.integers(2, size=N), "next_state": np.append(s[1:], s[0]), "reward": rng.random(N)
-    }  # fmt: skip
+        "state": s,
+        "action": rng.integers(2, size=N),
+        "next_state": np.append(s[1:], s[0]),
+        "reward": rng.random(N),
+    }
     return pyarrow.table({k: v for k, v in {**columns, **changes}.items() if v is not None})
 
 
@@ -64,10 +67,14 @@ def test_times_decimals_flags_categories_and_unicode_are_understood(tmp_path: Pa
     order = np.random.default_rng(1).permutation(N)
     labels = np.array(["früh", "日本", "нет"])[np.random.default_rng(0).integers(3, size=N)]
     data = table(
-        state=pyarrow.array(labels).dictionary_encode(), next_state=np.append(labels[1:], labels[0]),
-        action=[bool(k % 2) for k in range(N)], reward=[decimal.Decimal(k) / 4 for k in range(N)],
-        cost=[k % 3 == 0 for k in range(N)], step=times, episode=days,
-    )  # fmt: skip
+        state=pyarrow.array(labels).dictionary_encode(),
+        next_state=np.append(labels[1:], labels[0]),
+        action=[bool(k % 2) for k in range(N)],
+        reward=[decimal.Decimal(k) / 4 for k in range(N)],
+        cost=[k % 3 == 0 for k in range(N)],
+        step=times,
+        episode=days,
+    )
     counts = count_log(write(data.take(order), tmp_path / "log.parquet"))
     assert set(counts.states) == {"früh", "日本", "нет"}
     assert counts.actions == (0, 1)

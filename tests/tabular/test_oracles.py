@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import as_limits
 from pdocrl.tabular.algorithms import make_players, run
 from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.oracles import (
     GreedyBox,
     GreedyMultipliers,

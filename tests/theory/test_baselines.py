@@ -3,13 +3,13 @@ import pytest
 import scipy.optimize
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import as_limits
 from pdocrl.tabular.algorithms import Mixture
+from pdocrl.tabular.baselines.plain import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import as_limits
-from pdocrl.theory.baselines import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.theory.lucky import FIRST_RARE, LIMIT, lucky2
 
 

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from pdocrl.tabular import solve
+from pdocrl.tabular.baselines.adversarial import wsac
+from pdocrl.tabular.baselines.density import coral, near_flow, pocc, pro_rl
+from pdocrl.tabular.baselines.pdca import pdca
+from pdocrl.tabular.baselines.plain import mbcl, plug_in
+from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import evaluate, extract, plan
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.baselines import mbcl, plug_in
 from pdocrl.theory.field import (
     LuckyBandit,
     costly_reference,
@@ -18,10 +22,6 @@ from pdocrl.theory.field import (
     ratio_without_validity,
 )
 from pdocrl.theory.lucky import LIMIT, lucky2
-from pdocrl.theory.rivals.adversarial import wsac
-from pdocrl.theory.rivals.density import coral, near_flow, pocc, pro_rl
-from pdocrl.theory.rivals.pdca import pdca
-from pdocrl.theory.rivals.problem import LogModel
 
 EXACT = {"abs": 1e-12}
 

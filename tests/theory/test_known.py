@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import as_limits
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import slater_margin, solve_lp
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.limits import as_limits
 from pdocrl.theory.counterexamples import spurious_v_saddle
 from pdocrl.theory.known import lagrangian, lower_value, solve_known, upper_value
 

@@ -7,22 +7,22 @@ import pytest
 import scipy.optimize
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.baselines.adversarial import Adversary, a_crab, wsac
+from pdocrl.tabular.baselines.cone import occupancy_cone
+from pdocrl.tabular.baselines.density import coral, near_flow, pocc, pro_rl
+from pdocrl.tabular.baselines.dpdl import deviation, dpdl
+from pdocrl.tabular.baselines.pdca import pdca
+from pdocrl.tabular.baselines.pessimistic import least_values, pessimistic
+from pdocrl.tabular.baselines.plain import fqi, mbcl, plug_in
+from pdocrl.tabular.baselines.problem import LogModel, best_occupancy
+from pdocrl.tabular.baselines.quadratic import atac, pspi, quadratic_critic
+from pdocrl.tabular.baselines.spibb import _hard, _soft, mo_spibb, soft_spibb, spibb
+from pdocrl.tabular.baselines.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 from pdocrl.tabular.cmdp import as_matrix, backup, evaluate, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.tabular.highs import Start
 from pdocrl.tabular.lp import strict
-from pdocrl.theory.baselines import fqi, mbcl, plug_in
-from pdocrl.theory.rivals.adversarial import Adversary, a_crab, wsac
-from pdocrl.theory.rivals.cone import occupancy_cone
-from pdocrl.theory.rivals.density import coral, near_flow, pocc, pro_rl
-from pdocrl.theory.rivals.dpdl import deviation, dpdl
-from pdocrl.theory.rivals.pdca import pdca
-from pdocrl.theory.rivals.pessimistic import least_values, pessimistic
-from pdocrl.theory.rivals.problem import LogModel, best_occupancy
-from pdocrl.theory.rivals.quadratic import atac, pspi, quadratic_critic
-from pdocrl.theory.rivals.spibb import _hard, _soft, mo_spibb, soft_spibb, spibb
-from pdocrl.theory.rivals.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 
 GAMMA = 0.8
 EXACT = {"abs": 1e-8, "rel": 1e-8}
@@ -83,7 +83,7 @@ class TestProblem:
             return [*earned, *(view.signals()[0] @ x for x in (near_flow(view, C, 0.0, 0.0), best_occupancy(view, C)))]
 
         cold = optima()
-        for module in ("tabular.lp", "theory.rivals.problem", "theory.rivals.density"):
+        for module in ("tabular.lp", "tabular.baselines.problem", "tabular.baselines.density"):
             monkeypatch.setattr(f"pdocrl.{module}.SIMPLEX_UP_TO", 0)
         assert optima() == pytest.approx(cold, **EXACT)
 
@@ -165,7 +165,7 @@ class TestAdversarialCritics:
             (adversary.program, 1000, start),  # from the basis of the last
             (adversary.program, 0, None),
         ):
-            monkeypatch.setattr("pdocrl.theory.rivals.adversarial.SIMPLEX_UP_TO", simplex_up_to)
+            monkeypatch.setattr("pdocrl.tabular.baselines.adversarial.SIMPLEX_UP_TO", simplex_up_to)
             f = solve(reward, box, weight, begin)
             assert objective(f) == pytest.approx(best, **EXACT)
             assert f[view.L.seen].min() >= box[0] - 1e-9
@@ -369,7 +369,7 @@ class TestDPDL:
         """Also where no policy keeps the tightened limit, κ = 1."""
         _, counts, limits, view = problem(seed=19, states=6, actions=3, n=500, missing=True)
         by_program = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
-        monkeypatch.setattr("pdocrl.theory.rivals.dpdl.SIMPLEX_UP_TO", 0)
+        monkeypatch.setattr("pdocrl.tabular.baselines.dpdl.SIMPLEX_UP_TO", 0)
         by_plans = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
         mine, theirs = (evaluate(view.model, pi) for pi in (by_plans, by_program))
         assert mine.value == pytest.approx(theirs.value, abs=1e-6)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pdocrl import files
-from pdocrl.cli import main
+from pdocrl.cli.main import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
 from pdocrl.training import folder as folders
@@ -44,7 +44,7 @@ def test_a_second_process_on_one_folder_is_refused_and_the_first_is_left_alone(d
         line = [
             sys.executable,
             "-m",
-            "pdocrl.cli",
+            "pdocrl.cli.main",
             "train",
             str(data),
             "--agent",
@@ -96,7 +96,7 @@ def test_data_is_found_again_from_another_folder(data: Path, tmp_path: Path, mon
 
 def test_terminate_saves_like_an_interrupt(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    line = [sys.executable, "-m", "pdocrl.cli", "train", str(data), "--agent", "bc", "--steps", "100000000"]
+    line = [sys.executable, "-m", "pdocrl.cli.main", "train", str(data), "--agent", "bc", "--steps", "100000000"]
     line += ["--cost-limit", "2", "--set", "hidden=8,8", "--checkpoint-every", "100000000", "--out", str(out)]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     while not (out / "metrics.jsonl").exists():

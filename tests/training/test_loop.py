@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, find_agent, make_config
+from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training import loop

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
 from pdocrl.agents.imagination import Standards
+from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.training.loop import Run, Trainer, scales_of, standardised
 from pdocrl.training.window import open_windows

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pdocrl.cli import main
+from pdocrl.cli.main import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
 from pdocrl.training.folder import read_lines
@@ -70,9 +70,15 @@ def writers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 def test_both_are_told_what_the_metrics_say(wandb: FakeWandB, writers: dict[str, list[Any]], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(
-        bandit(n=400).dataset, "bc", cost_limit=[2.0, 3.0], steps=25, log_every=10, settings=SETTINGS, out=folder,
+        bandit(n=400).dataset,
+        "bc",
+        cost_limit=[2.0, 3.0],
+        steps=25,
+        log_every=10,
+        settings=SETTINGS,
+        out=folder,
         sinks=["wandb", "tensorboard"],
-    )  # fmt: skip
+    )
     lines = read_lines(folder / "metrics.jsonl")
     expected = {
         step: {f"{LABELS[x['run']]}/{n}": v for x in lines if x["step"] == step for n, v in x["metrics"].items()}

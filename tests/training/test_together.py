@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
@@ -26,9 +27,14 @@ SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16, "horizon": 10.0}
 def data(obs_dim: int, action_dim: int, rows: int) -> Dataset:
     rng = np.random.default_rng(rows)
     return make_dataset(
-        rng.normal(size=(rows, obs_dim)), rng.uniform(-1, 1, (rows, action_dim)), rng.normal(size=rows),
-        rng.random(rows) < 0.2, rng.normal(size=(rows, obs_dim)), np.zeros(rows), np.arange(rows) % 10 == 9,
-    )  # fmt: skip
+        rng.normal(size=(rows, obs_dim)),
+        rng.uniform(-1, 1, (rows, action_dim)),
+        rng.normal(size=rows),
+        rng.random(rows) < 0.2,
+        rng.normal(size=(rows, obs_dim)),
+        np.zeros(rows),
+        np.arange(rows) % 10 == 9,
+    )
 
 
 def trainer(dataset: Dataset, seeds: list[int], name: str = "pdocrl", **settings: Any) -> Trainer:
@@ -58,7 +64,7 @@ def test_what_fills_up_the_networks_stays_zero() -> None:
     together.advance(5)
     together.hand_back()
     narrow = parts[0]
-    wide = narrow.agent.resized(narrow.runs[0].config, narrow.state, narrow.problem, together.problem)
+    wide = narrow.agent.zero_padded(narrow.runs[0].config, narrow.state, narrow.problem, together.problem)
     for a, b in zip(jax.tree.leaves(wide), jax.tree.leaves(together.state), strict=True):
         np.testing.assert_array_equal(a[0], b[0])
     assert narrow.policies()[0](np.zeros((1, 3), np.float32)).shape == (1, 1)
@@ -68,11 +74,23 @@ def test_each_run_draws_from_its_own_task() -> None:
     """A task whose every step costs 1 beside one whose steps are free: the costs that λ sees are each task's own."""
     dear, free = data(3, 2, 60), data(3, 2, 90)
     dear = make_dataset(
-        dear.obs, dear.action, dear.reward, np.ones(60), dear.next_obs, dear.terminal, dear.timeout,
-    )  # fmt: skip
+        dear.obs,
+        dear.action,
+        dear.reward,
+        np.ones(60),
+        dear.next_obs,
+        dear.terminal,
+        dear.timeout,
+    )
     free = make_dataset(
-        free.obs, free.action, free.reward, np.zeros(90), free.next_obs, free.terminal, free.timeout,
-    )  # fmt: skip
+        free.obs,
+        free.action,
+        free.reward,
+        np.zeros(90),
+        free.next_obs,
+        free.terminal,
+        free.timeout,
+    )
     means = Together([trainer(dear, [0]), trainer(free, [0])]).advance(3)
     np.testing.assert_allclose(means["weighted_cost"], [means["w"][0], 0.0], rtol=1e-5)
 

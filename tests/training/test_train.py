@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl.cli import main
+from pdocrl.cli.main import main
 from pdocrl.data import load, save
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
@@ -33,11 +33,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(data: Path, out: Path, steps: int = 4000) -> list[str]:
     return [
-        sys.executable, "-m", "pdocrl.cli", "train", str(data), "--cost-limit", "2", "3", "--seed", "0", "--steps",
-        str(steps), "--log-every", "200", "--checkpoint-every", "200", "--set", "hidden=8,8",
-        "model_hidden=8,8", "batch_size=16",
-        "--out", str(out),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pdocrl.cli.main",
+        "train",
+        str(data),
+        "--cost-limit",
+        "2",
+        "3",
+        "--seed",
+        "0",
+        "--steps",
+        str(steps),
+        "--log-every",
+        "200",
+        "--checkpoint-every",
+        "200",
+        "--set",
+        "hidden=8,8",
+        "model_hidden=8,8",
+        "batch_size=16",
+        "--out",
+        str(out),
+    ]
 
 
 def actions(folder: Path) -> np.ndarray:
@@ -158,8 +176,13 @@ def test_a_limit_on_costs_that_are_not_there_is_refused_and_a_short_horizon_is_a
         train(free, "bc", cost_limit=2.0, steps=1, settings={"hidden": (8,)})
     train(free, "bc", steps=1, settings={"hidden": (8,)})
     assert "horizon" not in capsys.readouterr().err
-    train(dataclasses.replace(whole, timeout=whole.timeout & False, terminal=whole.terminal & False), "bc", horizon=5,
-          steps=1, settings={"hidden": (8,)})  # fmt: skip
+    train(
+        dataclasses.replace(whole, timeout=whole.timeout & False, terminal=whole.terminal & False),
+        "bc",
+        horizon=5,
+        steps=1,
+        settings={"hidden": (8,)},
+    )
     assert "longer than the horizon of 5 steps (the longest: 400)" in capsys.readouterr().err
 
 
@@ -169,9 +192,17 @@ def test_a_limit_that_the_rehearsal_cannot_keep_is_said(
     """Of two limits one is below all that was rehearsed; without a simulator, `ope` is what comes next."""
     ask = np.asarray([[0.0], [5.0]], np.float32)
     dial = policies.DialPolicy(
-        (), (), 20.0, np.asarray([10.0], np.float32), (1.0,), np.ones(2, np.float32), ask, ask + 1e6,
-        np.asarray([1.0, 2.0], np.float32), np.asarray([[2.5], [6.0]], np.float32),
-    )  # fmt: skip
+        (),
+        (),
+        20.0,
+        np.asarray([10.0], np.float32),
+        (1.0,),
+        np.ones(2, np.float32),
+        ask,
+        ask + 1e6,
+        np.asarray([1.0, 2.0], np.float32),
+        np.asarray([[2.5], [6.0]], np.float32),
+    )
     made = train(data, "bc", cost_limit=[1.0, 7.0], steps=1, settings={"hidden": (8,)}, out=tmp_path / "run")
     told = dataclasses.replace(made, policies=[dial, dial.at_limit((7.0,))])
     monkeypatch.setattr("pdocrl.training.train.train", lambda *_, **__: told)

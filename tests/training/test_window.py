@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pdocrl.agents.agent import Agent, AgentConfig, find_agent, make_config
-from pdocrl.cli import main
+from pdocrl.agents.base import Agent, AgentConfig, make_config
+from pdocrl.agents.registry import find_agent
+from pdocrl.cli.main import main
 from pdocrl.data import load, save
 from pdocrl.data.dataset import make_dataset
 from pdocrl.errors import PdocrlError

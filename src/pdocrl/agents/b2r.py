@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Columns, DeviceTable, Problem, static
-from pdocrl.agents.sequences import (
+from pdocrl.agents.base import Columns, DeviceTable, Problem, static
+from pdocrl.agents.common.sequences import (
     SequenceAgent,
     SequenceConfig,
     SequenceState,
@@ -46,7 +46,7 @@ class B2R(SequenceAgent[B2RConfig]):
     name = "b2r"
     summary = "A transformer that imitates the episodes within the limit, told what is left of the budget."
     paper = "Su et al., Boundary-to-Region Supervision for Offline Safe RL (NeurIPS 2025)"
-    takes_choices = True
+    discrete_actions = True
     Config = B2RConfig
 
     def columns(self, config: B2RConfig, dataset: Dataset) -> Columns:

@@ -18,8 +18,8 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.acting import mode_policy, network_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.common.numpy_policy import mode_policy, network_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
@@ -52,7 +52,7 @@ class BC(Agent[BCConfig, BCState]):
     paper = "Pomerleau, ALVINN (1989); safe and frontier: Liu et al., Datasets and Benchmarks (2023)"
     needs = "any number of costs"
     fewest_costs = 0
-    takes_choices = True
+    discrete_actions = True
     Config = BCConfig
 
     def ignores_limit(self, config: BCConfig) -> bool:

@@ -17,9 +17,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.acting import layers_of
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
 from pdocrl.nn.optimise import descend
@@ -68,7 +68,7 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
     name = "bcq_lag"
     summary = "Picks among a VAE's proposals by reward minus priced cost; prices follow a PID controller."
     paper = "Fujimoto et al., BCQ (ICML 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
-    in_halves = True  # five tasks, the same seeds: docs/training.md
+    mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = BCQLagConfig
 
     def init(self, config: BCQLagConfig, problem: Problem, key: PRNGKeyArray) -> BCQLagState:
@@ -80,9 +80,19 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
         adam = optax.scale_by_adam()
         return BCQLagState(
-            vae, actor, critic, cost_critic, actor, critic, cost_critic, PIDMultiplier.create(k),
-            adam.init(vae), adam.init(actor), adam.init(critic), adam.init(cost_critic),
-        )  # fmt: skip
+            vae,
+            actor,
+            critic,
+            cost_critic,
+            actor,
+            critic,
+            cost_critic,
+            PIDMultiplier.create(k),
+            adam.init(vae),
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(cost_critic),
+        )
 
     def update(
         self, config: BCQLagConfig, state: BCQLagState, batch: Transitions, key: PRNGKeyArray
@@ -104,9 +114,9 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         next_value, next_cost = best_candidate(
             state.target, state.cost_target, lam, batch.next_obs, candidates, config.pessimism
         )
-        alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * next_value
-        cost_backup = batch.cost + alive[:, None] * next_cost
+        not_done = config.gamma * batch.not_done
+        backup = config.reward_scale * batch.reward + not_done * next_value
+        cost_backup = batch.cost + not_done[:, None] * next_cost
 
         proposed = proposals(batch.obs, actor_noise)
 
@@ -133,12 +143,19 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         violation = own_cost - config.cost_rate / (1 - config.gamma)
         multiplier = state.multiplier.step(violation, config.pid_p, config.pid_i, config.pid_d)
         state = BCQLagState(
-            vae, actor, critic, cost_critic,
+            vae,
+            actor,
+            critic,
+            cost_critic,
             polyak(state.actor_target, actor, config.target_rate),
             polyak(state.target, critic, config.target_rate),
             polyak(state.cost_target, cost_critic, config.target_rate),
-            multiplier, vae_opt, actor_opt, critic_opt, cost_opt,
-        )  # fmt: skip
+            multiplier,
+            vae_opt,
+            actor_opt,
+            critic_opt,
+            cost_opt,
+        )
         metrics = {
             "critic_loss": critic_objective,
             "cost_loss": cost_objective,

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import layers_of, mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.iql import ImplicitValues, advantage_weight
+from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
+from pdocrl.agents.common.numpy_policy import layers_of, mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import Copier, copier
-from pdocrl.nn.mlp import Thinned
+from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.mlp import Dropout
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.limits import BudgetPolicy
 
@@ -61,8 +61,8 @@ class BCRLState(eqx.Module):
 
     reward: ImplicitValues  # of (s, a, δ) and (s, δ)
     cost: ImplicitValues
-    actor: Copier
-    safe: Copier
+    actor: LikelihoodActor
+    safe: LikelihoodActor
     unit: Float[Array, " K"]  # the largest cost of a step, of each kind; 1 of a cost that never occurred
     steps: Array  # taken so far
     actor_opt: optax.OptState
@@ -75,8 +75,8 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     name = "bcrl"
     summary = "Implicit Q-learning told what is left of the limit beyond the least that must be spent; any limit."
     paper = "Brahmanage, Kumar, Beyond Hard Constraints: Budget-Conditioned Reachability (ICAPS 2026)"
-    takes_choices = True
-    in_halves = True  # five tasks, the same seeds: docs/training.md
+    discrete_actions = True
+    mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = BCRLConfig
 
     def ignores_limit(self, config: BCRLConfig) -> bool:
@@ -96,9 +96,13 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         return BCRLState(
             ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor, safe, units, jnp.zeros((), jnp.int32),
-            adam.init(actor), adam.init(safe),
-        )  # fmt: skip
+            actor,
+            safe,
+            units,
+            jnp.zeros((), jnp.int32),
+            adam.init(actor),
+            adam.init(safe),
+        )
 
     def update(
         self, config: BCRLConfig, state: BCRLState, batch: Transitions, key: PRNGKeyArray
@@ -108,13 +112,13 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         most = 1 / (1 - config.gamma)  # the largest discounted sum of costs, in units of the largest cost
         for_budgets, for_dropout = jax.random.split(key)
         drawn = most * jax.random.uniform(for_budgets, (3, size, costs))
-        pairs, alive = jnp.concatenate([batch.obs, batch.action], -1), (config.gamma * batch.alive)[:, None]
+        pairs, not_done = jnp.concatenate([batch.obs, batch.action], -1), (config.gamma * batch.not_done)[:, None]
 
         # the least that must be spent, whatever the budget
         cost, cost_value_loss = state.cost.fit_value(
             pairs, batch.obs, config.cost_expectile, config.value_rate, config.clip
         )
-        cost_backup = batch.cost / state.unit + alive * jax.nn.relu(cost.value(batch.next_obs))
+        cost_backup = batch.cost / state.unit + not_done * jax.nn.relu(cost.value(batch.next_obs))
         cost, cost_loss = cost.fit_critic(pairs, cost_backup, **rates)
         action_cost, state_cost = jax.nn.relu(cost.worse(cost.target(pairs))), jax.nn.relu(cost.value(batch.obs))
 
@@ -126,14 +130,15 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         # reward, at budgets that cover the action
         of_action, of_state = beyond(drawn[0])
         reward, value_loss = state.reward.fit_value(
-            jnp.concatenate([pairs, of_action], -1), jnp.concatenate([batch.obs, of_state], -1),
-            config.expectile, config.value_rate, config.clip,
-        )  # fmt: skip
+            jnp.concatenate([pairs, of_action], -1),
+            jnp.concatenate([batch.obs, of_state], -1),
+            config.expectile,
+            config.value_rate,
+            config.clip,
+        )
         ahead = reward.value(jnp.concatenate([batch.next_obs, drawn[1]], -1))
-        backup = config.reward_scale * batch.reward[:, None] + alive * ahead
-        reward, critic_loss = reward.fit_critic(
-            jnp.concatenate([pairs, config.gamma * drawn[1]], -1), backup, **rates
-        )  # fmt: skip
+        backup = config.reward_scale * batch.reward[:, None] + not_done * ahead
+        reward, critic_loss = reward.fit_critic(jnp.concatenate([pairs, config.gamma * drawn[1]], -1), backup, **rates)
 
         # both policies copy logged actions
         of_action, of_state = beyond(drawn[2])
@@ -143,8 +148,8 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         saves = advantage_weight((state_cost - action_cost).sum(-1), config.beta)
         kept = (jax.random.uniform(for_dropout, (2, size, config.hidden[-1])) >= config.dropout) / (1 - config.dropout)
 
-        def copy_loss(policy: Copier, inputs: Array, weight: Array, units: Array) -> Array:
-            thinned = type(policy)(Thinned(policy.mlp, [1.0] * (len(config.hidden) - 1) + [units]))  # type: ignore[arg-type]
+        def copy_loss(policy: LikelihoodActor, inputs: Array, weight: Array, units: Array) -> Array:
+            thinned = type(policy)(Dropout(policy.mlp, [1.0] * (len(config.hidden) - 1) + [units]))  # type: ignore[arg-type]
             return -(weight * thinned.unclipped_log_prob(inputs, batch.action)).mean()
 
         loss, gradient = jax.value_and_grad(copy_loss)(state.actor, given, earns, kept[0])
@@ -153,9 +158,14 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         actor, actor_opt = adam_step(gradient, state.actor_opt, state.actor, rate)
         safe, safe_opt = adam_step(safe_gradient, state.safe_opt, state.safe, rate)
         metrics = {
-            "critic_loss": critic_loss, "value_loss": value_loss, "cost_loss": cost_loss,
-            "cost_value_loss": cost_value_loss, "actor_loss": loss, "safe_loss": safe_loss, "q": backup.mean(),
-        }  # fmt: skip
+            "critic_loss": critic_loss,
+            "value_loss": value_loss,
+            "cost_loss": cost_loss,
+            "cost_value_loss": cost_value_loss,
+            "actor_loss": loss,
+            "safe_loss": safe_loss,
+            "q": backup.mean(),
+        }
         metrics |= per_constraint("q_cost", state.unit * cost_backup.mean(0))
         return BCRLState(reward, cost, actor, safe, state.unit, state.steps + 1, actor_opt, safe_opt), metrics
 

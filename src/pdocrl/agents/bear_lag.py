@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
@@ -78,7 +78,7 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
     name = "bear_lag"
     summary = "An actor-critic held within an MMD of the data's actions; prices of costs follow a PID controller."
     paper = "Kumar et al., BEAR (NeurIPS 2019); Stooke et al., PID Lagrangian (ICML 2020); Xu et al. (AAAI 2022)"
-    in_halves = True  # five tasks, the same seeds: docs/training.md
+    mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = BEARLagConfig
 
     def init(self, config: BEARLagConfig, problem: Problem, key: PRNGKeyArray) -> BEARLagState:
@@ -90,9 +90,21 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
         log_alpha, adam = jnp.zeros(()), optax.scale_by_adam()
         return BEARLagState(
-            vae, actor, critic, cost_critic, actor, critic, cost_critic, log_alpha, PIDMultiplier.create(k),
-            adam.init(vae), adam.init(actor), adam.init(critic), adam.init(cost_critic), adam.init(log_alpha),
-        )  # fmt: skip
+            vae,
+            actor,
+            critic,
+            cost_critic,
+            actor,
+            critic,
+            cost_critic,
+            log_alpha,
+            PIDMultiplier.create(k),
+            adam.init(vae),
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(cost_critic),
+            adam.init(log_alpha),
+        )
 
     def update(
         self, config: BEARLagConfig, state: BEARLagState, batch: Transitions, key: PRNGKeyArray
@@ -107,9 +119,9 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         next_value, next_cost = best_candidate(
             state.target, state.cost_target, lam, batch.next_obs, candidates, config.pessimism
         )
-        alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * next_value
-        cost_backup = batch.cost + alive[:, None] * next_cost
+        not_done = config.gamma * batch.not_done
+        backup = config.reward_scale * batch.reward + not_done * next_value
+        cost_backup = batch.cost + not_done[:, None] * next_cost
 
         # The discrepancy is measured before tanh, where saturated actions still differ: [n, B, A]
         data_raw = state.vae.decode_raw(batch.obs, jnp.clip(data_noise, -LATENT_CLIP, LATENT_CLIP))
@@ -155,13 +167,21 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         }
         metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_policy", own_cost)
         state = BEARLagState(
-            vae, actor, critic, cost_critic,
+            vae,
+            actor,
+            critic,
+            cost_critic,
             polyak(state.actor_target, actor, config.target_rate),
             polyak(state.target, critic, config.target_rate),
             polyak(state.cost_target, cost_critic, config.target_rate),
-            jnp.clip(log_alpha, LOG_ALPHA_MIN, config.log_alpha_max), multiplier,
-            vae_opt, actor_opt, critic_opt, cost_opt, alpha_opt,
-        )  # fmt: skip
+            jnp.clip(log_alpha, LOG_ALPHA_MIN, config.log_alpha_max),
+            multiplier,
+            vae_opt,
+            actor_opt,
+            critic_opt,
+            cost_opt,
+            alpha_opt,
+        )
         return state, metrics | per_constraint("lambda", lam)
 
     def policy(self, config: BEARLagConfig, state: BEARLagState) -> MLPPolicy:

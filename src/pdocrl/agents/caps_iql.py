@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint
-from pdocrl.agents.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
-from pdocrl.agents.iql import ImplicitValues, advantage_weight
+from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint
+from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
+from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optimise import adam_step
@@ -85,7 +85,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
     name = "caps_iql"
     summary = "Heads that copy what earns or what saves cost; acts by the best whose cost value keeps any given limit."
     paper = PAPER
-    takes_choices = True
+    discrete_actions = True
     Config = CAPSIQLConfig
 
     def ignores_limit(self, config: CAPSIQLConfig) -> bool:
@@ -101,16 +101,17 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         return CAPSIQLState(
             ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor, optax.scale_by_adam().init(actor),
-        )  # fmt: skip
+            actor,
+            optax.scale_by_adam().init(actor),
+        )
 
     def update(
         self, config: CAPSIQLConfig, state: CAPSIQLState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[CAPSIQLState, Metrics]:
         pairs = jnp.concatenate([batch.obs, batch.action], -1)
-        alive = (config.gamma * batch.alive)[:, None]
-        backup = config.reward_scale * batch.reward[:, None] + alive * state.reward.value(batch.next_obs)
-        cost_backup = batch.cost + alive * state.cost.value(batch.next_obs)
+        not_done = (config.gamma * batch.not_done)[:, None]
+        backup = config.reward_scale * batch.reward[:, None] + not_done * state.reward.value(batch.next_obs)
+        cost_backup = batch.cost + not_done * state.cost.value(batch.next_obs)
 
         earns = advantage_weight(state.reward.advantage(pairs, batch.obs)[:, 0], config.beta)
         saves = advantage_weight(-state.cost.advantage(pairs, batch.obs).sum(-1), config.beta_cost)
@@ -129,9 +130,13 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         reward, critic_loss = reward.fit_critic(pairs, backup, config.critic_rate, config.target_rate)
         cost, cost_loss = cost.fit_critic(pairs, cost_backup, config.critic_rate, config.target_rate)
         metrics = {
-            "critic_loss": critic_loss, "value_loss": value_loss, "cost_loss": cost_loss,
-            "cost_value_loss": cost_value_loss, "actor_loss": objective, "q": backup.mean(),
-        }  # fmt: skip
+            "critic_loss": critic_loss,
+            "value_loss": value_loss,
+            "cost_loss": cost_loss,
+            "cost_value_loss": cost_value_loss,
+            "actor_loss": objective,
+            "q": backup.mean(),
+        }
         metrics |= per_constraint("q_cost", cost_backup.mean(0))
         return CAPSIQLState(reward, cost, actor, actor_opt), metrics
 

@@ -17,8 +17,17 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, before_any_end, per_constraint, static
-from pdocrl.agents.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
+from pdocrl.agents.base import (
+    Agent,
+    Columns,
+    Metrics,
+    Problem,
+    Transitions,
+    not_done_at_timeout,
+    per_constraint,
+    static,
+)
+from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
@@ -81,7 +90,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
     name = "caps_sac"
     summary = "Heads that climb reward or descend cost near the data; acts by the best that keeps any given limit."
     paper = PAPER
-    in_halves = True  # five tasks, the same seeds: docs/training.md
+    mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = CAPSSACConfig
 
     def ignores_limit(self, config: CAPSSACConfig) -> bool:
@@ -91,7 +100,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         """Beyond a time limit there is a future, but the critics, each the worst of M at actions that nobody logged,
         find no end to it: Q_c outgrows what can be paid, and no head keeps any limit."""
         columns = super().columns(config, dataset)
-        return columns | {"alive": before_any_end(dataset)} if config.time_limit_ends else columns
+        return columns | {"not_done": not_done_at_timeout(dataset)} if config.time_limit_ends else columns
 
     def init(self, config: CAPSSACConfig, problem: Problem, key: PRNGKeyArray) -> CAPSSACState:
         check_heads(config)
@@ -103,9 +112,17 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         temperature = Temperature(jnp.log(jnp.asarray(config.temperature, jnp.float32)))
         adam = optax.scale_by_adam()
         return CAPSSACState(
-            actor, critic, cost_critic, critic, cost_critic, temperature,
-            adam.init(actor), adam.init(critic), adam.init(cost_critic), adam.init(temperature),
-        )  # fmt: skip
+            actor,
+            critic,
+            cost_critic,
+            critic,
+            cost_critic,
+            temperature,
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(cost_critic),
+            adam.init(temperature),
+        )
 
     def update(
         self, config: CAPSSACConfig, state: CAPSSACState, batch: Transitions, key: PRNGKeyArray
@@ -119,9 +136,9 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         next_action, next_log_prob = state.actor.act(batch.next_obs, next_noise)
         next_value = state.target.joined(batch.next_obs, next_action)[..., 0].min(0)  # [H, B]
         next_cost = state.cost_target.joined(batch.next_obs, next_action).max(0).mean(0)  # [B, K]
-        alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * (next_value - alpha * next_log_prob).mean(0)
-        cost_backup = batch.cost + alive[:, None] * next_cost
+        not_done = config.gamma * batch.not_done
+        backup = config.reward_scale * batch.reward + not_done * (next_value - alpha * next_log_prob).mean(0)
+        cost_backup = batch.cost + not_done[:, None] * next_cost
 
         def critic_loss(critic: MLP) -> Array:
             return ((backup - critic(pairs)[..., 0]) ** 2).mean(-1).sum()
@@ -157,15 +174,25 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
             temperature_gradient, state.temperature_opt, state.temperature, config.temperature_rate
         )
         state = CAPSSACState(
-            actor, critic, cost_critic,
+            actor,
+            critic,
+            cost_critic,
             polyak(state.target, critic, config.target_rate),
             polyak(state.cost_target, cost_critic, config.target_rate),
-            temperature, actor_opt, critic_opt, cost_opt, temperature_opt,
-        )  # fmt: skip
+            temperature,
+            actor_opt,
+            critic_opt,
+            cost_opt,
+            temperature_opt,
+        )
         metrics = {
-            "critic_loss": critic_objective, "cost_loss": cost_objective, "actor_loss": actor_objective,
-            "q": backup.mean(), "alpha": alpha, "entropy": entropy.mean(),
-        }  # fmt: skip
+            "critic_loss": critic_objective,
+            "cost_loss": cost_objective,
+            "actor_loss": actor_objective,
+            "q": backup.mean(),
+            "alpha": alpha,
+            "entropy": entropy.mean(),
+        }
         return state, metrics | per_constraint("q_cost", cost_backup.mean(0))
 
     def policy(self, config: CAPSSACConfig, state: CAPSSACState) -> SwitchingPolicy:

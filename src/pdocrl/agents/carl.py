@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import network_policy
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.candidates import fit_twins
-from pdocrl.agents.td3_bc import ActorCritic, TD3BCConfig
+from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.candidates import fit_twins
+from pdocrl.agents.common.numpy_policy import network_policy
+from pdocrl.agents.common.td3_bc import ActorCritic, TD3BCConfig
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.policies.policy import MLPPolicy
 
@@ -57,16 +57,19 @@ class CARL(Agent[CARLConfig, CARLState]):
             keys[1], problem.obs_dim, problem.action_dim, problem.n_costs, config.hidden, members=1
         )
         return CARLState(
-            ActorCritic.create(config, problem, keys[0]), cost_critic, cost_critic,
-            optax.scale_by_adam().init(cost_critic), jnp.asarray(problem.reward_scale, jnp.float32),
-        )  # fmt: skip
+            ActorCritic.create(config, problem, keys[0]),
+            cost_critic,
+            cost_critic,
+            optax.scale_by_adam().init(cost_critic),
+            jnp.asarray(problem.reward_scale, jnp.float32),
+        )
 
     def update(
         self, config: CARLConfig, state: CARLState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[CARLState, Metrics]:
         next_action = jnp.tanh(state.players.actor(batch.next_obs))
         next_cost = state.cost_target(batch.next_obs, next_action)[0]
-        cost_backup = batch.cost + (config.gamma * batch.alive)[:, None] * next_cost
+        cost_backup = batch.cost + (config.gamma * batch.not_done)[:, None] * next_cost
 
         cost_critic, cost_opt, (objective, _) = fit_twins(
             state.cost_critic, state.cost_opt, batch, cost_backup, config.critic_rate
@@ -78,9 +81,12 @@ class CARL(Agent[CARLConfig, CARLState]):
         reward = config.reward_scale * jnp.where(safe, batch.reward, -worst)
         players, metrics = state.players.step(config, batch, reward, jax.random.normal(key, batch.action.shape))
         state = CARLState(
-            players, cost_critic, polyak(state.cost_target, cost_critic, config.target_rate), cost_opt,
+            players,
+            cost_critic,
+            polyak(state.cost_target, cost_critic, config.target_rate),
+            cost_opt,
             state.largest_reward,
-        )  # fmt: skip
+        )
         metrics |= {"cost_loss": objective, "safe": safe.mean()} | per_constraint("q_cost", q_cost.mean(0))
         return state, metrics | per_constraint("q_cost_policy", next_cost.mean(0))
 

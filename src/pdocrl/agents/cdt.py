@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Columns, DeviceTable, Problem, static
+from pdocrl.agents.base import Columns, DeviceTable, Problem, static
 from pdocrl.agents.cdt_published import augment_as_published
-from pdocrl.agents.sequences import (
+from pdocrl.agents.common.sequences import (
     SequenceAgent,
     SequenceConfig,
     SequenceState,
@@ -62,7 +62,7 @@ class CDT(SequenceAgent[CDTConfig]):
     name = "cdt"
     summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
     paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
-    takes_choices = True
+    discrete_actions = True
     Config = CDTConfig
 
     def ignores_limit(self, config: CDTConfig) -> bool:
@@ -97,9 +97,13 @@ class CDT(SequenceAgent[CDTConfig]):
         if not config.published:
             return augment(dataset, config.augmentation)
         return augment_as_published(
-            dataset, config.augmentation, config.frontier_degree, config.wish_return, config.wish_slack,
+            dataset,
+            config.augmentation,
+            config.frontier_degree,
+            config.wish_return,
+            config.wish_slack,
             np.random.default_rng(0),
-        )  # fmt: skip
+        )
 
     def batch(
         self, config: CDTConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray

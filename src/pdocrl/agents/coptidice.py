@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import (
+from pdocrl.agents.base import (
     Agent,
     AgentConfig,
     Columns,
@@ -31,8 +30,9 @@ from pdocrl.agents.agent import (
     per_constraint,
     static,
 )
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import Copier, copier
+from pdocrl.nn.density import LikelihoodActor, copier
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
 from pdocrl.nn.optimise import adam_step
@@ -56,7 +56,7 @@ class COptiDICEConfig(AgentConfig):
 class COptiDICEState(eqx.Module):
     """ν, χ, the parameters of λ and τ, and the extracted policy."""
 
-    actor: Copier
+    actor: LikelihoodActor
     nu: MLP
     chi: MLP
     scalars: Float[Array, "2 K"]  # before softplus: λ, τ
@@ -72,7 +72,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     name = "coptidice"
     summary = "Corrects the data's state-action distribution under an upper bound of its cost, then imitates it."
     paper = "Lee et al., COptiDICE: Offline Constrained RL via Stationary Distribution Correction (ICLR 2022)"
-    takes_choices = True
+    discrete_actions = True
     Config = COptiDICEConfig
 
     def columns(self, config: COptiDICEConfig, dataset: Dataset) -> Columns:
@@ -109,10 +109,10 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
         lam, tau = jax.nn.softplus(state.scalars)
         limit = cost_limit(config)
         reward = config.reward_scale * batch.reward - batch.cost @ lam
-        alive = config.gamma * batch.alive
+        not_done = config.gamma * batch.not_done
 
         def nu_loss(nu: MLP) -> tuple[Array, Array]:
-            advantage = reward + alive * nu(batch.next_obs)[:, 0] - nu(batch.obs)[:, 0]
+            advantage = reward + not_done * nu(batch.next_obs)[:, 0] - nu(batch.obs)[:, 0]
             flow = (1 - config.gamma) * nu(batch.initial_obs)[:, 0]
             return jnp.mean(flow + config.alpha * conjugate(advantage / config.alpha)), advantage
 
@@ -120,7 +120,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
         w = ratio(advantage / config.alpha)  # [B]
 
         def chi_loss(chi: MLP) -> tuple[Array, Array]:
-            residual = batch.cost + alive[:, None] * chi(batch.next_obs) - chi(batch.obs)
+            residual = batch.cost + not_done[:, None] * chi(batch.next_obs) - chi(batch.obs)
             ell = (1 - config.gamma) * chi(batch.initial_obs) + w[:, None] * residual  # [B, K]
             logits = ell / tau
             return jnp.sum(tau * (jax.nn.logsumexp(logits, 0) - jnp.log(len(logits)))), logits
@@ -135,7 +135,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
             objective: Array = lam @ (limit - bound) + tau @ (config.cost_epsilon - divergence)
             return objective
 
-        def actor_loss(actor: Copier) -> Array:
+        def actor_loss(actor: LikelihoodActor) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         scalars_gradient = jax.grad(scalars_loss)(state.scalars)

@@ -20,19 +20,19 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import (
+from pdocrl.agents.base import (
     Agent,
     AgentConfig,
     Columns,
     Metrics,
     Problem,
     Transitions,
-    before_any_end,
+    not_done_at_timeout,
     per_constraint,
     static,
 )
-from pdocrl.agents.candidates import fit_twins, mix_costs
+from pdocrl.agents.common.candidates import fit_twins, mix_costs
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
@@ -90,7 +90,7 @@ class CPQ(Agent[CPQConfig, CPQState]):
         """In the published code an episode that runs out of time is done."""
         columns = super().columns(config, dataset)
         if config.published:
-            columns["alive"] = before_any_end(dataset)
+            columns["not_done"] = not_done_at_timeout(dataset)
         return columns
 
     def init(self, config: CPQConfig, problem: Problem, key: PRNGKeyArray) -> CPQState:
@@ -102,9 +102,18 @@ class CPQ(Agent[CPQConfig, CPQState]):
         vae = VAE.create(keys[3], s, a, config.vae_hidden, latent=2 * a)
         adam = optax.scale_by_adam()
         return CPQState(
-            actor, critic, cost_critic, critic, cost_critic, vae, ProjectedMultiplier.create(0.0, k),
-            adam.init(actor), adam.init(critic), adam.init(cost_critic), adam.init(vae),
-        )  # fmt: skip
+            actor,
+            critic,
+            cost_critic,
+            critic,
+            cost_critic,
+            vae,
+            ProjectedMultiplier.create(0.0, k),
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(cost_critic),
+            adam.init(vae),
+        )
 
     def update(
         self, config: CPQConfig, state: CPQState, batch: Transitions, key: PRNGKeyArray
@@ -123,9 +132,9 @@ class CPQ(Agent[CPQConfig, CPQState]):
         next_action = state.actor.act(batch.next_obs, next_noise)
         next_value = valued(state.target, batch.next_obs, next_action).min(0)
         next_cost = valued(state.cost_target, batch.next_obs, next_action)
-        alive = config.gamma * batch.alive
-        backup = config.reward_scale * batch.reward + alive * is_safe(next_cost) * next_value
-        cost_backup = batch.cost + alive[:, None] * mix_costs(next_cost, config.pessimism)
+        not_done = config.gamma * batch.not_done
+        backup = config.reward_scale * batch.reward + not_done * is_safe(next_cost) * next_value
+        cost_backup = batch.cost + not_done[:, None] * mix_costs(next_cost, config.pessimism)
 
         # Which of the policy's actions are unlike the data: U of samples · B
         tried = state.actor.act(batch.obs, ood_noise)  # [n, B, A]
@@ -177,11 +186,18 @@ class CPQ(Agent[CPQConfig, CPQState]):
         }
         metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_unknown", ood)
         state = CPQState(
-            actor, critic, cost_critic,
+            actor,
+            critic,
+            cost_critic,
             polyak(state.target, critic, config.target_rate),
             polyak(state.cost_target, cost_critic, config.target_rate),
-            vae, alpha, actor_opt, critic_opt, cost_opt, vae_opt,
-        )  # fmt: skip
+            vae,
+            alpha,
+            actor_opt,
+            critic_opt,
+            cost_opt,
+            vae_opt,
+        )
         return state, metrics | per_constraint("alpha", alpha.lam)
 
     def policy(self, config: CPQConfig, state: CPQState) -> MLPPolicy:
@@ -210,7 +226,7 @@ def published_update(
 
     There the penalty on unknown actions is computed without gradient, so it changes no network; neither does the VAE
     that finds them, nor α. All three are left out, and what is left has the same numbers (tests/agents/test_reference).
-    `batch.alive` is 1 − done.
+    `batch.not_done` is 1 − done.
     """
     for_critic, for_cost, for_actor = normals(key, *[batch.action.shape] * 3)
     limit = config.cost_rate * (1 - config.gamma**config.horizon) / (1 - config.gamma)  # [K]
@@ -224,7 +240,7 @@ def published_update(
 
     value, cost = future(for_critic)
     counted = is_safe(cost)
-    backup = config.reward_scale * batch.reward + config.gamma * batch.alive * counted * value
+    backup = config.reward_scale * batch.reward + config.gamma * batch.not_done * counted * value
     cost_backup = batch.cost + config.gamma * future(for_cost)[1]
 
     critic, critic_opt, (critic_objective, q) = fit_twins(
@@ -247,9 +263,14 @@ def published_update(
         "safe": counted.mean(),
     }
     state = dataclasses.replace(
-        state, actor=actor, critic=critic, cost_critic=cost_critic,
+        state,
+        actor=actor,
+        critic=critic,
+        cost_critic=cost_critic,
         target=polyak(state.target, critic, config.target_rate),
         cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
-        actor_opt=actor_opt, critic_opt=critic_opt, cost_opt=cost_opt,
-    )  # fmt: skip
+        actor_opt=actor_opt,
+        critic_opt=critic_opt,
+        cost_opt=cost_opt,
+    )
     return state, metrics | per_constraint("q_cost", cost_q.mean((0, 1)))

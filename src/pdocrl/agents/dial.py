@@ -25,13 +25,13 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, Transitions, static
+from pdocrl.agents.base import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, Transitions, static
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import Copier, copier
-from pdocrl.nn.mlp import Thinned, polyak
+from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.mlp import Dropout, polyak
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import DialPolicy
 
@@ -72,8 +72,8 @@ class DialConfig(AgentConfig):
 class DialState(eqx.Module):
     """The policy, the models, and where episodes begin."""
 
-    actor: Copier
-    average: Copier  # the policy that is returned
+    actor: LikelihoodActor
+    average: LikelihoodActor  # the policy that is returned
     models: Model  # every array with a leading axis of `MEMBERS`
     models_average: Model
     standards: Standards
@@ -111,7 +111,7 @@ class Dial(Agent[DialConfig, DialState]):
     paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "at least one cost"
     quick_policy = False  # it rehearses
-    takes_choices = True
+    discrete_actions = True
     Config = DialConfig
 
     def ignores_limit(self, config: DialConfig) -> bool:
@@ -157,10 +157,18 @@ class Dial(Agent[DialConfig, DialState]):
         )
         adam = optax.scale_by_adam()
         return DialState(
-            actor, actor, models, models, Standards.of(problem.standards), jnp.asarray(problem.starts, jnp.float32),
-            jnp.asarray(problem.largest, jnp.float32), jnp.asarray(problem.outcomes, jnp.float32),
-            jnp.zeros((), jnp.int32), adam.init(actor), adam.init(models),
-        )  # fmt: skip
+            actor,
+            actor,
+            models,
+            models,
+            Standards.of(problem.standards),
+            jnp.asarray(problem.starts, jnp.float32),
+            jnp.asarray(problem.largest, jnp.float32),
+            jnp.asarray(problem.outcomes, jnp.float32),
+            jnp.zeros((), jnp.int32),
+            adam.init(actor),
+            adam.init(models),
+        )
 
     def update(
         self, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
@@ -174,8 +182,8 @@ class Dial(Agent[DialConfig, DialState]):
         w = jnp.exp(config.focus * (batch.condition[:, 0] - 1))
         w = w / w.mean()
 
-        def actor_loss(actor: Copier) -> Array:
-            thinned = actor if kept is None else type(actor)(Thinned(actor.mlp, kept))  # type: ignore[arg-type]
+        def actor_loss(actor: LikelihoodActor) -> Array:
+            thinned = actor if kept is None else type(actor)(Dropout(actor.mlp, kept))  # type: ignore[arg-type]
             return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
 
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
@@ -195,9 +203,18 @@ class Dial(Agent[DialConfig, DialState]):
         models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
         rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # over about the last tenth of the steps
         state = DialState(
-            actor, polyak(state.average, actor, rate), models, polyak(state.models_average, models, rate),
-            state.standards, state.starts, state.largest, state.outcomes, state.steps + 1, actor_opt, models_opt,
-        )  # fmt: skip
+            actor,
+            polyak(state.average, actor, rate),
+            models,
+            polyak(state.models_average, models, rate),
+            state.standards,
+            state.starts,
+            state.largest,
+            state.outcomes,
+            state.steps + 1,
+            actor_opt,
+            models_opt,
+        )
         return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS}
 
     def policy(self, config: DialConfig, state: DialState) -> DialPolicy:
@@ -206,15 +223,29 @@ class Dial(Agent[DialConfig, DialState]):
         largest = np.asarray(state.largest)
         quality, ask, stop = settings(largest, config.qualities, config.early_stops)
         policy = DialPolicy(
-            network.weights, network.biases, float(config.horizon), largest,
-            tuple(float(limit) for limit in config.cost_limit), quality, ask, stop,
-            np.zeros(len(ask), np.float32), np.zeros_like(ask), network.chooses,
-        )  # fmt: skip
+            network.weights,
+            network.biases,
+            float(config.horizon),
+            largest,
+            tuple(float(limit) for limit in config.cost_limit),
+            quality,
+            ask,
+            stop,
+            np.zeros(len(ask), np.float32),
+            np.zeros_like(ask),
+            network.chooses,
+        )
         lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(
-            state.models_average, state.standards, state.average, state.starts, policy, lasting,
-            float(config.confidence), float(config.episodes),
-        )  # fmt: skip
+            state.models_average,
+            state.standards,
+            state.average,
+            state.starts,
+            policy,
+            lasting,
+            float(config.confidence),
+            float(config.episodes),
+        )
         # What asks for the same all along copies whole episodes: it earns no more than the best of them at its cost,
         # and costs no less than they did.
         reward = np.where(lasting, np.minimum(reward, best_at(cost, np.asarray(state.outcomes))), reward)

@@ -20,9 +20,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import layers_of
-from pdocrl.agents.agent import Agent, AgentConfig, Metrics, Problem, Transitions, static
-from pdocrl.agents.iql import ImplicitValues, advantage_weight
+from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
+from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import ClippedGaussian
@@ -89,13 +89,16 @@ class FISOR(Agent[FISORConfig, FISORState]):
         return FISORState(
             ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
             ImplicitValues.create(keys[1], s + a, s, 1, config.hidden, of_costs=True),
-            actor, actor, jnp.asarray(spread / config.horizon, jnp.float32), optax.scale_by_adam().init(actor),
-        )  # fmt: skip
+            actor,
+            actor,
+            jnp.asarray(spread / config.horizon, jnp.float32),
+            optax.scale_by_adam().init(actor),
+        )
 
     def update(
         self, config: FISORConfig, state: FISORState, batch: Transitions, key: PRNGKeyArray
     ) -> tuple[FISORState, Metrics]:
-        pairs, alive = jnp.concatenate([batch.obs, batch.action], -1), batch.alive[:, None]
+        pairs, not_done = jnp.concatenate([batch.obs, batch.action], -1), batch.not_done[:, None]
         weight, feasible = self.weights(config, state, pairs, batch.obs)
 
         def actor_loss(actor: ClippedGaussian) -> Array:
@@ -104,20 +107,25 @@ class FISOR(Agent[FISORConfig, FISORState]):
         actor, actor_opt, objective = descend(actor_loss, state.actor, state.actor_opt, config.actor_rate)
 
         reward, value_loss = state.reward.fit_value(pairs, batch.obs, config.expectile, config.value_rate)
-        backup = batch.reward[:, None] / state.reward_unit + config.gamma * alive * reward.value(batch.next_obs)
+        backup = batch.reward[:, None] / state.reward_unit + config.gamma * not_done * reward.value(batch.next_obs)
         reward, critic_loss = reward.fit_critic(pairs, backup, config.critic_rate, config.target_rate)
 
         risk, risk_value_loss = state.risk.fit_value(pairs, batch.obs, 1 - config.cost_expectile, config.value_rate)
         now = jnp.where((batch.cost > 0).any(-1, keepdims=True), config.violation, -1.0)  # h
         later = (1 - config.gamma) * now + config.gamma * jnp.maximum(now, risk.value(batch.next_obs))
         risk, risk_loss = risk.fit_critic(
-            pairs, jnp.where(alive > 0, later, now), config.critic_rate, config.target_rate
-        )  # fmt: skip
+            pairs, jnp.where(not_done > 0, later, now), config.critic_rate, config.target_rate
+        )
         metrics = {
-            "critic_loss": critic_loss, "value_loss": value_loss, "risk_loss": risk_loss,
-            "risk_value_loss": risk_value_loss, "actor_loss": objective, "q": backup.mean(),
-            "feasible": feasible.mean(), "weight": weight.mean(),
-        }  # fmt: skip
+            "critic_loss": critic_loss,
+            "value_loss": value_loss,
+            "risk_loss": risk_loss,
+            "risk_value_loss": risk_value_loss,
+            "actor_loss": objective,
+            "q": backup.mean(),
+            "feasible": feasible.mean(),
+            "weight": weight.mean(),
+        }
         average = polyak(state.average, actor, config.average_rate)
         return FISORState(reward, risk, actor, average, state.reward_unit, actor_opt), metrics
 

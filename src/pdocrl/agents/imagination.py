@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Transitions
+from pdocrl.agents.base import Transitions
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
@@ -105,7 +105,7 @@ class Model(eqx.Module):
         inputs = jnp.concatenate([(batch.obs - standards.mean) / standards.std, batch.action], -1)
         change = (batch.next_obs - batch.obs) / standards.change
         reward, logits = self.outcomes(standards, batch.obs, batch.action, batch.next_obs)
-        labels = jnp.concatenate([batch.cost / standards.cost, 1 - batch.alive[:, None]], -1)
+        labels = jnp.concatenate([batch.cost / standards.cost, 1 - batch.not_done[:, None]], -1)
         error = (rows[:, None] * (self.dynamics(inputs) - change) ** 2).mean((-2, -1)).sum()
         error = error + (rows * ((reward - batch.reward) / standards.reward) ** 2).mean()
         surprise: Array = (rows[:, None] * optax.sigmoid_binary_cross_entropy(logits, labels)).mean(0).sum()
@@ -126,16 +126,28 @@ class Imagination(eqx.Module):
 
     @staticmethod
     def create(
-        key: PRNGKeyArray, standards: Standards, action_dim: int, n_costs: int, hidden: tuple[int, ...], horizon: Array,
-        members: int = 4, copies: int = 64,
-    ) -> Imagination:  # fmt: skip
+        key: PRNGKeyArray,
+        standards: Standards,
+        action_dim: int,
+        n_costs: int,
+        hidden: tuple[int, ...],
+        horizon: Array,
+        members: int = 4,
+        copies: int = 64,
+    ) -> Imagination:
         s = standards.mean.shape[0]
         model = Model.create(key, s, action_dim, n_costs, hidden, members)
         turn = jnp.arange(copies) / copies
         return Imagination(
-            model, model, optax.scale_by_adam().init(model), standards, jnp.zeros((copies, s)),
-            -jnp.ceil(turn * horizon), jnp.zeros(n_costs), 1 / jnp.asarray(horizon, jnp.float32),
-        )  # fmt: skip
+            model,
+            model,
+            optax.scale_by_adam().init(model),
+            standards,
+            jnp.zeros((copies, s)),
+            -jnp.ceil(turn * horizon),
+            jnp.zeros(n_costs),
+            1 / jnp.asarray(horizon, jnp.float32),
+        )
 
     def learn(self, batch: Transitions, rate: Array | float, average_rate: Array | float) -> tuple[Imagination, Array]:
         """One gradient step of the model; its loss [scalar]."""
@@ -159,10 +171,15 @@ class Imagination(eqx.Module):
         now = jnp.where(playing[:, None], cost, 0.0).sum(0) / jnp.maximum(playing.sum(), 1)
         ends = over.sum() / jnp.maximum(playing.sum(), 1)
         played: Imagination = eqx.tree_at(
-            lambda i: (i.obs, i.age, i.cost, i.ends), self,
-            (next_obs, jnp.where(over, 0.0, age), self.cost + share * (now - self.cost),
-             self.ends + share * (ends - self.ends)),
-        )  # fmt: skip
+            lambda i: (i.obs, i.age, i.cost, i.ends),
+            self,
+            (
+                next_obs,
+                jnp.where(over, 0.0, age),
+                self.cost + share * (now - self.cost),
+                self.ends + share * (ends - self.ends),
+            ),
+        )
         return played
 
     @property

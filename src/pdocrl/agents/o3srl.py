@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from pdocrl.agents.acting import network_policy
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.td3_bc import ActorCritic, TD3BCConfig
+from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.numpy_policy import network_policy
+from pdocrl.agents.common.td3_bc import ActorCritic, TD3BCConfig
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, Columns, Metrics, Problem, Transitions, before_any_end, static
-from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
+from pdocrl.agents.base import Agent, Columns, Metrics, Problem, Transitions, not_done_at_timeout, static
+from pdocrl.agents.common.numpy_policy import mode_policy
+from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.density import TanhGaussian
@@ -63,7 +63,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
     paper = "Offline Constrained RL under Partial Data Coverage, Algorithm 3"
     needs = "any number of costs; none is PDORL"
     fewest_costs = 0
-    in_halves = True  # five tasks, the same seeds: what it learns so is what it learns in TF32 (benchmarks/halves.py)
+    mixed_precision = True  # learns what it learns in TF32: benchmarks/mixed_precision.py
     Config = PDOCRLConfig
 
     def columns(self, config: PDOCRLConfig, dataset: Dataset) -> Columns:
@@ -73,7 +73,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             for name in ("initial_states", "critic", "average"):
                 if getattr(config, name) != getattr(PDOCRLConfig(), name):
                     raise PdocrlError(f"pdocrl: published=true leaves no choice of `{name}`; drop one of the two.")
-            columns["alive"] = before_any_end(dataset)
+            columns["not_done"] = not_done_at_timeout(dataset)
         return columns
 
     def init(self, config: PDOCRLConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLState:
@@ -87,34 +87,54 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLState(
-            weight, actor, critic, critic, multiplier, actor, jnp.zeros((), jnp.int32),
+            weight,
+            actor,
+            critic,
+            critic,
+            multiplier,
+            actor,
+            jnp.zeros((), jnp.int32),
             jnp.asarray(largest / (1 - config.gamma), jnp.float32),
-            adam.init(weight), adam.init(actor), adam.init(critic), adam.init(multiplier),
-        )  # fmt: skip
+            adam.init(weight),
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(multiplier),
+        )
 
-    def resized(self, config: PDOCRLConfig, state: PDOCRLState, here: Problem, there: Problem) -> PDOCRLState | None:
+    def zero_padded(
+        self, config: PDOCRLConfig, state: PDOCRLState, here: Problem, there: Problem
+    ) -> PDOCRLState | None:
         """Critics learn at logged actions alone, whose added columns are 0: what is added to the networks stays 0."""
         if config.initial_states != "batch" or config.critic != "squared":
             return None
         obs, action = (here.obs_dim, there.obs_dim), (here.action_dim, there.action_dim)
 
         def actor(old: TanhGaussian) -> TanhGaussian:
-            return TanhGaussian(old.mlp.resized([obs], [action, action]))
+            return TanhGaussian(old.mlp.zero_padded([obs], [action, action]))
 
         def critic(old: Critic) -> Critic:
-            return Critic(old.mlp.resized([obs, action], [(1, 1)]))
+            return Critic(old.mlp.zero_padded([obs, action], [(1, 1)]))
 
         def weight(old: MLP) -> MLP:
-            return old.resized([obs, action], [(1, 1)])
+            return old.zero_padded([obs, action], [(1, 1)])
 
         def moments(opt: Any, change: Callable[[Any], Any]) -> Any:
             return opt._replace(mu=change(opt.mu), nu=change(opt.nu))
 
         return PDOCRLState(
-            weight(state.weight), actor(state.actor), critic(state.critic), critic(state.target), state.multiplier,
-            actor(state.average), state.steps, state.q_bound, moments(state.weight_opt, weight),
-            moments(state.actor_opt, actor), moments(state.critic_opt, critic), state.multiplier_opt,
-        )  # fmt: skip
+            weight(state.weight),
+            actor(state.actor),
+            critic(state.critic),
+            critic(state.target),
+            state.multiplier,
+            actor(state.average),
+            state.steps,
+            state.q_bound,
+            moments(state.weight_opt, weight),
+            moments(state.actor_opt, actor),
+            moments(state.critic_opt, critic),
+            state.multiplier_opt,
+        )
 
     def update(
         self, config: PDOCRLConfig, state: PDOCRLState, batch: Transitions, key: PRNGKeyArray
@@ -137,7 +157,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         actions, back_to_actor = jax.vjp(lambda actor: actor.sample(visited, key)[0], state.actor)
         start_action, next_action = jnp.split(actions, 2)
         next_value = value(state.target, batch.next_obs, next_action).min(0)
-        backup = reward + config.gamma * batch.alive * next_value
+        backup = reward + config.gamma * batch.not_done * next_value
 
         def critic_loss(critic: Critic) -> tuple[Array, Array]:
             q = value(critic, batch.obs, batch.action)
@@ -145,7 +165,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
                 return (w * (backup - q) ** 2).mean(-1).sum(), q
             # L̂ in Q: each twin descends it; the bound on Q is what keeps the minimum finite.
             flow = (1 - config.gamma) * value(critic, starts, start_action)
-            future = config.gamma * batch.alive * value(critic, batch.next_obs, next_action)
+            future = config.gamma * batch.not_done * value(critic, batch.next_obs, next_action)
             return (flow + w * (future - q)).mean(-1).sum(), q
 
         critic, critic_opt, (critic_objective, q) = descend(
@@ -156,7 +176,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         def actor_loss(actions: Array) -> Array:
             # (1−γ) E[Q(s₀,π)] + γ E[w Q(s′,π)]: where the flow of w says π will be
             flow, future = jnp.split(value(state.critic, visited, actions).min(0), 2)
-            return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.alive * w * future)
+            return -jnp.mean((1 - config.gamma) * flow + config.gamma * batch.not_done * w * future)
 
         (in_weight,) = back_to_weight(-residual / len(residual))  # of −E[w · residual]
         weight, weight_opt = adam_step(in_weight, state.weight_opt, state.weight, config.learning_rate)
@@ -166,10 +186,19 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLState(
-            weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
-            polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.q_bound,
-            weight_opt, actor_opt, critic_opt, multiplier_opt,
-        )  # fmt: skip
+            weight,
+            actor,
+            critic,
+            polyak(state.target, critic, config.target_rate),
+            multiplier,
+            polyak(state.average, actor, 1 / steps) if config.average else state.average,
+            steps,
+            state.q_bound,
+            weight_opt,
+            actor_opt,
+            critic_opt,
+            multiplier_opt,
+        )
         metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "q": q.mean()}
         return state, metrics | saddle_metrics(config, batch, w, residual, lam)
 
@@ -196,7 +225,7 @@ def published_update(
 
     The norms of the gradients of w, of both critics together and of π are cut at 10. The clip of w is a plain one:
     where softplus f_w is above 10 it has no gradient, so such a w stays. Published for one cost; here each cost has its
-    own λ. `batch.alive` is 1 − done.
+    own λ. `batch.not_done` is 1 − done.
     """
     for_w, for_q, for_start, for_next = jax.random.split(key, 4)
     lam = state.multiplier.lam
@@ -205,7 +234,7 @@ def published_update(
 
     def backup(key: PRNGKeyArray) -> Float[Array, " B"]:
         action = state.actor.sample(batch.next_obs, key)[0]
-        return reward + config.gamma * batch.alive * state.target(batch.next_obs, action).min(0)
+        return reward + config.gamma * batch.not_done * state.target(batch.next_obs, action).min(0)
 
     def ratio(weight: MLP) -> Float[Array, " B"]:
         return jnp.clip(jax.nn.softplus(weight(pair)[..., 0]), 0, config.w_max)
@@ -229,8 +258,16 @@ def published_update(
     actor, actor_opt, actor_objective = step(actor_loss, state.actor, state.actor_opt)
     multiplier, _ = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
     state = dataclasses.replace(
-        state, weight=weight, actor=actor, critic=critic, target=polyak(state.target, critic, config.target_rate),
-        multiplier=multiplier, steps=state.steps + 1, weight_opt=weight_opt, actor_opt=actor_opt, critic_opt=critic_opt,
-    )  # fmt: skip
+        state,
+        weight=weight,
+        actor=actor,
+        critic=critic,
+        target=polyak(state.target, critic, config.target_rate),
+        multiplier=multiplier,
+        steps=state.steps + 1,
+        weight_opt=weight_opt,
+        actor_opt=actor_opt,
+        critic_opt=critic_opt,
+    )
     metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "q": q.mean()}
     return state, metrics | saddle_metrics(config, batch, w, residual, lam)

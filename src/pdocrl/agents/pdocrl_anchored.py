@@ -22,8 +22,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import (
+from pdocrl.agents.base import (
     Agent,
     AgentConfig,
     Columns,
@@ -34,6 +33,7 @@ from pdocrl.agents.agent import (
     per_constraint,
     static,
 )
+from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.imagination import FORGETTING, Imagination, Standards, dearest_step
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import ClippedGaussian
@@ -168,9 +168,17 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         imagination = Imagination.create(keys[2], standards, a, k, config.hidden, horizon)
         adam = optax.scale_by_adam()
         return AnchoredState(
-            actor, actor, critic, critic, ProjectedMultiplier.create(1.0, k), jnp.ones(k), imagination,
-            jnp.asarray(max(problem.reward_scale, 1e-6)), adam.init(actor), adam.init(critic),
-        )  # fmt: skip
+            actor,
+            actor,
+            critic,
+            critic,
+            ProjectedMultiplier.create(1.0, k),
+            jnp.ones(k),
+            imagination,
+            jnp.asarray(max(problem.reward_scale, 1e-6)),
+            adam.init(actor),
+            adam.init(critic),
+        )
 
     def update(
         self, config: AnchoredConfig, state: AnchoredState, batch: AnchoredBatch, key: PRNGKeyArray
@@ -191,7 +199,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         ahead = state.critic_target(data.next_obs, state.average.mode(data.next_obs))  # [2, 2B, 1 + K]
         ahead = jnp.concatenate([ahead[..., :1].min(0).clip(-1, 1), ahead[..., 1:].mean(0).clip(0, 1)], -1)
         paid = jnp.concatenate([data.reward[:, None] / state.reward_scale, data.cost / cost_scale], -1)
-        target = unit * paid + config.gamma * data.alive[:, None] * ahead
+        target = unit * paid + config.gamma * data.not_done[:, None] * ahead
 
         def critic_loss(critic: CostCritic) -> Array:
             return ((critic(data.obs, data.action) - target) ** 2).mean(1).sum()
@@ -212,7 +220,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         # λ: the cost of π̄ as it is imagined (or as the critics telescope it over the anchor's states) against the limit
         imagination, loss_model = state.imagination.learn(anywhere, config.model_rate, config.average_rate)
         imagination = imagination.play(state.average, data.initial_obs, config.horizon)
-        gone = config.gamma * anchor.alive[:, None] * ahead[:size, 1:]
+        gone = config.gamma * anchor.not_done[:, None] * ahead[:size, 1:]
         telescoped = (w[:, None] * (cost_here - gone)).mean(0) * cost_scale * config.horizon / unit
         estimate = state.estimate + FORGETTING * (telescoped / limit - state.estimate)
         imagined = imagination.cost_per_episode / limit
@@ -222,11 +230,17 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, config.actor_rate)
         critic, critic_opt = adam_step(grad_q, state.critic_opt, state.critic, config.critic_rate)
         state = AnchoredState(
-            actor, polyak(state.average, actor, config.average_rate), critic,
+            actor,
+            polyak(state.average, actor, config.average_rate),
+            critic,
             polyak(state.critic_target, critic, config.target_rate),
             state.multiplier.step(violation, config.multiplier_rate, config.multiplier_max),
-            estimate, imagination, state.reward_scale, actor_opt, critic_opt,
-        )  # fmt: skip
+            estimate,
+            imagination,
+            state.reward_scale,
+            actor_opt,
+            critic_opt,
+        )
         metrics = {"loss_q": loss_q, "loss_pi": loss_pi, "loss_model": loss_model, "log_prob": fit.mean()}
         metrics |= {"w_max": w.max(), "w_share": 1 / (w**2).mean()}
         metrics |= per_constraint("lambda", lam) | per_constraint("imagined_cost", imagined * limit)

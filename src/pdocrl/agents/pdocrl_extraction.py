@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.acting import mode_policy
-from pdocrl.agents.agent import Agent, Metrics, Problem, Transitions
-from pdocrl.agents.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
-from pdocrl.nn.density import Copier, copier
+from pdocrl.agents.base import Agent, Metrics, Problem, Transitions
+from pdocrl.agents.common.numpy_policy import mode_policy
+from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
+from pdocrl.nn.density import LikelihoodActor, copier
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optimise import adam_step
@@ -28,11 +28,11 @@ class PDOCRLExtractionState(eqx.Module):
     """w, V with its target, λ, and the extracted policy."""
 
     weight: MLP
-    actor: Copier
+    actor: LikelihoodActor
     critic: MLP
     target: MLP
     multiplier: SoftplusMultiplier | LogMultiplier
-    average: Copier
+    average: LikelihoodActor
     steps: Array
     v_bound: Array  # largest |V| of the class, used by the linear critic only
     weight_opt: optax.OptState
@@ -51,7 +51,7 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
     paper = "Offline Constrained RL under Partial Data Coverage, ablation study"
     needs = "any number of costs"
     fewest_costs = 0
-    takes_choices = True
+    discrete_actions = True
     Config = SaddleConfig
 
     def init(self, config: SaddleConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
@@ -63,10 +63,19 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLExtractionState(
-            weight, actor, critic, critic, multiplier, actor, jnp.zeros((), jnp.int32),
+            weight,
+            actor,
+            critic,
+            critic,
+            multiplier,
+            actor,
+            jnp.zeros((), jnp.int32),
             jnp.asarray(largest / (1 - config.gamma), jnp.float32),
-            adam.init(weight), adam.init(actor), adam.init(critic), adam.init(multiplier),
-        )  # fmt: skip
+            adam.init(weight),
+            adam.init(actor),
+            adam.init(critic),
+            adam.init(multiplier),
+        )
 
     def update(
         self, config: SaddleConfig, state: PDOCRLExtractionState, batch: Transitions, key: PRNGKeyArray
@@ -81,13 +90,13 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
             v = critic(obs)[..., 0]  # [2, B]
             return state.v_bound * jnp.tanh(v / state.v_bound) if config.critic == "linear" else v
 
-        backup = reward + config.gamma * batch.alive * value(state.target, batch.next_obs).min(0)
+        backup = reward + config.gamma * batch.not_done * value(state.target, batch.next_obs).min(0)
 
         def critic_loss(critic: MLP) -> tuple[Array, Array]:
             v = value(critic, batch.obs)
             if config.critic == "squared":
                 return (w * (backup - v) ** 2).mean(-1).sum(), v
-            future = config.gamma * batch.alive * value(critic, batch.next_obs)
+            future = config.gamma * batch.not_done * value(critic, batch.next_obs)
             return ((1 - config.gamma) * value(critic, starts) + w * (future - v)).mean(-1).sum(), v
 
         (critic_objective, v), critic_gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
@@ -96,7 +105,7 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         def weight_loss(weight: MLP) -> Array:
             return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
 
-        def actor_loss(actor: Copier) -> Array:
+        def actor_loss(actor: LikelihoodActor) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))
 
         weight, weight_opt = adam_step(
@@ -108,10 +117,19 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLExtractionState(
-            weight, actor, critic, polyak(state.target, critic, config.target_rate), multiplier,
-            polyak(state.average, actor, 1 / steps) if config.average else state.average, steps, state.v_bound,
-            weight_opt, actor_opt, critic_opt, multiplier_opt,
-        )  # fmt: skip
+            weight,
+            actor,
+            critic,
+            polyak(state.target, critic, config.target_rate),
+            multiplier,
+            polyak(state.average, actor, 1 / steps) if config.average else state.average,
+            steps,
+            state.v_bound,
+            weight_opt,
+            actor_opt,
+            critic_opt,
+            multiplier_opt,
+        )
         metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "v": v.mean()}
         return state, metrics | saddle_metrics(config, batch, w, residual, lam)
 

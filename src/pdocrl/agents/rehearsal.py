@@ -19,14 +19,20 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pdocrl.agents.imagination import Model, Standards
-from pdocrl.nn.density import Copier
+from pdocrl.nn.density import LikelihoodActor
 from pdocrl.policies.policy import DialPolicy
 
 
 def rehearse(
-    models: Model, standards: Standards, actor: Copier, starts: Float[Array, "P S"], dial: DialPolicy,
-    lasting: Bool[NDArray[np.bool_], " N"], confidence: float, episodes: float,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:  # fmt: skip
+    models: Model,
+    standards: Standards,
+    actor: LikelihoodActor,
+    starts: Float[Array, "P S"],
+    dial: DialPolicy,
+    lasting: Bool[NDArray[np.bool_], " N"],
+    confidence: float,
+    episodes: float,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Mean reward [N] and costs [N, K] of an episode under each of the dial's N settings, and a bound on the costs.
 
     `models` has a leading axis of M, and their mean plays. No logged episode did what a setting does that is not
@@ -46,16 +52,21 @@ def rehearse(
 
 
 def rehearse_other(
-    models: Model, standards: Standards, act: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    starts: Float[Array, "P S"], horizon: int, confidence: float, episodes: float,
-) -> tuple[float, NDArray[np.float32]]:  # fmt: skip
+    models: Model,
+    standards: Standards,
+    act: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    starts: Float[Array, "P S"],
+    horizon: int,
+    confidence: float,
+    episodes: float,
+) -> tuple[float, NDArray[np.float32]]:
     """Reward and bound on the costs [K] of a policy without a dial or memory, obs [P, S] → action [P, A]."""
-    obs, alive, earned, spent = starts, jnp.ones(len(starts)), jnp.zeros(len(starts)), 0.0
+    obs, not_done, earned, spent = starts, jnp.ones(len(starts)), jnp.zeros(len(starts)), 0.0
     for time in range(horizon):
         action = jnp.asarray(act(np.asarray(obs)))
         obs, reward, costs, ends = _step(models, standards, obs, action, 1, jnp.int32(time))
-        earned, spent = earned + alive * reward, spent + alive[:, None] * costs
-        alive = alive * (1 - ends)
+        earned, spent = earned + not_done * reward, spent + not_done[:, None] * costs
+        not_done = not_done * (1 - ends)
     return float(earned.mean()), bound(np.asarray(spent, np.float32), confidence, episodes)
 
 
@@ -74,20 +85,26 @@ def bound(
 
 @jax.jit
 def _play(
-    casts: Model, standards: Standards, actor: Copier, starts: Float[Array, "P S"],
-    quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
-    largest: Float[Array, " K"], horizon: Float[Array, ""],
-) -> tuple[Float[Array, "C N P"], Float[Array, "C N P K"]]:  # fmt: skip
+    casts: Model,
+    standards: Standards,
+    actor: LikelihoodActor,
+    starts: Float[Array, "P S"],
+    quality: Float[Array, " N"],
+    ask: Float[Array, "N K"],
+    stop: Float[Array, "N K"],
+    largest: Float[Array, " K"],
+    horizon: Float[Array, ""],
+) -> tuple[Float[Array, "C N P"], Float[Array, "C N P K"]]:
     """Reward and cost of every setting from every start in each of C casts: models [C, M, …] whose mean plays."""
     settings, first = len(ask), len(starts)
     wished, asked, stopped = (jnp.repeat(table, first, axis=0) for table in (quality, ask, stop))  # [N P, …]
 
     def play(models: Model) -> tuple[Array, Array]:
         def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            obs, alive, earned, spent = carry
+            obs, not_done, earned, spent = carry
             action = actor.mode(inputs(obs, wished, asked, stopped, spent, time, horizon, largest))
             ahead, reward, costs, ends = _step(models, standards, obs, action, settings, time)
-            return ahead, alive * (1 - ends), earned + alive * reward, spent + alive[:, None] * costs
+            return ahead, not_done * (1 - ends), earned + not_done * reward, spent + not_done[:, None] * costs
 
         nothing = jnp.zeros(settings * first)
         begin = (jnp.tile(starts, (settings, 1)), nothing + 1, nothing, jnp.zeros_like(asked))
@@ -99,9 +116,13 @@ def _play(
 
 @partial(jax.jit, static_argnums=4)
 def _step(
-    models: Model, standards: Standards, obs: Float[Array, "N S"], action: Float[Array, "N A"], settings: int,
+    models: Model,
+    standards: Standards,
+    obs: Float[Array, "N S"],
+    action: Float[Array, "N A"],
+    settings: int,
     time: Array,
-) -> tuple[Float[Array, "N S"], Float[Array, " N"], Float[Array, "N K"], Float[Array, " N"]]:  # fmt: skip
+) -> tuple[Float[Array, "N S"], Float[Array, " N"], Float[Array, "N K"], Float[Array, " N"]]:
     """Next states, rewards, costs and chances of an end; all settings meet the same luck, so they differ by deeds."""
 
     def mean(parts: Float[Array, "M ..."]) -> Array:
@@ -119,9 +140,15 @@ def _step(
 
 
 def inputs(
-    obs: Float[Array, "N S"], quality: Float[Array, " N"], ask: Float[Array, "N K"], stop: Float[Array, "N K"],
-    spent: Float[Array, "N K"], time: Array, horizon: Float[Array, ""], largest: Float[Array, " K"],
-) -> Float[Array, "N S+2+8K"]:  # fmt: skip
+    obs: Float[Array, "N S"],
+    quality: Float[Array, " N"],
+    ask: Float[Array, "N K"],
+    stop: Float[Array, "N K"],
+    spent: Float[Array, "N K"],
+    time: Array,
+    horizon: Float[Array, ""],
+    largest: Float[Array, " K"],
+) -> Float[Array, "N S+2+8K"]:
     """What the dial's network sees; `DialPolicy.act`, for JAX."""
     ask = jnp.where((spent >= stop).any(-1, keepdims=True), 0.0, ask)
     numbers = jnp.stack([quality, jnp.broadcast_to(1 - time / horizon, quality.shape)], -1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pdocrl.agents.agent import find_agent
+from pdocrl.agents.registry import find_agent
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.results import GROUPS, GroupStatus, Row, Status, make_rows, plain_settings
 from pdocrl.bench.suite import Group
@@ -22,8 +22,8 @@ from pdocrl.data.load import load
 from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
-from pdocrl.scores.evaluate import FILE as SCORES
-from pdocrl.scores.evaluate import read_scores
+from pdocrl.evaluation.evaluate import FILE as SCORES
+from pdocrl.evaluation.evaluate import read_scores
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
 from pdocrl.training.grid import TaskPart, train_together
 from pdocrl.training.loop import wake
@@ -77,9 +77,17 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     every = max(1, min(1000, group.steps // 20))
     limits = group.limits if dataset.n_costs else [()]
     return train(
-        dataset, group.method.agent, task=group.task, cost_limit=limits, seed=suite.seeds, steps=group.steps,
-        settings=group.method.settings, out=folder, log_every=every, checkpoint_every=10 * every,
-    )  # fmt: skip
+        dataset,
+        group.method.agent,
+        task=group.task,
+        cost_limit=limits,
+        seed=suite.seeds,
+        steps=group.steps,
+        settings=group.method.settings,
+        out=folder,
+        log_every=every,
+        checkpoint_every=10 * every,
+    )
 
 
 def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
@@ -93,19 +101,29 @@ def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path |
         for group, folder in zip(groups, folders, strict=True)
     ]
     return train_together(
-        parts, first.method.agent, seed=first.suite.seeds, steps=first.steps, settings=first.method.settings,
-        log_every=max(1, min(1000, first.steps // 20)), checkpoint_every=max(1, first.steps // 2),
-    )  # fmt: skip
+        parts,
+        first.method.agent,
+        seed=first.suite.seeds,
+        steps=first.steps,
+        settings=first.method.settings,
+        log_every=max(1, min(1000, first.steps // 20)),
+        checkpoint_every=max(1, first.steps // 2),
+    )
 
 
 def rows_of(group: Group, out: Path) -> list[Row]:
     """The episodes of a group that is done: as many per run as the suite asks for, if more were played."""
     folder = folder_of(group, out)
     return make_rows(
-        Plan.read(folder), read_scores(folder), group.task, suite=group.suite.name, protocol=group.suite.protocol,
-        variant=lambda run: group.method.variant, seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
+        Plan.read(folder),
+        read_scores(folder),
+        group.task,
+        suite=group.suite.name,
+        protocol=group.suite.protocol,
+        variant=lambda run: group.method.variant,
+        seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
         episodes=group.suite.episodes,
-    )  # fmt: skip
+    )
 
 
 def _progress(group: Group, folder: Path) -> Status:

@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pdocrl.agents.agent import Agent, find_agent
+from pdocrl.agents.base import Agent
+from pdocrl.agents.registry import find_agent
 from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_company, train_group
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
@@ -68,7 +69,7 @@ def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[lis
 
     found: dict[str, list[Group]] = {}
     for group in groups if jax.default_backend() != "cpu" else []:
-        joins = type(find_agent(group.method.agent)).resized is not Agent.resized
+        joins = type(find_agent(group.method.agent)).zero_padded is not Agent.zero_padded
         fresh = look(group, out, data).status == "waiting" and not (folder_of(group, out) / "run.json").exists()
         if joins and fresh:
             found.setdefault(group.method.name, []).append(group)
@@ -78,8 +79,10 @@ def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[lis
 def _train_company(company: Sequence[Group], work: Work, rates: Rates) -> None:
     """Train them together; where that fails, each has its own turn later and tells why."""
     name, first = company[0].method.name, company[0]
-    log(f"{name} on {len(company)} tasks as one program: training {sum(g.runs for g in company)} runs, "
-        f"{first.steps:,} steps")  # fmt: skip
+    log(
+        f"{name} on {len(company)} tasks as one program: training {sum(g.runs for g in company)} runs, "
+        f"{first.steps:,} steps"
+    )
     try:
         with timed() as clock:
             trained = train_company(company, [folder_of(group, work.out) for group in company], work.data)
@@ -92,7 +95,7 @@ def _train_company(company: Sequence[Group], work: Work, rates: Rates) -> None:
 
 
 def _evaluate(group: Group, folder: Path, where: str, work: Work, rates: Rates) -> GroupStatus:
-    from pdocrl.scores.evaluate import evaluate
+    from pdocrl.evaluation.evaluate import evaluate
 
     log(f"{where}: playing {group.runs} × {group.suite.episodes} episodes")
     with timed() as clock:

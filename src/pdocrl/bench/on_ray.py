@@ -37,8 +37,8 @@ from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import MissingExtraError, PdocrlError
+from pdocrl.evaluation.evaluate import score_played
 from pdocrl.files import atomic_path
-from pdocrl.scores.evaluate import score_played
 from pdocrl.training.folder import POLICIES, Trained, load_trained
 
 EPISODES_PER_UNIT = 20  # of one policy: seconds of play, far above what a task costs, fine enough to share out
@@ -71,8 +71,12 @@ def _join(ray: Any, address: str | None) -> None:
             socket.create_connection((host, int(port)), timeout=10).close()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="os.fork")  # Ray starts programs; none shares JAX's threads
-            ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False,
-                     logging_level="error")  # fmt: skip
+            ray.init(
+                address=address,
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level="error",
+            )
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise PdocrlError(

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.agent import Agent, find_agent, make_config
+from pdocrl.agents.base import Agent, make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.bench.suite import Group, Limit
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder

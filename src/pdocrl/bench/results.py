@@ -27,12 +27,12 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import field
 
-from pdocrl.agents.agent import find_agent
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.evaluate import RunScore, Scores
 from pdocrl.files import atomic_path
 from pdocrl.records import Part, Record, read_record, write_record
-from pdocrl.scores.evaluate import RunScore, Scores
 from pdocrl.training.plan import Plan
 
 SUITE = "suite.json"
@@ -153,8 +153,10 @@ def write_rows(folder: str | os.PathLike[str], rows: Sequence[Row]) -> None:
 
     flat = _flatten(rows)
     kinds = {"str": pyarrow.string(), "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
-    types = {field.name: kinds[str(field.type).split(" ")[0].split("[")[0].replace("tuple", "float")]
-             for field in dataclasses.fields(Row)}  # fmt: skip
+    types = {
+        field.name: kinds[str(field.type).split(" ")[0].split("[")[0].replace("tuple", "float")]
+        for field in dataclasses.fields(Row)
+    }
     columns = {name: pyarrow.array(values, types[_field(name)]) for name, values in flat.items()}
     with atomic_path(Path(folder) / PARQUET) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="zstd")

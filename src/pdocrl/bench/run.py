@@ -133,9 +133,13 @@ def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True
             with _not_known_if_it_fails():
                 rates.measure_playing(group)
         planned.append(
-            Planned(group, status, rates.training(group, together) if training else None,
-                    rates.playing(group) if playing else None)
-        )  # fmt: skip
+            Planned(
+                group,
+                status,
+                rates.training(group, together) if training else None,
+                rates.playing(group) if playing else None,
+            )
+        )
     return BenchPlan(suite, choices, tuple(planned))
 
 

@@ -14,7 +14,7 @@ from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
 from pdocrl.data.load import EMBEDDED, data_folders, search
 from pdocrl.data.tasks import BULLET, Task, find_task
 from pdocrl.errors import DataError, UnknownNameError
-from pdocrl.scores.protocols import CUSTOM, find_protocol, protocol_of
+from pdocrl.evaluation.protocols import CUSTOM, find_protocol, protocol_of
 
 Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
 
@@ -201,9 +201,15 @@ def _smoke() -> Suite:
 def named_suites() -> dict[str, Suite]:
     """The suites of the package; `tabular` is not made of groups and has its own file."""
     paper = Suite(
-        "paper", "eight Bullet tasks, every agent, protocol dsrl", TASKS, ALL, LIMITS, DSRL.seeds,
-        100_000, DSRL.episodes,
-    )  # fmt: skip
+        "paper",
+        "eight Bullet tasks, every agent, protocol dsrl",
+        TASKS,
+        ALL,
+        LIMITS,
+        DSRL.seeds,
+        100_000,
+        DSRL.episodes,
+    )
     about = "with and without the policy extraction step, eight Bullet tasks, protocol dsrl"
     tight = "eight Bullet tasks at limit 5, the methods published for it and those they are compared with"
     return {

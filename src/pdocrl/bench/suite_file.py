@@ -35,8 +35,8 @@ from pdocrl.bench.suite import Limit, Method, Suite, TaskEntry, named_suites
 from pdocrl.data.load import FORMATS
 from pdocrl.data.tasks import BUILT_IN, Task, find_task, register, task_from
 from pdocrl.errors import PdocrlError, did_you_mean
+from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import read_toml
-from pdocrl.scores.protocols import find_protocol
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
 METHOD_KEYS = ("name", "variant", "settings", "steps")
@@ -101,7 +101,8 @@ class _Reader:
         return TaskEntry(task, self._file(table, name), limits)
 
     def method(self, value: Any) -> Method:
-        from pdocrl.agents.agent import find_agent, make_config
+        from pdocrl.agents.base import make_config
+        from pdocrl.agents.registry import find_agent
 
         table = self._table(value, "agents")
         name = self._name(table, "agents")

@@ -214,9 +214,15 @@ class Dataset:
         ]  # a cut episode must not run into the next
         return dataclasses.replace(
             self,
-            obs=self.obs[rows], action=self.action[rows], reward=self.reward[rows], cost=self.cost[rows],
-            next_obs=self.next_obs[rows], terminal=self.terminal[rows], timeout=timeout, name=name or self.name,
-        )  # fmt: skip
+            obs=self.obs[rows],
+            action=self.action[rows],
+            reward=self.reward[rows],
+            cost=self.cost[rows],
+            next_obs=self.next_obs[rows],
+            terminal=self.terminal[rows],
+            timeout=timeout,
+            name=name or self.name,
+        )
 
 
 def moments(blocks: Iterable[Floats]) -> Moments:

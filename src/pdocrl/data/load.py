@@ -15,11 +15,12 @@ from types import ModuleType
 
 import numpy as np
 
-from pdocrl.data import columns as tables
-from pdocrl.data import dsrl, minari, npz, validate
+from pdocrl.data import validate
 from pdocrl.data.bounds import rescaled
 from pdocrl.data.choices import chosen
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.io import columns as tables
+from pdocrl.data.io import dsrl, minari, npz
 from pdocrl.data.source import Source
 from pdocrl.data.tasks import Task, all_tasks, find_task, refuse_other_task
 from pdocrl.errors import DataError, UnknownNameError, did_you_mean

@@ -112,15 +112,29 @@ def _panel(
             colour = _safe_colour(index, len(limits))
             panel.plot([limit], [height], "o", ms=7, mfc="white", mec=colour, mew=1.8, zorder=5)
             panel.annotate(
-                f"{height:,.0f}", (limit, height), xytext=(-5, 5), textcoords="offset points",
-                ha="right", va="bottom", color=INK, fontsize=8.5, zorder=6,
-            )  # fmt: skip
+                f"{height:,.0f}",
+                (limit, height),
+                xytext=(-5, 5),
+                textcoords="offset points",
+                ha="right",
+                va="bottom",
+                color=INK,
+                fontsize=8.5,
+                zorder=6,
+            )
     for index, (label, values) in enumerate(points.items()):
         marker, area = POINT_MARKERS[index % len(POINT_MARKERS)]
         panel.scatter(
-            values[:, 1], values[:, 0], s=area, marker=marker, color=POINT_COLOURS[index % len(POINT_COLOURS)],
-            label=label, edgecolors="white", linewidths=0.9, zorder=7,
-        )  # fmt: skip
+            values[:, 1],
+            values[:, 0],
+            s=area,
+            marker=marker,
+            color=POINT_COLOURS[index % len(POINT_COLOURS)],
+            label=label,
+            edgecolors="white",
+            linewidths=0.9,
+            zorder=7,
+        )
     if points:
         panel.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9, labelcolor=INK)
     panel.set_xlim(-0.02 * right, right)

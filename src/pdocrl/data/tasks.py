@@ -62,9 +62,7 @@ def _bullet(name: str, horizon: int, obs: int, act: int, low: float, high: float
     return Task(name, horizon, f"Safety{name}-v0", obs, act, low, high, float(cost), (file,))
 
 
-def _gymnasium(
-    name: str, horizon: int, obs: int, act: int, low: float, high: float, cost: float, file: str
-) -> Task:  # fmt: skip
+def _gymnasium(name: str, horizon: int, obs: int, act: int, low: float, high: float, cost: float, file: str) -> Task:
     """`file`: the cost and the number of trajectories in the public file's name."""
     env_id = f"Safety{name}Gymnasium-v{int(name.endswith('Velocity'))}"
     return Task(name, horizon, env_id, obs, act, low, high, float(cost), (f"{env_id}-{file}.hdf5",))

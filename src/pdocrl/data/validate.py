@@ -54,9 +54,14 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
         return None
     low, high = source.action_bounds or ((), ())
     return Dataset(
-        **arrays, name=source.name, cost_names=source.cost_names, notes=tuple(notes), action_low=low, action_high=high,
+        **arrays,
+        name=source.name,
+        cost_names=source.cost_names,
+        notes=tuple(notes),
+        action_low=low,
+        action_high=high,
         choices=source.choices,
-    )  # fmt: skip
+    )
 
 
 def check_shapes(source: Source, task: Task | None, report: Report) -> None:

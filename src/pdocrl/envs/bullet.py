@@ -27,7 +27,7 @@ from pdocrl.data.tasks import Task, all_tasks, find_task
 from pdocrl.envs.costs import CostFunction, CostOf, InfoCosts, find_cost_function, import_own
 from pdocrl.envs.mujoco_models import read_old_models
 from pdocrl.envs.safety_gymnasium import is_safety_gymnasium, register_safety_gymnasium
-from pdocrl.errors import MissingExtraError, PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError
 
 # Run tasks: index of y in the observation, its scale, index of (vx, vy), their scale, and the speed limit.
 _RUN_GEOMETRY = {
@@ -37,6 +37,7 @@ _RUN_GEOMETRY = {
     "AntRun": (1, 0.1, 3, 0.3, 1.5),
 }
 _REPEATABLE = {"RunTask", "CircleTask"}  # the others move obstacles by the wall clock
+_NO_BULLET = "the Bullet simulator is not installed: pdocrl install bullet"
 _BOUNDARY = 2.0  # Run tasks: |y| beyond this costs 1 a step
 
 
@@ -234,9 +235,9 @@ def _register_bullet() -> None:
     try:
         import bullet_safety_gym  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("the Bullet simulator", "bullet") from error
+        raise PdocrlError(_NO_BULLET) from error
     if importlib.util.find_spec("pybullet") is None:
-        raise MissingExtraError("the Bullet simulator", "bullet")
+        raise PdocrlError(_NO_BULLET)
 
 
 def _bind_functions(client: Any) -> None:

@@ -39,6 +39,7 @@ class Outcome:
     length: int
     terminated: bool  # the world stopped, not the clock
     trajectory: Trajectory | None = None
+    max_step_cost: tuple[float, ...] = ()  # K, of the costliest step
 
 
 def _seen(raw: Any, steps: int) -> NDArray[np.float32]:
@@ -103,7 +104,7 @@ class Player:
                 "it the environment of the data?"
             )
         reward, cost = 0.0, np.zeros(len(self.cost_names))
-        total, total_cost, length = 0.0, cost, 0
+        total, total_cost, max_cost, length = 0.0, cost, cost, 0
         seen, done, rewards, costs = [], [], [], []
         obs = _seen(raw, 0)
         while True:
@@ -118,6 +119,7 @@ class Player:
                     "numbers, and costs are finite and at least 0: what a limit is held against only grows."
                 )
             total, total_cost, length = total + reward, total_cost + cost, length + 1
+            max_cost = np.maximum(max_cost, cost)
             if record:
                 seen.append(obs)
                 done.append(action)
@@ -133,10 +135,16 @@ class Player:
         trajectory = None
         if record:
             trajectory = Trajectory(
-                np.stack([*seen, obs]), np.array(done), np.array(rewards), np.stack(costs),
-                None if self._choices else (self._low, self._high), self._choices,
-            )  # fmt: skip
-        return Outcome(float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory)
+                np.stack([*seen, obs]),
+                np.array(done),
+                np.array(rewards),
+                np.stack(costs),
+                None if self._choices else (self._low, self._high),
+                self._choices,
+            )
+        return Outcome(
+            float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory, tuple(max_cost.tolist())
+        )
 
     def _refuse_other_actions(self, policy: WorldPolicy) -> None:
         """A trained policy speaks the units of its data; where the environment's are others it must not act."""

@@ -53,6 +53,7 @@ class Episodes:
     terminated: NDArray[np.bool_]  # [E] the world stopped; otherwise the clock did
     cost_names: tuple[str, ...]  # K
     trajectories: tuple[Trajectory, ...] | None = None  # E, when recorded
+    max_step_cost: NDArray[np.float64] | None = None  # [E, K] of each episode's costliest step; None: not known
 
     def __len__(self) -> int:
         return len(self.policy)
@@ -62,7 +63,9 @@ class Episodes:
         rows = np.flatnonzero(self.policy == index)
         arrays = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
         kept = None if self.trajectories is None else tuple(self.trajectories[row] for row in rows)
-        return dataclasses.replace(self, trajectories=kept, **{name: getattr(self, name)[rows] for name in arrays})
+        steps = None if self.max_step_cost is None else self.max_step_cost[rows]
+        own = {name: getattr(self, name)[rows] for name in arrays}
+        return dataclasses.replace(self, trajectories=kept, max_step_cost=steps, **own)
 
     def records(self) -> list[dict[str, Any]]:
         """One JSON-able row per episode."""
@@ -326,6 +329,7 @@ class _Job:
             terminated=np.array([o.terminated for o in outcomes]),
             cost_names=cost_names,
             trajectories=recorded if self.record else None,
+            max_step_cost=np.array([o.max_step_cost for o in outcomes]).reshape(len(outcomes), len(cost_names)),
         )
 
 

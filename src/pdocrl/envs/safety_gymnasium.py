@@ -1,7 +1,7 @@
 """Safety-Gymnasium on today's Python, NumPy and MuJoCo, beside Bullet.
 
 safety-gymnasium 1.0.0 pins MuJoCo 2.3.3 and pygame 2.1.0, which do not install on Python 3.11 beside NumPy 2; it is
-installed without its pins (docs/own.md has the line). What its code itself needs is mended while it is imported:
+installed without its pins (`pdocrl install safety-gymnasium`). What its code needs is mended while it is imported:
 dataclass fields whose default is an array become factories, its one multi-agent module is spared a package of its own,
 and MuJoCo's joints may again be asked for by an array of one number. Its files stay as they are.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from pdocrl.envs.mujoco_models import read_old_models
 from pdocrl.errors import PdocrlError
 
-INSTALL = "pip install 'pdocrl[safety-gymnasium]' && pip install --no-deps safety-gymnasium==1.0.0"
+INSTALL = "pdocrl install safety-gymnasium"
 _MULTI_AGENT = "gymnasium_robotics.envs.multiagent_mujoco.mujoco_multi"
 
 

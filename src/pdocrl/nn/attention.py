@@ -5,8 +5,8 @@
 A window of 40 tokens and a head of 16 numbers make products of 40 × 16 × 40: too small for a kernel each, and as a
 batch of thousands they spend their time on scores written to memory and read again. In the kernel, written in Pallas
 for Triton, a program has one window and one head: queries, keys and values come in, what is attended to goes out, and
-scores never leave the chip. Going back they are made again. Factors are halves, sums float32, as in
-`pdocrl.nn.halves`. Elsewhere XLA does the products (`mix`).
+scores never leave the chip. Going back they are made again. Factors are float16, sums float32, as in
+`pdocrl.nn.precision`. Elsewhere XLA does the products (`mix`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from pdocrl.nn import kernel
-from pdocrl.nn.kernel import HALF_SCALE, Ref, half, room
+from pdocrl.nn import pallas_mlp
 from pdocrl.nn.layout import rows_first
+from pdocrl.nn.pallas_mlp import LOSS_SCALE, Ref, room, to_float16
 
 LONGEST = 128  # tokens of a window that one program holds
 NEVER = -1e9  # the score of what is not attended to
 
 
 def fits(tokens: int, head: int) -> bool:
-    return tokens <= LONGEST and head == room(head) and kernel.available()
+    return tokens <= LONGEST and head == room(head) and pallas_mlp.available()
 
 
 @jax.custom_vjp
 def mix(
-    query: Float[Array, "B H U D"], key: Float[Array, "B H T D"], value: Float[Array, "B H T D"],
-    attends: Bool[Array, "B 1 U T"], kept: Float[Array, "B H U T"] | None = None,
-) -> Float[Array, "B H U D"]:  # fmt: skip
+    query: Float[Array, "B H U D"],
+    key: Float[Array, "B H T D"],
+    value: Float[Array, "B H T D"],
+    attends: Bool[Array, "B 1 U T"],
+    kept: Float[Array, "B H U T"] | None = None,
+) -> Float[Array, "B H U D"]:
     """(softmax(q kᵀ / √D) · kept) v, where `attends`; `kept` is 0, or 1 over the share kept, of each weight."""
     return _mix(query, key, value, attends, kept)[0]
 
@@ -64,9 +67,13 @@ mix.defvjp(_mix, _unmix)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
 def attend(
-    query: Float[Array, "B U D"], key: Float[Array, "B T D"], value: Float[Array, "B T D"], places: Int[Array, " U"],
-    valid: Bool[Array, "B T"], heads: int,
-) -> Float[Array, "B U D"]:  # fmt: skip
+    query: Float[Array, "B U D"],
+    key: Float[Array, "B T D"],
+    value: Float[Array, "B T D"],
+    places: Int[Array, " U"],
+    valid: Bool[Array, "B T"],
+    heads: int,
+) -> Float[Array, "B U D"]:
     """softmax(q kᵀ / √(D/H)) v by head, where a query at place p sees valid keys at places up to p."""
     return _remember(query, key, value, places, valid, heads)[0]
 
@@ -74,15 +81,15 @@ def attend(
 def _remember(
     query: Array, key: Array, value: Array, places: Array, valid: Array, heads: int
 ) -> tuple[Array, tuple[list[Array], Array, Array]]:
-    factors = [half(query), half(key), half(value)]
+    factors = [to_float16(query), to_float16(key), to_float16(value)]
     (mixed,) = _call(_forward, factors, places, valid, heads, factors[:1])
     return mixed.astype(jnp.float32), (factors, places, valid)
 
 
 def _back(heads: int, saved: tuple[list[Array], Array, Array], gradient: Array) -> tuple[Array | None, ...]:
     factors, places, valid = saved
-    found = _call(_backward, [*factors, half(gradient * HALF_SCALE)], places, valid, heads, factors)
-    return *(one.astype(jnp.float32) / HALF_SCALE for one in found), None, None
+    found = _call(_backward, [*factors, to_float16(gradient * LOSS_SCALE)], places, valid, heads, factors)
+    return *(one.astype(jnp.float32) / LOSS_SCALE for one in found), None, None
 
 
 attend.defvjp(_remember, _back)
@@ -114,7 +121,7 @@ def _call(
         ],
         out_specs=[by_head] * len(like),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in like],  # type: ignore[no-untyped-call]
-        interpret=kernel.INTERPRET,
+        interpret=pallas_mlp.INTERPRET,
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
     )(*given, jnp.pad(places.astype(jnp.int32), (0, rows - queries)), valid.astype(jnp.int32))
     return found
@@ -127,13 +134,24 @@ def _forward(
 
     query, key, value = _rows(q_ref, queries), _rows(k_ref, tokens), _rows(v_ref, tokens)
     weights = _weights(query, key, places, valid, tokens, scale)
-    _write(out, triton.dot(half(weights), value), queries)
+    _write(out, triton.dot(to_float16(weights), value), queries)
 
 
 def _backward(
-    q_ref: Ref, k_ref: Ref, v_ref: Ref, g_ref: Ref, places: Ref, valid: Ref, at_q: Ref, at_k: Ref, at_v: Ref,
-    *, queries: int, tokens: int, scale: float,
-) -> None:  # fmt: skip
+    q_ref: Ref,
+    k_ref: Ref,
+    v_ref: Ref,
+    g_ref: Ref,
+    places: Ref,
+    valid: Ref,
+    at_q: Ref,
+    at_k: Ref,
+    at_v: Ref,
+    *,
+    queries: int,
+    tokens: int,
+    scale: float,
+) -> None:
     from jax.experimental.pallas import triton
 
     query, key, value = _rows(q_ref, queries), _rows(k_ref, tokens), _rows(v_ref, tokens)
@@ -141,8 +159,8 @@ def _backward(
     weights = _weights(query, key, places, valid, tokens, scale)
     at_weights = triton.dot(gradient, value, trans_b=True)
     centred = at_weights - (at_weights * weights).sum(-1, keepdims=True)
-    at_scores = half(weights * centred * scale)
-    _write(at_v, triton.dot(half(weights), gradient, trans_a=True), tokens)
+    at_scores = to_float16(weights * centred * scale)
+    _write(at_v, triton.dot(to_float16(weights), gradient, trans_a=True), tokens)
     _write(at_q, triton.dot(at_scores, key), queries)
     _write(at_k, triton.dot(at_scores, query, trans_a=True), tokens)
 
@@ -172,4 +190,4 @@ def _rows(ref: Ref, count: int) -> Array:
 def _write(ref: Ref, found: Any, count: int) -> None:
     from jax.experimental.pallas import triton
 
-    triton.store(ref, half(found), mask=jax.lax.broadcasted_iota(jnp.int32, found.shape, 0) < count)
+    triton.store(ref, to_float16(found), mask=jax.lax.broadcasted_iota(jnp.int32, found.shape, 0) < count)

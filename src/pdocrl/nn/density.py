@@ -122,10 +122,10 @@ class Categorical(eqx.Module):
         return self.log_prob(obs, action)
 
 
-Copier = ClippedGaussian | Categorical
+LikelihoodActor = ClippedGaussian | Categorical
 
 
-def copier(choices: bool) -> type[Copier]:
+def copier(choices: bool) -> type[LikelihoodActor]:
     """The class that copies what was logged by likelihood: amounts, or choices."""
     return Categorical if choices else ClippedGaussian
 

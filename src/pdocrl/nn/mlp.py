@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.nn import halves, kernel
+from pdocrl.nn import pallas_mlp, precision
 
 M = TypeVar("M", bound=eqx.Module)
 
@@ -37,7 +37,7 @@ def normals(key: PRNGKeyArray, *shapes: tuple[int, ...]) -> list[Array]:
     return split_up(jax.random.normal(key, (sum(map(math.prod, shapes)),)), shapes)
 
 
-def resized(array: Array, axis: int, parts: Sequence[tuple[int, int]], xp: Any = np) -> Array:
+def zero_padded(array: Array, axis: int, parts: Sequence[tuple[int, int]], xp: Any = np) -> Array:
     """An axis of consecutive parts, each (size here, size there): cut short, or filled up with zeros, part by part.
 
     In NumPy, since shapes of many kinds come once each and every one would be compiled anew; with `xp=jnp` where the
@@ -59,7 +59,7 @@ class MLP(eqx.Module):
 
     weights: tuple[Array, ...]  # each [n_in, n_out], or [M, n_in, n_out]
     biases: tuple[Array, ...]  # each [n_out], or [M, 1, n_out]
-    middle: Array | None = None  # the second of three layers' weights as halves: `readied`
+    middle: Array | None = None  # the second of three layers' weights in float16: `with_low_precision`
 
     @staticmethod
     def create(key: PRNGKeyArray, sizes: Sequence[int], members: int | None = None) -> MLP:
@@ -76,30 +76,30 @@ class MLP(eqx.Module):
         return MLP(tuple(weights), tuple(biases))
 
     def __call__(self, x: Array) -> Array:
-        if halves.for_training():
-            return self._in_halves(x)
+        if precision.for_training():
+            return self._mixed(x)
         if x.ndim == 2 < self.weights[0].ndim:  # members first from the start: nothing is transposed later
             x = jnp.broadcast_to(x, (len(self.weights[0]), *x.shape))
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
 
-    def _in_halves(self, x: Array) -> Array:
+    def _mixed(self, x: Array) -> Array:
         if self.weights[0].ndim == 2:
-            flat = halves.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]), self.middle)
+            flat = precision.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]), self.middle)
             return flat.reshape(*x.shape[:-1], -1)
-        members = jax.vmap(halves.network, in_axes=(0, 0, 0 if x.ndim == 3 else None, 0))
+        members = jax.vmap(precision.network, in_axes=(0, 0, 0 if x.ndim == 3 else None, 0))
         found: Array = members(self.weights, self.biases, x, self.middle)
         return found
 
-    def resized(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
+    def zero_padded(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
         """The network for inputs and outputs that are longer, or shorter, part by part: (size here, size there).
 
         What is added has no weight, so at inputs filled up with zeros the outputs are as before, filled up with zeros.
         """
         weights, biases = list(self.weights), list(self.biases)
-        weights[0] = resized(weights[0], -2, inputs)
-        weights[-1], biases[-1] = resized(weights[-1], -1, outputs), resized(biases[-1], -1, outputs)
+        weights[0] = zero_padded(weights[0], -2, inputs)
+        weights[-1], biases[-1] = zero_padded(weights[-1], -1, outputs), zero_padded(biases[-1], -1, outputs)
         return MLP(tuple(weights), tuple(biases))
 
     def joined(self, left: Float[Array, "... B X"], right: Float[Array, "... B Y"]) -> Array:
@@ -112,9 +112,9 @@ class MLP(eqx.Module):
         """
         if left.ndim == right.ndim:
             return self(jnp.concatenate([left, right], -1))
-        if halves.for_training() and kernel.fits(self.weights, math.prod(right.shape[:-1])):
+        if precision.for_training() and pallas_mlp.fits(self.weights, math.prod(right.shape[:-1])):
             pairs = jnp.concatenate([jnp.broadcast_to(left, (*right.shape[:-1], left.shape[-1])), right], -1)
-            found = self._in_halves(pairs.reshape(-1, pairs.shape[-1]))
+            found = self._mixed(pairs.reshape(-1, pairs.shape[-1]))
             return found.reshape(*found.shape[:-2], *right.shape[:-1], -1)
         once, each = jnp.split(self.weights[0], [left.shape[-1]], axis=-2)
         columns = [right[..., j, None] * each[..., None, None, j, :] for j in range(right.shape[-1])]
@@ -125,28 +125,28 @@ class MLP(eqx.Module):
         return x.reshape(*x.shape[:-2], *right.shape[:-1], -1)
 
 
-def readied(tree: M) -> M:
-    """Networks with halves of their largest layer beside it, for a loop in which a step that changes it writes both.
+def with_low_precision(tree: M) -> M:
+    """Networks with a float16 copy of their largest layer, for a loop in which each step updates both.
 
-    Made anew at the start of every step, halves are one more pass over all weights. Where no kernel takes a network, or
-    learning is not by halves, it stays as it is.
+    Copied at the start of every step instead, it would be one more pass over all weights. Unchanged where no kernel
+    takes the network or training is in float32.
     """
 
     def one(mlp: MLP) -> MLP:
-        wanted = halves.for_training() and kernel.takes(mlp.weights)
-        return MLP(mlp.weights, mlp.biases, kernel.half(mlp.weights[1]) if wanted else None)
+        wanted = precision.for_training() and pallas_mlp.takes(mlp.weights)
+        return MLP(mlp.weights, mlp.biases, pallas_mlp.to_float16(mlp.weights[1]) if wanted else None)
 
     return _of_networks(one, tree)
 
 
-def bare(tree: M) -> M:
-    """Networks without what is `readied`."""
+def without_low_precision(tree: M) -> M:
+    """Networks without their float16 copies."""
     return _of_networks(lambda mlp: MLP(mlp.weights, mlp.biases), tree)
 
 
-def alike(new: M, old: M) -> M:
-    """Readied, if the old one is."""
-    return new if len(jax.tree.leaves(new)) == len(jax.tree.leaves(old)) else readied(new)
+def as_precise_as(new: M, old: M) -> M:
+    """The new networks, with float16 copies if the old ones have them."""
+    return new if len(jax.tree.leaves(new)) == len(jax.tree.leaves(old)) else with_low_precision(new)
 
 
 def _of_networks(function: Callable[[MLP], MLP], tree: M) -> M:
@@ -159,11 +159,11 @@ def _of_networks(function: Callable[[MLP], MLP], tree: M) -> M:
     return found
 
 
-class Thinned(eqx.Module):
-    """A network some of whose hidden units are left out, the others raised to make up for them."""
+class Dropout(eqx.Module):
+    """A network with dropout on its hidden units."""
 
     mlp: MLP
-    kept: Sequence[Float[Array, "B H"] | float]  # for each hidden layer 0, or 1 over the share kept
+    kept: Sequence[Float[Array, "B H"] | float]  # mask of each hidden layer: 0, or 1 / (1 − dropout rate)
 
     def __call__(self, x: Array) -> Array:
         layers = zip(self.mlp.weights[:-1], self.mlp.biases[:-1], self.kept, strict=True)
@@ -173,8 +173,8 @@ class Thinned(eqx.Module):
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W; of halves where they are wanted. Of values alone: a gradient would need `halves.network`."""
-    return halves.product(x, weight) if halves.for_values() else x @ weight
+    """x W; in mixed precision on a GPU. For values alone: a gradient would need `precision.network`."""
+    return precision.product(x, weight) if precision.for_values() else x @ weight
 
 
 class Critic(eqx.Module):
@@ -207,8 +207,10 @@ class CostCritic(eqx.Module):
 
 def polyak(target: M, online: M, rate: float | Array) -> M:
     """ψ′ ← (1 − κ) ψ′ + κ ψ."""
-    moved: M = jax.tree.map(lambda t, o: t + rate * (o - t), bare(target), bare(online))
-    return alike(moved, target)
+    moved: M = jax.tree.map(
+        lambda t, o: t + rate * (o - t), without_low_precision(target), without_low_precision(online)
+    )
+    return as_precise_as(moved, target)
 
 
 def density_ratio(weight: MLP, inputs: Float[Array, "B X"], largest: float | Array) -> Float[Array, " B"]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from pdocrl.nn.mlp import alike, bare
+from pdocrl.nn.mlp import as_precise_as, without_low_precision
 
 M = TypeVar("M", bound=eqx.Module)
 T = TypeVar("T")
@@ -19,15 +19,19 @@ T = TypeVar("T")
 
 def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
     """One Adam step whose rate is a traced number, so that runs may differ in it."""
-    direction, opt = optax.scale_by_adam().update(bare(gradient), opt)
-    moved: M = jax.tree.map(lambda p, d: p - rate * d, bare(module), direction)
-    return alike(moved, module), opt
+    direction, opt = optax.scale_by_adam().update(without_low_precision(gradient), opt)
+    moved: M = jax.tree.map(lambda p, d: p - rate * d, without_low_precision(module), direction)
+    return as_precise_as(moved, module), opt
 
 
 def descend(
-    loss: Callable[[M], Any], module: M, opt: optax.OptState, rate: float | Array,
-    has_aux: bool = False, largest: float | Array | None = None,
-) -> tuple[M, optax.OptState, Any]:  # fmt: skip
+    loss: Callable[[M], Any],
+    module: M,
+    opt: optax.OptState,
+    rate: float | Array,
+    has_aux: bool = False,
+    largest: float | Array | None = None,
+) -> tuple[M, optax.OptState, Any]:
     """One Adam step down `loss`, its gradient cut at the norm `largest`: module, optimiser, and the loss before.
 
     With `has_aux` the last is what `loss` returns, the loss and whatever else.

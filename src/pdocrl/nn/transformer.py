@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from pdocrl.nn import attention, halves
+from pdocrl.nn import attention, precision
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.layout import rows_first
 from pdocrl.nn.mlp import normals
@@ -23,7 +23,7 @@ from pdocrl.nn.mlp import normals
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
 INIT_STD = 0.02  # of all weights, as in GPT-2
 LONGEST_TURN = 10_000.0  # tokens per radian of the slowest pair of a rotary embedding, nearly
-WIDE = 64  # inputs and outputs of a layer that halves are for; what enters and leaves the network is float32
+WIDE = 64  # inputs and outputs of a layer that mixed precision is for; what enters and leaves the network is float32
 Angles = Array | NDArray[np.float32]  # [2, T, D], cosine and sine
 
 
@@ -56,9 +56,17 @@ class CausalTransformer(eqx.Module):
 
     @staticmethod
     def create(
-        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, width: int, layers: int, heads: int,
-        times: int | None, published: bool = False, choices: bool = False,
-    ) -> CausalTransformer:  # fmt: skip
+        key: PRNGKeyArray,
+        obs_dim: int,
+        action_dim: int,
+        n_costs: int,
+        width: int,
+        layers: int,
+        heads: int,
+        times: int | None,
+        published: bool = False,
+        choices: bool = False,
+    ) -> CausalTransformer:
         """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider.
 
         It has an embedding of `times` steps, or is rotary for None.
@@ -111,7 +119,7 @@ class CausalTransformer(eqx.Module):
             seen = self._attention(i, x, before, places, valid, own, turns, dropout, keys)
             x = x + _drop(seen, dropout, keys, 2 * i + 1)
             hidden = self._affine(f"block_{i}/up", self._norm(f"block_{i}/norm_2", x))
-            hidden = halves.gelu(hidden) if halves.for_training() else jax.nn.gelu(hidden, approximate=True)
+            hidden = precision.gelu(hidden) if precision.for_training() else jax.nn.gelu(hidden, approximate=True)
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
         head = self._affine("action_head", x[:, :, 0])
@@ -140,10 +148,17 @@ class CausalTransformer(eqx.Module):
         return jnp.stack([token + when for token in tokens], 2).reshape(size, TOKENS * length, -1)
 
     def _attention(
-        self, i: int, x: Float[Array, "B U D"], seen: Float[Array, "B T D"], places: Int[Array, " U"],
-        valid: Bool[Array, "B T"], own: Angles | None, turns: Angles | None, dropout: float | Array,
+        self,
+        i: int,
+        x: Float[Array, "B U D"],
+        seen: Float[Array, "B T D"],
+        places: Int[Array, " U"],
+        valid: Bool[Array, "B T"],
+        own: Angles | None,
+        turns: Angles | None,
+        dropout: float | Array,
         keys: PRNGKeyArray | None,
-    ) -> Float[Array, "B U D"]:  # fmt: skip
+    ) -> Float[Array, "B U D"]:
         """What the tokens x take from the valid tokens up to their own places; `own` and `turns` are angles of both."""
         width, block = x.shape[-1], f"block_{i}"
         weight, bias = self.arrays[f"{block}/qkv/weight"], self.arrays[f"{block}/qkv/bias"]
@@ -164,7 +179,7 @@ class CausalTransformer(eqx.Module):
             projected(x, 0, 3, turns) if x is seen else projected(x, 0, 1, own) + projected(seen, 1, 3, turns)
         )
         tokens, head = key.shape[1], width // self.heads
-        if halves.for_training() and not self.published and attention.fits(tokens, head):
+        if precision.for_training() and not self.published and attention.fits(tokens, head):
             mixed = attention.attend(query, key, value, places, valid, self.heads)
             return self._affine(f"{block}/out", mixed)
         attends = (places[:, None] >= jnp.arange(tokens)) & valid[:, None, None, :]  # [B, 1, U, T]
@@ -213,8 +228,8 @@ def _affine(x: Array, weight: Array, bias: Array) -> Array:
     flat = x.reshape(-1, x.shape[-1])
     if weight.shape[0] > weight.shape[1]:
         weight = rows_first(weight.T).T
-    wide = min(weight.shape) >= WIDE and halves.for_training()
-    found = halves.affine(flat, weight, bias) if wide else flat @ weight + bias
+    wide = min(weight.shape) >= WIDE and precision.for_training()
+    found = precision.affine(flat, weight, bias) if wide else flat @ weight + bias
     return found.reshape(*x.shape[:-1], -1)
 
 

@@ -1,6 +1,6 @@
 """Statements from episodes that were played: a file of them, or a simulator that stops as soon as the answer is there.
 
-See `pdocrl.scores.audit` for the bounds. Here they get words.
+See `pdocrl.evaluation.audit` for the bounds. Here they get words.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.audit import Audit, audit, verdict_of
+from pdocrl.evaluation.tails import score_limit
+from pdocrl.limits import Limit
 from pdocrl.ope.certificate import Statement, Verdict, percent
-from pdocrl.scores.audit import Audit, audit, verdict_of
 
 Floats = NDArray[np.float64]
 ASSUMED = 10.0  # times the limit an episode may cost where nobody says
@@ -96,6 +99,42 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
         told = f"Cannot be shown to keep its limit: the average may be as high as {found.mean_cost_upper:.3g}; {more}"
     tail = f" At most {100 * share:.3g} % of episodes cost more than {limit}, again at {percent(confidence)}."
     return f"{told} ({seen}).{tail if share < 0.995 else ''}"
+
+
+def limit_statement(
+    costs: Floats,
+    limit: Limit,
+    confidence: float,
+    largest: float | None,
+    logged: float | None = None,
+    *,
+    policy: str,
+    basis: Literal["audit", "simulator"] = "audit",
+) -> Statement:
+    """What the costs [n] of a number of episodes fixed beforehand show of a limit on their mean or tail."""
+    if limit.measure == "max":
+        raise PdocrlError(f"limit {limit}: episodes hold sums of costs; give P({limit.name}>…)<=… instead.")
+    budget = limit.value if limit.threshold is None else limit.threshold
+    most, bound = most_possible(costs, budget, largest, logged)
+    found = score_limit(limit, costs, confidence, most)
+    mean = audit_statement(costs, max(budget, 0.0), confidence, largest, logged, policy=policy, cost=limit.name)
+    sure = f"we are {percent(confidence)} sure that {limit.left} is"
+    told = {
+        "within": f"Satisfies {limit}: {sure} at most {found.upper:.3g}",
+        "over": f"Violates {limit}: {sure} {'at least' if limit.sense == '<=' else 'at most'} "
+        f"{found.lower if limit.sense == '<=' else found.upper:.3g}",
+        "not shown": f"Cannot be shown to satisfy {limit}: {limit.left} may be as high as {found.upper:.3g}",
+    }[found.verdict]
+    assumed = "" if limit.threshold is not None else f"; {bound}"
+    return msgspec.structs.replace(
+        mean,
+        basis=basis,
+        verdict="cannot be shown" if found.verdict == "not shown" else found.verdict,
+        sentence=f"{told} ({found.value:.3g} in {found.episodes} episodes).",
+        assumption=f"The episodes are independent and of the kind the policy will meet{assumed}.",
+        episodes_needed=None,
+        limit=found,
+    )
 
 
 def play_until_shown(

@@ -208,9 +208,16 @@ def _replay(
 
 @functools.partial(jax.jit, static_argnames="choices")
 def _replay_all(
-    ensemble: Ensemble, clones: MLP, obs: Array, action: Array, going: Array, low: Array, high: Array, seed: int,
+    ensemble: Ensemble,
+    clones: MLP,
+    obs: Array,
+    action: Array,
+    going: Array,
+    low: Array,
+    high: Array,
+    seed: int,
     choices: bool,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], doubts [F, g, n]. Of choices, the one the reaction speaks for."""
     c, shape = ensemble.scales, obs.shape[1:4]
 
@@ -221,14 +228,14 @@ def _replay_all(
         return x.reshape(shape[0], -1, x.shape[-1])
 
     def step(carry: Any, now: Any) -> tuple[Any, None]:
-        (memory, state, alive, total, doubt), (key, o, a, on) = carry, now
+        (memory, state, not_done, total, doubt), (key, o, a, on) = carry, now
         reacted = a + react(state) - react(o)
         chosen = jax.nn.one_hot(reacted.argmax(-1), a.shape[-1]) if choices else jnp.clip(reacted, low, high)
         memory, *drawn = ensemble.step(key, memory, flat(state), flat(chosen))
         after, signal, end, unsure = (x.reshape(*shape, *x.shape[2:]) for x in drawn)
-        alive = alive & on
-        counted = jnp.stack([alive * unsure, alive], -1)
-        return (memory, after, alive & ~end, total + alive[..., None] * signal, doubt + counted), None
+        not_done = not_done & on
+        counted = jnp.stack([not_done * unsure, not_done], -1)
+        return (memory, after, not_done & ~end, total + not_done[..., None] * signal, doubt + counted), None
 
     blank = ensemble.blank((shape[0], shape[1] * shape[2]))
     sums, doubts = jnp.zeros((*shape, 1 + c.cost_mean.shape[0])), jnp.zeros((*shape, 2))

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from pdocrl.evaluation.tails import LimitScore
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record
 
 Verdict = Literal["within", "over", "cannot be shown"]
@@ -25,7 +27,7 @@ class Statement(Part, frozen=True, kw_only=True):
 
     policy: str  # whose: a run of a training, a file of episodes, a solved policy
     cost: str  # the constraint's name
-    cost_limit: float
+    cost_limit: float  # of an episode's cost; of an exceedance its threshold
     verdict: Verdict
     confidence: float | None  # of the verdict and of each bound; null where none can be claimed
     basis: Literal["audit", "simulator", "held-out log", "training log", "solved log"]
@@ -40,6 +42,7 @@ class Statement(Part, frozen=True, kw_only=True):
     episodes_needed: int | None = None  # of an audit that would probably show it within; null: none would, or unknown
     largest_cost: float | None = None  # what an episode can cost at most
     estimate_beside: float | None = None  # the log's estimate of the same mean, where an audit was made of it
+    limit: LimitScore | None = None  # where the verdict is on another limit than that of the mean
 
 
 class PolicyCertificate(Record, frozen=True, kw_only=True):
@@ -72,8 +75,11 @@ class PolicyCertificate(Record, frozen=True, kw_only=True):
 def _badness(one: Statement) -> tuple[int, float]:
     """Over before cannot be shown before within; among equals the bound's share of the limit."""
     order = {"within": 0, "cannot be shown": 1, "over": 2}[one.verdict]
-    bound = one.mean_cost_upper if one.mean_cost_upper is not None else float("inf")
-    return order, bound / one.cost_limit if one.cost_limit > 0 else bound
+    upper, limit = one.mean_cost_upper, one.cost_limit
+    if one.limit is not None:
+        upper, limit = one.limit.upper, Limit.parse(one.limit.limit).value
+    bound = upper if upper is not None else float("inf")
+    return order, bound / limit if limit > 0 else bound
 
 
 def percent(confidence: float) -> str:

@@ -16,6 +16,7 @@ from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import episode_digests
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
 from pdocrl.ope.audits import most_possible
 from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
@@ -27,7 +28,6 @@ from pdocrl.ope.prepare import Prepared
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
-from pdocrl.scores.audit import episodes_needed
 from pdocrl.tabular.solved_file import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
 
@@ -72,9 +72,16 @@ def certify_log(
 
 
 def _from_log(
-    found: Trained, ready: Prepared, i: int, k: int, limit: float, told: Calibrated, outside: float, fresh: bool,
+    found: Trained,
+    ready: Prepared,
+    i: int,
+    k: int,
+    limit: float,
+    told: Calibrated,
+    outside: float,
+    fresh: bool,
     confidence: float,
-) -> Shown:  # fmt: skip
+) -> Shown:
     costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
     unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)

@@ -20,6 +20,7 @@ from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.evaluation.evaluate import DataName
 from pdocrl.ope import bootstrap, imagine, model
 from pdocrl.ope.actors import StepMany, begin_many, remembers, slow
 from pdocrl.ope.ensemble import EnsembleConfig
@@ -43,7 +44,6 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
-from pdocrl.scores.evaluate import DataName
 from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.plan import versions
 

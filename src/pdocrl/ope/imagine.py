@@ -46,9 +46,9 @@ def play(
     obs = np.tile(np.asarray(starts, np.float32), (policies, 1, 1, 1))
     costs = ensemble.scales.cost_mean.shape[0]
     signal = np.zeros((policies, folds, episodes, 1 + costs), np.float32)
-    alive = np.ones((policies, folds, episodes), bool)
-    memory = ensemble.blank(alive.shape)
-    sums, length, doubt = np.zeros(signal.shape), np.zeros(alive.shape), np.zeros(alive.shape)
+    not_done = np.ones((policies, folds, episodes), bool)
+    memory = ensemble.blank(not_done.shape)
+    sums, length, doubt = np.zeros(signal.shape), np.zeros(not_done.shape), np.zeros(not_done.shape)
     keep = _kept(horizon, folds * episodes, np.random.default_rng([seed, 5]))
     pairs: list[list[NDArray[np.float32]]] = [[] for _ in begin]
     key = jax.random.key(seed)
@@ -58,15 +58,15 @@ def play(
         action = np.stack([step(o, y[:, 0], y[:, 1:]) for step, o, y in zip(steps, flat, told, strict=True)])
         for own, o, a in zip(pairs, flat, action, strict=True):
             own.append(np.concatenate([o[keep[t]], a[keep[t]]], axis=1))
-        chosen = jnp.asarray(action.reshape(*alive.shape, -1))
+        chosen = jnp.asarray(action.reshape(*not_done.shape, -1))
         memory, *drawn = _step(ensemble, jax.random.fold_in(key, t), memory, jnp.asarray(obs), chosen)
         obs, signal, end, unsure = (np.asarray(x) for x in drawn)
-        doubt += alive * unsure
-        sums += alive[..., None] * signal
-        length += alive
-        alive = alive & ~end
+        doubt += not_done * unsure
+        sums += not_done[..., None] * signal
+        length += not_done
+        not_done = not_done & ~end
         advance()
-        if not alive.any():
+        if not not_done.any():
             break
     return [Imagined(sums[p], length[p], doubt[p] / length[p], np.concatenate(pairs[p])) for p in range(policies)]
 

@@ -149,9 +149,14 @@ def _batches(told: Lessons, at: NDArray[np.int64]) -> Lessons:
     """The rows `at` [steps, M, B] of the lessons."""
     member = np.arange(at.shape[1])[:, None]
     return Lessons(
-        inputs=told.inputs[at], change=told.change[member, at], outcome_inputs=told.outcome_inputs[at],
-        reward=told.reward[member, at], cost=told.cost[at], paid=told.paid[at], terminal=told.terminal[at],
-    )  # fmt: skip
+        inputs=told.inputs[at],
+        change=told.change[member, at],
+        outcome_inputs=told.outcome_inputs[at],
+        reward=told.reward[member, at],
+        cost=told.cost[at],
+        paid=told.paid[at],
+        terminal=told.terminal[at],
+    )
 
 
 @jax.jit

@@ -65,10 +65,14 @@ def rows_of(data: Dataset, scales: Scales) -> Rows:
     memory[1:] = scales.memory(*(jnp.asarray(x[:-1]) for x in (data.obs, data.action, data.next_obs)))
     memory[data.episode_start] = 0
     return Rows(
-        obs=jnp.asarray(data.obs), action=jnp.asarray(data.action), reward=jnp.asarray(data.reward),
-        cost=jnp.asarray(data.cost), next_obs=jnp.asarray(data.next_obs),
-        terminal=jnp.asarray(data.terminal, jnp.float32), memory=jnp.asarray(memory),
-    )  # fmt: skip
+        obs=jnp.asarray(data.obs),
+        action=jnp.asarray(data.action),
+        reward=jnp.asarray(data.reward),
+        cost=jnp.asarray(data.cost),
+        next_obs=jnp.asarray(data.next_obs),
+        terminal=jnp.asarray(data.terminal, jnp.float32),
+        memory=jnp.asarray(memory),
+    )
 
 
 def shaken(rows: Rows, scales: Scales, size: Array, rng: np.random.Generator) -> Rows:
@@ -105,9 +109,11 @@ def regress(rows: Rows, scales: Scales, bag: NDArray[np.bool_], group: Groups) -
         left.append(np.maximum(errors.std(axis=0), 1e-4))
         thetas.append(theta)
     return Base(
-        change=jnp.asarray(thetas[0], jnp.float32), change_left=jnp.asarray(left[0], jnp.float32),
-        reward=jnp.asarray(thetas[1], jnp.float32), reward_left=jnp.asarray(left[1][0], jnp.float32),
-    )  # fmt: skip
+        change=jnp.asarray(thetas[0], jnp.float32),
+        change_left=jnp.asarray(left[0], jnp.float32),
+        reward=jnp.asarray(thetas[1], jnp.float32),
+        reward_left=jnp.asarray(left[1][0], jnp.float32),
+    )
 
 
 def _chunks(rows: Rows) -> Iterator[tuple[NDArray[np.int64], Rows]]:

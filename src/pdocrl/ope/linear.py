@@ -56,4 +56,4 @@ class Followed:
         def phi(obs: Array) -> Array:
             return system.features(np.concatenate([obs, act(obs)], axis=1))
 
-        return Followed(system, phi(log.next_obs) * log.alive[:, None], phi(log.start))
+        return Followed(system, phi(log.next_obs) * log.not_done[:, None], phi(log.start))

@@ -21,7 +21,7 @@ class Log:
     action: Array  # [n, A]
     signal: Array  # [n, 1 + K]
     next_obs: Array  # [n, S]
-    alive: Array  # [n] 0 where the episode truly ended: no sum goes on beyond it; 1 at a timeout
+    not_done: Array  # [n] 0 where the episode truly ended: no sum goes on beyond it; 1 at a timeout
     episode: Rows  # [n] which of the E episodes
     start: Array  # [E, S]
 
@@ -32,7 +32,7 @@ class Log:
             action=dataset.action,
             signal=np.concatenate([dataset.reward[:, None], dataset.cost], axis=1),
             next_obs=dataset.next_obs,
-            alive=(~dataset.terminal).astype(np.float32),
+            not_done=(~dataset.terminal).astype(np.float32),
             episode=np.repeat(np.arange(dataset.n_episodes), dataset.episode_length),
             start=dataset.initial_obs,
         )
@@ -48,15 +48,19 @@ class Log:
     @cached_property
     def outcome(self) -> Array:
         """[n, S + 1 + K + 1] what followed a pair: the change of state, the signals, whether the episode ended."""
-        return np.concatenate([self.next_obs - self.obs, self.signal, 1 - self.alive[:, None]], axis=1)
+        return np.concatenate([self.next_obs - self.obs, self.signal, 1 - self.not_done[:, None]], axis=1)
 
     def take(self, rows: Rows) -> Log:
         """Some rows, in the given order and as often as given; episodes and starts stay."""
         return dataclasses.replace(
             self,
-            obs=self.obs[rows], action=self.action[rows], signal=self.signal[rows], next_obs=self.next_obs[rows],
-            alive=self.alive[rows], episode=self.episode[rows],
-        )  # fmt: skip
+            obs=self.obs[rows],
+            action=self.action[rows],
+            signal=self.signal[rows],
+            next_obs=self.next_obs[rows],
+            not_done=self.not_done[rows],
+            episode=self.episode[rows],
+        )
 
     def thin(self, most: int, rng: np.random.Generator) -> Log:
         """At most that many rows, drawn without replacement."""

@@ -121,7 +121,7 @@ class Models:
             start.append(own.start[rng.integers(len(own.start), size=starts)])
             drawn.append(np.isin(np.arange(len(log.start)), episodes))
             advance()
-        reached = np.concatenate([log.next_obs, log.signal, 1 - log.alive[:, None]], axis=1)
+        reached = np.concatenate([log.next_obs, log.signal, 1 - log.not_done[:, None]], axis=1)
         return Models(
             Recorded.of(log, rng),
             np.stack(drawn),
@@ -140,7 +140,7 @@ class Models:
         """
         models, starts, size = self.start.shape
         state = np.tile(self.start, (1, len(acts), 1))  # [M, P · starts, S]
-        alive = np.ones((*state.shape[:2], 1))
+        not_done = np.ones((*state.shape[:2], 1))
         total = np.zeros((*state.shape[:2], self.recorded.log.signal.shape[1]))
         outside = np.zeros(len(acts))
         for _ in range(horizon):
@@ -154,8 +154,8 @@ class Models:
             far = (distance > self.recorded.radius).reshape(models, len(acts), starts)
             outside += far.mean(axis=(0, 2)) / horizon
             state, signal, end = self._step(state, pair, row)
-            total += alive * signal
-            alive = alive * (1 - end)
+            total += not_done * signal
+            not_done = not_done * (1 - end)
         return total.reshape(models, len(acts), starts, -1).swapaxes(0, 1), outside
 
     def _near(self, pair: Array, luck: Floats) -> tuple[Rows, Floats]:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from pdocrl.console import progress
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.audit_file import Audited, read_audit
-from pdocrl.ope.audits import audit_statement, play_until_shown
+from pdocrl.ope.audits import audit_statement, limit_statement, play_until_shown
 from pdocrl.ope.certificate import PolicyCertificate
 from pdocrl.ope.estimate import training_data
 from pdocrl.ope.picture import Shown
@@ -34,20 +35,26 @@ Floats = NDArray[np.float64]
 
 def certify_episodes(
     path: str | os.PathLike[str],
-    cost_limit: Sequence[float],
+    cost_limit: Sequence[float] = (),
     *,
+    limits: Limits = (),
     confidence: float = 0.95,
     largest_cost: Sequence[float] = (),
 ) -> tuple[PolicyCertificate, list[Shown]]:
-    """From a file of audited episodes alone: one statement per cost column."""
+    """From a file of audited episodes alone: one statement per limit; `cost_limit` limits the mean of every column."""
     found = read_audit(Path(path))
     names = list(found.costs)
-    limits = _per_cost(cost_limit, names, f"{path}", "--cost-limit")
+    held = as_limits(limits)
+    means = _per_cost(cost_limit, names, f"{path}", "--cost-limit") if cost_limit or not held else []
     largest = _per_cost(largest_cost, names, f"{path}", "--largest-cost") if largest_cost else [None] * len(names)
     panels = []
-    for name, limit, most in zip(names, limits, largest, strict=True):
+    for limit in held:
+        k = limit.index(names)
+        costs = found.costs[names[k]]
+        panels.append(Shown(limit_statement(costs, limit, confidence, largest[k], policy=found.name), played=costs))
+    for name, mean, most in zip(names if means else (), means, largest if means else (), strict=True):
         costs = found.costs[name]
-        told = audit_statement(costs, limit, confidence, most, policy=found.name, cost=name)
+        told = audit_statement(costs, mean, confidence, most, policy=found.name, cost=name)
         panels.append(Shown(told, played=costs))
     runs = 0 if found.run is None else len(np.unique(found.run))
     notes = (
@@ -80,9 +87,15 @@ def certify_audited(
         for k, limit in enumerate(plan.runs[i]["cost_limit"]):
             costs = columns[k][rows]
             told = audit_statement(
-                costs, limit, confidence, stated[k], guessed[k], policy=policy_name(found, i), cost=plan.cost_names[k],
+                costs,
+                limit,
+                confidence,
+                stated[k],
+                guessed[k],
+                policy=policy_name(found, i),
+                cost=plan.cost_names[k],
                 estimate_beside=beside[i][k] if beside else None,
-            )  # fmt: skip
+            )
             panels.append(Shown(told, played=costs))
     if not panels:
         raise PdocrlError(f"{place}: trained without a cost limit; nothing to certify.")
@@ -130,9 +143,17 @@ def certify_simulator(
             bar.update(row, completed=episodes * (i + 1))
             for k, limit in enumerate(limits):
                 told = audit_statement(
-                    seen[:, k], limit, confidence, stated[k], guessed[k], policy=policy_name(found, i), cost=costs[k],
-                    basis="simulator", stopped=not fixed, estimate_beside=beside[i][k] if beside else None,
-                )  # fmt: skip
+                    seen[:, k],
+                    limit,
+                    confidence,
+                    stated[k],
+                    guessed[k],
+                    policy=policy_name(found, i),
+                    cost=costs[k],
+                    basis="simulator",
+                    stopped=not fixed,
+                    estimate_beside=beside[i][k] if beside else None,
+                )
                 panels.append(Shown(told, played=seen[:, k]))
     if not panels:
         raise PdocrlError(f"{place}: trained without a cost limit; nothing to certify.")

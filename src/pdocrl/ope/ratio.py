@@ -19,7 +19,7 @@ FEWEST = 10.0  # least effective sample size of a step's weights
 
 def forward(followed: Followed, horizon: int) -> Array:
     """Weights w [H, n] of the log's rows at steps 0 … H − 1."""
-    system, alive = followed.system, followed.system.log.alive
+    system, not_done = followed.system, followed.system.log.not_done
     mean, going = followed.phi_start.mean(axis=0), 1.0
     weights = np.zeros((horizon, len(system.log)), system.phi.dtype)
     for t in range(horizon):
@@ -28,7 +28,7 @@ def forward(followed: Followed, horizon: int) -> Array:
         if total <= 0 or going <= 0:  # the policy goes where no row is, or every episode has ended
             break
         weights[t] = going * _bounded(w / total)
-        mean, going = weights[t] @ followed.phi_next, float(weights[t] @ alive)
+        mean, going = weights[t] @ followed.phi_next, float(weights[t] @ not_done)
     return weights
 
 

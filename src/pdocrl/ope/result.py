@@ -33,10 +33,10 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from pdocrl.data.tasks import Task
+from pdocrl.evaluation.evaluate import DataName
+from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.files import write_json
 from pdocrl.records import Part, Record, as_plain, read_record
-from pdocrl.scores.evaluate import DataName
-from pdocrl.scores.normalise import normalised_cost, normalised_reward
 
 FILE = "ope.json"
 LEVEL = 0.95

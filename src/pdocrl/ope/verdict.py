@@ -1,7 +1,7 @@
 """An estimate of the ensemble and what may be said from it.
 
     how far the models may be off                             the interval, see `calibrate`
-    a bound on the mean of costs that few episodes show       the luck of imagining, see `pdocrl.scores.audit`
+    a bound on the mean of costs that few episodes show       the luck of imagining, see `pdocrl.evaluation.audit`
 
 Rare disasters count twice: they are in the mean as often as they are imagined, and what was imagined n times without
 one may still have one in n. The bound on the mean of costs in [0, largest] knows both, and nothing is trimmed.
@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.evaluation.audit import mean_lower, mean_upper
 from pdocrl.ope.calibrate import Calibration
 from pdocrl.ope.imagine import Imagined
 from pdocrl.ope.result import LEVEL
-from pdocrl.scores.audit import mean_lower, mean_upper
 
 Floats = NDArray[np.float64]
 # A committee whose members disagree on a policy so many times more than the median committee's is not heard on it: the

@@ -375,6 +375,11 @@ def _feasible(graph: Graph, policy: FeasiblePolicy) -> str:
 
 
 WRITERS: dict[type, Callable[[Graph, Any], str]] = {
-    MLPPolicy: _mlp, CandidatePolicy: _candidates, TransformerPolicy: _transformer, DialPolicy: _dial,
-    SwitchingPolicy: _switching, BudgetPolicy: _budget, FeasiblePolicy: _feasible,
-}  # fmt: skip
+    MLPPolicy: _mlp,
+    CandidatePolicy: _candidates,
+    TransformerPolicy: _transformer,
+    DialPolicy: _dial,
+    SwitchingPolicy: _switching,
+    BudgetPolicy: _budget,
+    FeasiblePolicy: _feasible,
+}

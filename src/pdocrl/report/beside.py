@@ -47,8 +47,11 @@ def answers(records: Sequence[Results], forecast: SafetyForecast | None) -> Tabl
         earned = float(played.returns.mean())
         before = []
         if forecast is not None and told is not None:
-            before = [Text(amount(told.cost[0], 1), value=told.cost[0]), Text(amount(told.reward), value=told.reward),
-                      _answer(told.safe)]  # fmt: skip
+            before = [
+                Text(amount(told.cost[0], 1), value=told.cost[0]),
+                Text(amount(told.reward), value=told.reward),
+                _answer(told.safe),
+            ]
         elif forecast is not None:
             before = [Text(DASH, value="")] * 3
         after = [

@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.scores.intervals import Floats
+from pdocrl.evaluation.intervals import Floats
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0

@@ -13,12 +13,12 @@ import numpy as np
 from markupsafe import Markup
 
 from pdocrl.data.tasks import Task
+from pdocrl.evaluation.intervals import Floats
+from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
 from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Curve, EvaluationLine, Results, Run, Training
-from pdocrl.scores.intervals import Floats
-from pdocrl.scores.normalise import normalised_cost, normalised_reward
 
 HEIGHT = 190.0
 Curves = Mapping[Run, Curve]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.evaluate import RunScore, with_limit
 from pdocrl.records import Record, read_record, write_record
 from pdocrl.report.record import Results, limit_name
-from pdocrl.scores.evaluate import RunScore, with_limit
 
 NAME = "episode"  # .gif, .png and .json
 

@@ -131,9 +131,8 @@ def _timid(record: Results) -> list[str]:
 def _broke_off(record: Results) -> list[str]:
     assert record.trained is not None
     return [
-        f"Run {run} stopped at {why}; its policy is the last whole one."
-        for run, why in record.trained.failures.items()
-    ]  # fmt: skip
+        f"Run {run} stopped at {why}; its policy is the last whole one." for run, why in record.trained.failures.items()
+    ]
 
 
 def _older_scores(record: Results) -> list[str]:

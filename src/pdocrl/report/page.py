@@ -137,60 +137,82 @@ def _of_training(record: Results) -> list[Section]:
 def _pictures(record: Results, film: Film | None) -> list[Section]:
     found = [
         _panels(
-            record, "The data, and where the policies came to lie", pictures.data_planes(record),
+            record,
+            "The data, and where the policies came to lie",
+            pictures.data_planes(record),
             "Each dot is a logged episode, darker the tighter the limit it keeps, grey if it keeps none. The line is "
             "the best return logged at no more cost. The large marks are the learned policies.",
         ),
         _panels(
-            record, "Limits asked, costs played", pictures.asked_and_played(record),
+            record,
+            "Limits asked, costs played",
+            pictures.asked_and_played(record),
             "Across, the limit that was asked for; up, what was paid and earned, with 95 % intervals. Below the dashed "
             "line the limit is kept. A method that answers to its limit follows the line from below; hollow: over it.",
             methods=True,
         ),
-    ]  # fmt: skip
+    ]
     if not record.alone:
         found.append(
             _panels(
-                record, "Every run in the plane of reward and cost", pictures.planes(record),
+                record,
+                "Every run in the plane of reward and cost",
+                pictures.planes(record),
                 "A mark is a policy: filled, it keeps its limit; hollow, it does not. The dashed line is the limit. "
                 "The cost axis is a square root, so that the safe side has room.",
             )
-        )  # fmt: skip
+        )
     found += [
         _panels(
-            record, "Cost of every episode", pictures.episode_costs(record),
+            record,
+            "Cost of every episode",
+            pictures.episode_costs(record),
             "A stroke is an episode, the mark is their mean, the dashed line the limit; a row per limit, named at its "
-            "left.", legend=False,
+            "left.",
+            legend=False,
         ),
         _panels(
-            record, "Performance profiles", pictures.profiles(record),
+            record,
+            "Performance profiles",
+            pictures.profiles(record),
             "Left, the share of all runs that keep their limit and earn at least so much; right, the share that costs "
-            "at most so much of its limit. Higher is better, everywhere.", methods=True,
+            "at most so much of its limit. Higher is better, everywhere.",
+            methods=True,
         ),
         _panels(
-            record, "Reward and cost while training", curves.learning(record), _on_the_way(record),
+            record,
+            "Reward and cost while training",
+            curves.learning(record),
+            _on_the_way(record),
             has=lambda training: bool(training.evaluations),
         ),
         *_film(film),
         _panels(
-            record, "The price of cost, λ", curves.multipliers(record),
+            record,
+            "The price of cost, λ",
+            curves.multipliers(record),
             "What one unit of cost takes off the reward, for the methods that learn it. It should rise while a policy "
             "costs more than its limit and fall once it costs less.",
             has=lambda training: any(name.split("_")[0] == "lambda" for name in training.metric_names()),
         ),
         _panels(
-            record, "The density ratio, w", curves.density_ratios(record),
+            record,
+            "The density ratio, w",
+            curves.density_ratios(record),
             "How much more often the learned policy visits a logged transition than the data does, mean over a batch. "
             "It should be 1; where it sits at its bound it no longer tells transitions apart.",
             has=lambda training: bool(training.metric("w")),
         ),
         _panels(
-            record, "Estimated from the data, and played", pictures.estimates(record),
+            record,
+            "Estimated from the data, and played",
+            pictures.estimates(record),
             "Across, what a policy earned and cost in the simulator; up, what was estimated of it from logged data "
             "alone, with 95 % intervals. On the dashed line both agree. Hollow: the estimate does not call itself "
-            "trusted.", has=lambda training: training.ope is not None,
+            "trusted.",
+            has=lambda training: training.ope is not None,
         ),
-    ]  # fmt: skip
+    ]
     return found
 
 

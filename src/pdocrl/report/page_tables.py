@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pdocrl.evaluation.intervals import Interval, number
+from pdocrl.evaluation.score import Cell, Score
 from pdocrl.ope.result import NARROWER
 from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.report.record import PlayedRun, Results, limit_name
 from pdocrl.report.statistics import Standing, best_safe, standings
-from pdocrl.scores.intervals import Interval, number
-from pdocrl.scores.score import Cell, Score
 from pdocrl.table import DASH, Belongs, Style, Table, Text, amount
 
 SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."

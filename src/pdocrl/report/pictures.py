@@ -10,12 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from pdocrl.data.dataset import Dataset
+from pdocrl.evaluation.intervals import Floats
+from pdocrl.evaluation.score import Cell
 from pdocrl.ope.result import OpeRun
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.record import PlayedRun, Results
-from pdocrl.scores.intervals import Floats
-from pdocrl.scores.score import Cell
 from pdocrl.table import amount
 
 ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods

@@ -62,7 +62,7 @@ def _what_was_run_alone(record: Results) -> Facts:
 
 
 def _agent(name: str) -> str:
-    from pdocrl.agents.agent import find_agent
+    from pdocrl.agents.registry import find_agent
 
     try:
         agent = find_agent(name)
@@ -73,7 +73,8 @@ def _agent(name: str) -> str:
 
 def _changed(plan: Plan) -> str:
     """The settings that were changed, beside the agent's own; the rest are its defaults."""
-    from pdocrl.agents.agent import describe_config, find_agent
+    from pdocrl.agents.base import describe_config
+    from pdocrl.agents.registry import find_agent
 
     if not plan.settings:
         return "the agent's defaults"

@@ -29,14 +29,14 @@ from pdocrl.data import Dataset, find_task, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.evaluate import FILE as SCORES
+from pdocrl.evaluation.evaluate import Scores, read_scores
+from pdocrl.evaluation.intervals import Floats
+from pdocrl.evaluation.score import Cell
 from pdocrl.ope.result import FILE as OPE
 from pdocrl.ope.result import OffPolicy, read_ope
 from pdocrl.records import Part, from_plain
 from pdocrl.report.statistics import make_cells, standings
-from pdocrl.scores.evaluate import FILE as SCORES
-from pdocrl.scores.evaluate import Scores, read_scores
-from pdocrl.scores.intervals import Floats
-from pdocrl.scores.score import Cell
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
 from pdocrl.training.plan import Plan
 
@@ -84,7 +84,7 @@ class PlayedRun:
     @property
     def shares(self) -> Floats:
         """[E, K] costs over their limits."""
-        from pdocrl.scores.normalise import normalised_cost
+        from pdocrl.evaluation.normalise import normalised_cost
 
         return normalised_cost(self.costs, self.asked) if self.asked else self.costs
 
@@ -120,7 +120,7 @@ class Training:
     @cached_property
     def ratio_bound(self) -> float | None:
         """The upper bound of w in the agent's settings; None for an agent without one, or not installed here."""
-        from pdocrl.agents.agent import find_agent
+        from pdocrl.agents.registry import find_agent
 
         if self.plan is None:
             return None
@@ -268,9 +268,14 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     rows = []
     if scores is not None:
         rows = make_rows(
-            plan, scores, _task(scores.task, plan), suite=folder.name, protocol=scores.protocol,
-            variant=lambda run: _variant(run.settings), seconds=train_seconds(trained.metrics),
-        )  # fmt: skip
+            plan,
+            scores,
+            _task(scores.task, plan),
+            suite=folder.name,
+            protocol=scores.protocol,
+            variant=lambda run: _variant(run.settings),
+            seconds=train_seconds(trained.metrics),
+        )
     suite = SuiteFile(name=folder.name, kind="control", steps=plan.steps)
     embedded = dataset is not None and any(load(path).digest == dataset.digest for path in EMBEDDED.glob("*.hdf5"))
     return Results(
@@ -306,10 +311,18 @@ def played_runs(rows: Sequence[Row]) -> list[PlayedRun]:
         costs = np.array([row.cost for row in own]).reshape(len(own), len(limit))
         made.append(
             PlayedRun(
-                task, method, limit_name(limit), limit, seed, own[0].training, cell.score.reward, cell.score.cost,
-                returns, costs,
+                task,
+                method,
+                limit_name(limit),
+                limit,
+                seed,
+                own[0].training,
+                cell.score.reward,
+                cell.score.cost,
+                returns,
+                costs,
             )
-        )  # fmt: skip
+        )
     return made
 
 

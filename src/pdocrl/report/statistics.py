@@ -3,7 +3,8 @@
     rows ─▶ Cell (task × method) ─▶ Standing (a method over all tasks), Comparison (two methods over all tasks)
 
 Which of two results is better is decided in the spirit of "safe or not": a safe one beats an unsafe one, of two safe
-ones the higher reward wins, of two unsafe ones the lower cost. Every interval is one of `pdocrl.scores.intervals`. The
+ones the higher reward wins, of two unsafe ones the lower cost. Every interval is one of
+`pdocrl.evaluation.intervals`. The
 same rows give the same intervals.
 """
 
@@ -18,9 +19,9 @@ import scipy.stats
 
 from pdocrl.bench.results import Row
 from pdocrl.errors import PdocrlError
-from pdocrl.scores.intervals import Floats, Interval, interquartile_mean, share_interval
-from pdocrl.scores.normalise import normalised_cost
-from pdocrl.scores.score import AtLimit, Cell
+from pdocrl.evaluation.intervals import Floats, Interval, interquartile_mean, share_interval
+from pdocrl.evaluation.normalise import normalised_cost
+from pdocrl.evaluation.score import AtLimit, Cell
 
 _UNSAFE = 1e6  # puts every unsafe result below every safe one; |normalised reward| and cost are far smaller
 DRAWS = 2000  # of every cell, to see how ranks would change with them

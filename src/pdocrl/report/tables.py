@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pdocrl.bench.results import Row
+from pdocrl.evaluation.intervals import interval_words, number
+from pdocrl.evaluation.score import Cell
 from pdocrl.report.published import AVERAGE, published
 from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, names_of, standings
-from pdocrl.scores.intervals import interval_words, number
-from pdocrl.scores.score import Cell
 from pdocrl.table import DASH, Style, Table, Text
 
 Colour = Callable[[str], int | None]
@@ -84,9 +84,18 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
             )
         )
     columns = (
-        ("", "task"), ("", "method"), ("", "reward"), ("", "95 %"), ("", "IQM"), ("", "cost"), ("", "95 %"),
-        ("", "IQM"), ("", "safe limits"), ("published", "reward"), ("published", "cost"),
-    )  # fmt: skip
+        ("", "task"),
+        ("", "method"),
+        ("", "reward"),
+        ("", "95 %"),
+        ("", "IQM"),
+        ("", "cost"),
+        ("", "95 %"),
+        ("", "IQM"),
+        ("", "safe limits"),
+        ("published", "reward"),
+        ("published", "cost"),
+    )
     return Table("published", "Measured, beside what the paper prints", columns, tuple(body), tuple(notes))
 
 

@@ -4,12 +4,12 @@ counts = count_log("log.parquet")
 result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 """
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.certificate import Certificate, Point, certify
 from pdocrl.tabular.choice import sensitivity
 from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.logs import count_log, counts_with_ray
 from pdocrl.tabular.policy import TabularPolicy, load
 from pdocrl.tabular.saddle import Result, solve

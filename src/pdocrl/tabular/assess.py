@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pdocrl.limits import Limits, as_limits
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.bootstrap import intervals
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cmdp import extract, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
-from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.saddle import Result, make_result
 from pdocrl.tabular.solution import Setup, solve_saddle, with_policy
 

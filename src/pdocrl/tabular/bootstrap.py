@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.bounds import (
     PolicyEstimate,
     Uncertainty,
@@ -32,7 +33,6 @@ from pdocrl.tabular.bounds import (
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.groups import Groups
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Setup, Solution, outcome, solve_saddle
 
 DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn

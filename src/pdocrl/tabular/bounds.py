@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm, t
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.cmdp import CMDP, occupancy, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.limits import Limit
 
 RULE_OF_THREE = 3.0  # −log .05: a rate of 3/n stays unseen in n tries once in twenty logs
 PRIOR_ROWS = 1.0  # rows' worth of the log's typical variance that a pair's own is mixed with: one row has none
@@ -110,9 +110,9 @@ class PolicyEstimate:
         after = c.mean + self.gamma * c.ahead(V)
         Q = np.array([np.bincount(c.pair, weights=c.count * row, minlength=len(n)) / n for row in after])
         off = after - Q[:, c.pair]
-        squares = np.array([
-            np.bincount(c.pair, weights=c.count * row, minlength=len(n)) for row in off**2 + c.variance
-        ])  # fmt: skip
+        squares = np.array(
+            [np.bincount(c.pair, weights=c.count * row, minlength=len(n)) for row in off**2 + c.variance]
+        )
         # Typical where the policy goes, as far as pairs tried more than once tell; with a trace of the whole log.
         telling = self.mu.ravel() * (1 - 1 / n) + 0.01 * c.mu.ravel()
         typical = (squares / n * telling).sum(axis=1, keepdims=True) / telling.sum()

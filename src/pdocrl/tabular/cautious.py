@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cmdp import as_matrix, extract, occupancy, plan
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.elsewhere import everywhere
 from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.limits import Limit
 
 ROUNDS = 30
 STEPS = np.append(0.7 ** np.arange(24), 0.0)  # of a round towards its plan, of which the best is taken

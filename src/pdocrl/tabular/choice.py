@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
+from pdocrl.limits import Limits, as_limits
 from pdocrl.tabular.bootstrap import redraw
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.coverage import cover
 from pdocrl.tabular.lagrangian import Floats, Lagrangian
-from pdocrl.tabular.limits import Limits, as_limits
 from pdocrl.tabular.solution import TOLERANCE, Setup, Solution, solve_saddle
 
 GRID = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 200.0, np.inf)

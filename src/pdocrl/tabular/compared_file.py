@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record, read_record, write_record
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.questions import Compared
 from pdocrl.tabular.solved_file import limit_names
 
@@ -64,12 +64,15 @@ def compared_json(judged: Compared, limits: Sequence[Limit]) -> dict[str, Any]:
     return {
         "policies": {
             name: {
-                "estimate": named(judged.estimate[p]), "low": named(judged.low[p]), "high": named(judged.high[p]),
-                "lead": named(judged.difference[p]), "outside": float(judged.outside[p]),
+                "estimate": named(judged.estimate[p]),
+                "low": named(judged.low[p]),
+                "high": named(judged.high[p]),
+                "lead": named(judged.difference[p]),
+                "outside": float(judged.outside[p]),
             }
             for p, name in enumerate(judged.names)
         }
-    }  # fmt: skip
+    }
 
 
 def write_compared(folder: str | os.PathLike[str], record: ComparedFile) -> Path:

@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limit
 from pdocrl.tabular.bounds import PolicyEstimate, unknown_size
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.judges import CUTS, Court, Verdict
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.solution import Solution, with_policy
 from pdocrl.tabular.split import split
 from pdocrl.tabular.ways import LastWay, Learned, Lesson, Way

@@ -42,6 +42,12 @@ def plan_elsewhere(scaled: Lagrangian, price: float) -> Floats:
     lead = sp.csr_array((np.ones(len(lost)), (lost, np.zeros(len(lost), int))), shape=(S * A, 1))
     back = sp.csr_array(np.append(scaled.mu_D.sum(axis=1) / scaled.mu_D.sum(), 0.0)[None])
     P = sp.vstack([sp.hstack([scaled.P, lead]), *[back] * A]).tocsr()
-    model = CMDP(sp.csr_array(P), np.vstack([reward, np.zeros(A)]), np.zeros((0, S + 1, A)), np.zeros(0),
-                 np.append(scaled.d0, 0.0), scaled.gamma)  # fmt: skip
+    model = CMDP(
+        sp.csr_array(P),
+        np.vstack([reward, np.zeros(A)]),
+        np.zeros((0, S + 1, A)),
+        np.zeros(0),
+        np.append(scaled.d0, 0.0),
+        scaled.gamma,
+    )
     return as_matrix(plan(model, model.r, accuracy=ACCURACY).actions, A)[:S]

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.bounds import PolicyEstimate
 from pdocrl.tabular.cautious import cautious
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.lagrangian import Lagrangian, Units
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.rare import trusted
 from pdocrl.tabular.solution import TOLERANCE, Setup, best_policy, room, solve_saddle
 

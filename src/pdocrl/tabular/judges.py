@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.bounds import PolicyEstimate, score, spread_of_episodes
 from pdocrl.tabular.cmdp import extract
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.split import split
 from pdocrl.tabular.ways import Way
 

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limit
 from pdocrl.tabular.cmdp import CMDP, occupancy
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.limits import Limit
 
 Floats = NDArray[np.float64]
 NOTHING = 1e-150  # a signal of this size at most counts as 0
@@ -59,6 +59,8 @@ class Lagrangian:
         of the behaviour's own occupancy, which is less than one where episodes end, so that w = μ^π/μ̂_D is about one
         for the policy that made the log, and C means the same for a log with ends and for one without.
         """
+        if tail := next((limit for limit in limits if limit.tail), None):
+            raise PdocrlError(f"limit {tail} is on a tail, and only limits on means are linear here; call `solve`.")
         g = [limit.sign * counts.costs[limit.index(counts.cost_names)] for limit in limits]
         tau = np.array([limit.sign * limit.value for limit in limits])
         mu_D = counts.mu * behaviour_mass(counts, gamma)

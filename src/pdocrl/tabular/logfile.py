@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.io.log_paths import check_names, reader
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
 from pdocrl.tabular.cells import CellSpec, Hidden, hidden, learn, sql
-from pdocrl.tabular.logpaths import check_names, reader
 from pdocrl.tabular.rows import LIMB, MARK, Ints, check_length
 
 LABELS = ("state", "action", "next_state")

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.io.log_paths import Paths, find_files, is_pattern
 from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.cells import Cells, CellSpec
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.groups import MOST, Groups
 from pdocrl.tabular.logfile import LogFile, Tally, open_log
-from pdocrl.tabular.logpaths import Paths, find_files, is_pattern
 from pdocrl.tabular.rows import LIMB, MARK, Floats, Ints, Label, encode, moments, sorted_labels
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ

@@ -11,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.cells import CellSpec
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
@@ -21,7 +23,6 @@ from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.coverage import cover
 from pdocrl.tabular.episodes import steps, weighted
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model
-from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.policy import TabularPolicy
 from pdocrl.tabular.rows import MARK, split_label
 from pdocrl.tabular.saddle import Result, solve
@@ -63,7 +64,7 @@ def frontier(
     own = next((limit for limit in result.limits if limit.name == name), Limit(name, 0.0))
     found = []
     for point in points:
-        moved = dataclasses.replace(own, value=float(point))
+        moved = msgspec.structs.replace(own, value=float(point))
         progress(f"solving with {moved}")
         limits = [*others, moved]
         rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "relearned": 0}
@@ -207,10 +208,14 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
         share = terms / max(float(terms.sum()), 1e-300)
         best = [int(pair) for pair in np.argsort(-share.ravel(), kind="stable")[:most] if share.ravel()[pair] > 1e-6]
         found[name] = tuple(
-            Need(counts.states[p // counts.n_actions], counts.actions[p % counts.n_actions],
-                 int(counts.n.ravel()[p]), float(share.ravel()[p]))
+            Need(
+                counts.states[p // counts.n_actions],
+                counts.actions[p % counts.n_actions],
+                int(counts.n.ravel()[p]),
+                float(share.ravel()[p]),
+            )
             for p in best
-        )  # fmt: skip
+        )
     return found
 
 

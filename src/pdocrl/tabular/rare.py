@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.exact import slater_margin, solve
 from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.limits import Limit
 
 OFTEN = 10  # tries after which a pair is believed
 ROOM = 1e-9  # by how much limits may be missed and still count as kept, in shares of the largest cost

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.bootstrap import Intervals, intervals, redraw
 from pdocrl.tabular.bounds import PolicyEstimate
@@ -25,7 +26,6 @@ from pdocrl.tabular.enlarged import ROWS
 from pdocrl.tabular.episodes import weighted
 from pdocrl.tabular.judges import CUTS, overrated
 from pdocrl.tabular.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
-from pdocrl.tabular.limits import Limit, Limits, as_limits
 from pdocrl.tabular.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.rare import OFTEN, choose, trusted
 from pdocrl.tabular.solution import Method, Setup, Solution, Status, outcome, solve_saddle

@@ -16,10 +16,10 @@ import numpy as np
 from msgspec import structs
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.counts import Label
 from pdocrl.tabular.coverage import ThinState
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.questions import Alternative, Need
 from pdocrl.tabular.rows import split_label
 from pdocrl.tabular.saddle import Result

@@ -101,10 +101,17 @@ def trust(solved: SolvedFile) -> Table:
 def choices(solved: SolvedFile) -> Table:
     """What other bounds C on w would have given."""
     rows = [
-        [_bound(c.C), c.value, *c.costs.values(), c.limits or DASH, c.concentrability, c.score,
-         "chosen" if c.C == solved.C else ""]
+        [
+            _bound(c.C),
+            c.value,
+            *c.costs.values(),
+            c.limits or DASH,
+            c.concentrability,
+            c.score,
+            "chosen" if c.C == solved.C else "",
+        ]
         for c in solved.choices
-    ]  # fmt: skip
+    ]
     heads = ["C", "reward", *solved.costs, "limits", "concentrability", "expected, less the price of misses", ""]
     return Table.of(heads, rows, "What other C would have given")
 
@@ -112,10 +119,17 @@ def choices(solved: SolvedFile) -> Table:
 def frontier(line: Frontier) -> Table:
     """One row per limit: what it allows to earn, and its price."""
     rows = [
-        [p.limit, p.value, span(p.interval) if p.interval else DASH, p.cost, p.multiplier if p.kept else DASH,
-         in_words(p.status, p.thin), "yes" if p.kept else "no"]
+        [
+            p.limit,
+            p.value,
+            span(p.interval) if p.interval else DASH,
+            p.cost,
+            p.multiplier if p.kept else DASH,
+            in_words(p.status, p.thin),
+            "yes" if p.kept else "no",
+        ]
         for p in line.points
-    ]  # fmt: skip
+    ]
     heads = ["limit", "reward", "interval", line.column, "multiplier", "status", "kept"]
     return Table.of(heads, rows, f"Along the limit on {line.column}")
 
@@ -153,10 +167,14 @@ def compared(judged: ComparedFile) -> Table:
     """One row per policy, and how far it is above the first."""
     level, names = f"{100 * judged.level:g} %", list(judged.policies[0].estimate)
     rows = [
-        [p.name, *(f"{p.estimate[n]:.4g} ({span((p.low[n], p.high[n]))})" for n in names),
-         *(span(p.lead[n]) if number else DASH for n in names), f"{100 * p.outside:.2g} %"]
+        [
+            p.name,
+            *(f"{p.estimate[n]:.4g} ({span((p.low[n], p.high[n]))})" for n in names),
+            *(span(p.lead[n]) if number else DASH for n in names),
+            f"{100 * p.outside:.2g} %",
+        ]
         for number, p in enumerate(judged.policies)
-    ]  # fmt: skip
+    ]
     above = [f"{name} above the first" for name in names]
     heads = ["policy", *(f"{name} ({level})" for name in names), *above, "time outside the log"]
     return Table.of(heads, rows, "Policies by one log")

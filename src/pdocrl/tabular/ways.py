@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pdocrl.limits import Limit
 from pdocrl.tabular.cautious import cautious
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.enlarged import plan_for_enlarged, rows_that_leave_room
 from pdocrl.tabular.lagrangian import Lagrangian, Units
-from pdocrl.tabular.limits import Limit
 from pdocrl.tabular.rare import trusted
 from pdocrl.tabular.solution import Setup, Solution, best_policy, room, solve_saddle, with_policy
 

@@ -24,11 +24,11 @@ from typing import Literal
 import numpy as np
 
 from pdocrl.errors import MissingExtraError, UnknownNameError
+from pdocrl.limits import Limit
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, bind, garnet, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
-from pdocrl.tabular.limits import Limit
 from pdocrl.theory.field import LuckyBandit, costly_reference, phantom_mass
 from pdocrl.theory.lucky import lucky2
 

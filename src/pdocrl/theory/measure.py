@@ -29,10 +29,10 @@ from scipy.stats import t as student
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
 from pdocrl.tabular.algorithms import Mixture
+from pdocrl.tabular.baselines.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.theory.families import Case, Coverage, make_case
-from pdocrl.theory.rivals.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
@@ -46,12 +46,27 @@ ICU_ITERATIONS = {"pdca": 100, "pspi": 100, "atac": 100, "mbcl": 100, "wsac": 10
 # With 9,000 pairs some programs take seconds: of each method the theory's setting (0) and those of the grid named here,
 # by their place in it; without limits, only the methods that know none, beside three to compare with.
 ICU_SETTINGS = {
-    "pdocrl": (0, 3, 4, 5), "pdocrl_often": (0, 3, 4, 5), "coral": (0, 3, 4, 5), "pocc": (0, 2, 3), "pro_rl": (0, 5),
-    "pdca": (0, 3), "wsac": (0, 3), "mbcl": (0, 2), "pessimistic": (0, 3, 4), "dpdl": (0, 5, 6, 7, 8, 9),
-    "mo_spibb": (0, 1, 2, 3, 4, 5, 6), "coptidice": (0, 5), "plug_in": (0, 1, 2, 3, 4), "pspi": (0, 2, 4),
-    "atac": (0, 2, 4), "a_crab": (0, 4), "spibb": (0, 1, 2, 3, 4, 5), "soft_spibb": (0, 1, 2, 3, 4), "fqi": (0,),
+    "pdocrl": (0, 3, 4, 5),
+    "pdocrl_often": (0, 3, 4, 5),
+    "coral": (0, 3, 4, 5),
+    "pocc": (0, 2, 3),
+    "pro_rl": (0, 5),
+    "pdca": (0, 3),
+    "wsac": (0, 3),
+    "mbcl": (0, 2),
+    "pessimistic": (0, 3, 4),
+    "dpdl": (0, 5, 6, 7, 8, 9),
+    "mo_spibb": (0, 1, 2, 3, 4, 5, 6),
+    "coptidice": (0, 5),
+    "plug_in": (0, 1, 2, 3, 4),
+    "pspi": (0, 2, 4),
+    "atac": (0, 2, 4),
+    "a_crab": (0, 4),
+    "spibb": (0, 1, 2, 3, 4, 5),
+    "soft_spibb": (0, 1, 2, 3, 4),
+    "fqi": (0,),
     "behaviour_cloning": (0,),
-}  # fmt: skip
+}
 ICU_FREE = ("pdocrl_often", "plug_in", "behaviour_cloning")
 ICU_LAST = ("wsac", "a_crab")  # a program of seconds in each iteration: after all others, and none of a million rows
 
@@ -196,10 +211,19 @@ def summarise(trials: Iterable[Trial]) -> Rows:
             best = min(usable.values(), key=lambda own: sum(t.error for t in own))
             shown = ([("theory", usable[0])] if 0 in usable else []) + [("best of grid", best)]
             for setting, own in shown:
-                rows.append({
-                    "family": family, "coverage": coverage, "limits": "yes" if limited else "no", "method": method,
-                    "setting": setting, "parameters": own[0].parameters, "n": n, "logs": len(own), **_numbers(own),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "family": family,
+                        "coverage": coverage,
+                        "limits": "yes" if limited else "no",
+                        "method": method,
+                        "setting": setting,
+                        "parameters": own[0].parameters,
+                        "n": n,
+                        "logs": len(own),
+                        **_numbers(own),
+                    }
+                )
     return rows
 
 
@@ -207,10 +231,14 @@ def _numbers(trials: list[Trial]) -> dict[str, float]:
     errors = [t.error for t in trials]
     mean, spread = _mean(errors), _spread(errors)
     numbers = {
-        "error": mean, "low": max(mean - spread, 0.0), "high": mean + spread,
-        "loss": _mean([t.loss for t in trials]), "violation": _mean([t.violation for t in trials]),
-        "broken": _mean([float(t.violation > 1e-6) for t in trials]), "seconds": _mean([t.seconds for t in trials]),
-    }  # fmt: skip
+        "error": mean,
+        "low": max(mean - spread, 0.0),
+        "high": mean + spread,
+        "loss": _mean([t.loss for t in trials]),
+        "violation": _mean([t.violation for t in trials]),
+        "broken": _mean([float(t.violation > 1e-6) for t in trials]),
+        "seconds": _mean([t.seconds for t in trials]),
+    }
     return {name: float(f"{number:.4g}") for name, number in numbers.items()}
 
 
@@ -323,9 +351,16 @@ def main() -> None:
         rows = summarise(read_trials(given.files))
     else:
         rows = measure_all(
-            given.families, given.logs, given.jobs, given.sizes, limited, given.minutes, given.trials, given.skip,
+            given.families,
+            given.logs,
+            given.jobs,
+            given.sizes,
+            limited,
+            given.minutes,
+            given.trials,
+            given.skip,
             given.methods,
-        )  # fmt: skip
+        )
     write_csv(given.out, rows)
     print(f"{given.out}: {len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
 

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.agent import find_agent
+from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, naming, write_text

@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.agent import Agent, find_agent
+from pdocrl.agents.base import Agent
+from pdocrl.agents.registry import find_agent
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
@@ -47,7 +48,7 @@ def train_together(
     log_every: int = 1000,
     checkpoint_every: int = 50_000,
 ) -> list[Trained]:
-    """Train all runs of all parts at once; refused for an agent that cannot (`Agent.resized`)."""
+    """Train all runs of all parts at once; refused for an agent that cannot (`Agent.zero_padded`)."""
     chosen, seeds = find_agent(agent), seeds_of(seed)
     with contextlib.ExitStack() as stack:
         plans = []
@@ -57,9 +58,18 @@ def train_together(
                 raise PdocrlError(f"{part.out}: holds a training already. Go on with `train --resume {part.out}`.")
             runs = runs_of(limits_of(part.cost_limit), seeds, {})
             plans.append(
-                Plan.of(part.dataset, place_of(part.dataset), part.task, agent, settings=dict(settings or {}),
-                        runs=runs, steps=steps, log_every=log_every, checkpoint_every=checkpoint_every)
-            )  # fmt: skip
+                Plan.of(
+                    part.dataset,
+                    place_of(part.dataset),
+                    part.task,
+                    agent,
+                    settings=dict(settings or {}),
+                    runs=runs,
+                    steps=steps,
+                    log_every=log_every,
+                    checkpoint_every=checkpoint_every,
+                )
+            )
         with ThreadPoolExecutor() as pool:
             trainers = list(pool.map(lambda part, plan: _trainer(chosen, part, plan), parts, plans))
         return _drive(plans, Together(trainers), [part.out for part in parts])

@@ -27,12 +27,13 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from pdocrl.agents.agent import Agent, AgentConfig, DeviceTable, Problem, agents_for_choices
+from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, Problem
+from pdocrl.agents.registry import agents_for_discrete_actions
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
-from pdocrl.nn import halves
-from pdocrl.nn.mlp import bare, readied
+from pdocrl.nn import precision
+from pdocrl.nn.mlp import with_low_precision, without_low_precision
 from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
 from pdocrl.training.turns import apart, in_turns, together
 from pdocrl.training.window import Window
@@ -300,8 +301,8 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         raise PdocrlError(
             f"{agent.name} takes at most {agent.most_costs} cost(s); {dataset.name} has {dataset.n_costs}."
         )
-    if dataset.choices and not agent.takes_choices:
-        known = ", ".join(agents_for_choices())
+    if dataset.choices and not agent.discrete_actions:
+        known = ", ".join(agents_for_discrete_actions())
         raise PdocrlError(
             f"{dataset.name}: its actions are {len(dataset.choices)} choices, {agent.name} is for amounts. Agents for "
             f"choices: {known}."
@@ -347,7 +348,7 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
             @partial(jax.jit, inline=True)  # traced once, though asked twice
             def step(state: Any, drawn: tuple[Array, Array, Array]) -> Any:
                 index, batch_key, update_key = drawn
-                with halves.training(agent.in_halves):
+                with precision.training(agent.mixed_precision):
                     return agent.update(config, state, agent.batch(config, table, index, batch_key), update_key)
 
             def body(carry: Any, numbered: Any) -> Any:
@@ -367,13 +368,13 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                     return body(carry, (numbers[0], draw(numbers[0])))[0]
                 return jax.lax.scan(body, carry, (numbers, jax.vmap(draw)(numbers)))[0]
 
-            with halves.training(agent.in_halves):
-                state = readied(state)
+            with precision.training(agent.mixed_precision):
+                state = with_low_precision(state)
             names = jax.eval_shape(step, state, jax.eval_shape(draw, start))[1]
             zero = {name: jnp.zeros(()) for name in names}
             none = {name: jnp.int32(-1) for name in names}
             state, sums, bad = jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
-            return bare(state), sums, bad
+            return without_low_precision(state), sums, bad
 
         return over_runs(one_run, rows, sizes, configs, seeds, states)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from pdocrl.agents.agent import Agent, make_config
+from pdocrl.agents.base import Agent, make_config
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import find
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
@@ -58,8 +58,17 @@ class Plan(Record, frozen=True, kw_only=True):
         return fields if number == 0 and "data_digest" in fields else None
 
     @staticmethod
-    def of(dataset: Dataset, place: str, task: Task | None, agent: str, *, horizon: int | None = None,
-           evaluate_every: int = 0, evaluate_episodes: int = 5, **rest: Any) -> Plan:  # fmt: skip
+    def of(
+        dataset: Dataset,
+        place: str,
+        task: Task | None,
+        agent: str,
+        *,
+        horizon: int | None = None,
+        evaluate_every: int = 0,
+        evaluate_episodes: int = 5,
+        **rest: Any,
+    ) -> Plan:
         """With what the data, the task and this installation say of themselves."""
         return Plan(
             data=place,

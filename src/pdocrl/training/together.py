@@ -1,7 +1,7 @@
 """Trainings of one agent on several tasks as one compiled program, so that a GPU is kept busy by all of them at once.
 
-Tasks differ in the lengths of their observations and actions. The rows of all tasks lie in one table, filled up with
-zeros to the widest; so are the networks, whose added parts see zeros and stay zero (`Agent.resized`). Each run draws
+Tasks differ in the lengths of their observations and actions. The rows of all tasks lie in one table, zero-padded
+to the widest; so are the networks, whose added parts see zeros and stay zero (`Agent.zero_padded`). Each run draws
 from its own task's rows. Its mathematics is that of a training alone; its random actions are other draws.
 """
 
@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from pdocrl.agents.agent import DeviceTable, Problem
+from pdocrl.agents.base import DeviceTable, Problem
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.mlp import resized
+from pdocrl.nn.mlp import zero_padded
 from pdocrl.policies.policy import WorldPolicy
 from pdocrl.training.loop import Trainer
 
@@ -37,7 +37,7 @@ def _fits(trainer: Trainer) -> bool:
     same = trainer.problem
     return (
         trainer._windows is None
-        and trainer.agent.resized(trainer.runs[0].config, trainer.blank(), same, same) is not None
+        and trainer.agent.zero_padded(trainer.runs[0].config, trainer.blank(), same, same) is not None
     )
 
 
@@ -93,7 +93,7 @@ class Together(Trainer):
         return [policy for part in self.parts for policy in part.policies()]
 
     def _resized(self, part: Trainer, state: Any, here: Problem, there: Problem) -> Any:
-        return self.agent.resized(part.runs[0].config, state, here, there)
+        return self.agent.zero_padded(part.runs[0].config, state, here, there)
 
 
 def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
@@ -113,7 +113,7 @@ def joined_tables(tables: Sequence[DeviceTable]) -> DeviceTable:
 @functools.partial(jax.jit, static_argnums=1)
 def _below_one_another(tables: Sequence[Array], parts: Sequence[Sequence[tuple[int, int]]]) -> Array:
     """Tables whose columns are parts, each (width here, width there), filled up to the width there."""
-    return jnp.concatenate([resized(table, 1, own, jnp) for table, own in zip(tables, parts, strict=True)])
+    return jnp.concatenate([zero_padded(table, 1, own, jnp) for table, own in zip(tables, parts, strict=True)])
 
 
 def _rows_of(trainers: Sequence[Trainer]) -> tuple[Array, Array]:

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pdocrl.agents.agent import find_agent, make_config
+from pdocrl.agents.base import make_config
+from pdocrl.agents.registry import find_agent
 from pdocrl.console import log, progress
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
@@ -74,10 +75,15 @@ def train(
     # What cannot be is told before any data is read.
     batch_size = make_config(chosen, **dict(settings or {})).batch_size
     refuse_numbers(
-        steps=(steps, 1), log_every=(log_every, 1), checkpoint_every=(checkpoint_every, 1), horizon=(horizon, 1),
-        evaluate_every=(evaluate_every, 0), evaluate_episodes=(evaluate_episodes, 1), window=(window, 0),
+        steps=(steps, 1),
+        log_every=(log_every, 1),
+        checkpoint_every=(checkpoint_every, 1),
+        horizon=(horizon, 1),
+        evaluate_every=(evaluate_every, 0),
+        evaluate_episodes=(evaluate_episodes, 1),
+        window=(window, 0),
         refresh_every=(refresh_every, 0),
-    )  # fmt: skip
+    )
     limits, seeds, spec = limits_of(cost_limit), seeds_of(seed), task_of(data, task)
     if window and not refresh_every:
         refresh_every = -(-window // (batch_size * BLOCK)) * BLOCK
@@ -90,11 +96,21 @@ def train(
             if not dataset.n_costs and cost_limit == LIMITS:
                 limits = [()]  # a limit that was asked for is not left out in silence
             plan = Plan.of(
-                dataset, place_of(data), spec, agent, settings=dict(settings or {}), horizon=horizon, steps=steps,
-                runs=runs_of(limits, seeds, dict(vary or {})), log_every=log_every,
-                checkpoint_every=checkpoint_every, evaluate_every=evaluate_every, evaluate_episodes=evaluate_episodes,
-                window=window, refresh_every=refresh_every,
-            )  # fmt: skip
+                dataset,
+                place_of(data),
+                spec,
+                agent,
+                settings=dict(settings or {}),
+                horizon=horizon,
+                steps=steps,
+                runs=runs_of(limits, seeds, dict(vary or {})),
+                log_every=log_every,
+                checkpoint_every=checkpoint_every,
+                evaluate_every=evaluate_every,
+                evaluate_episodes=evaluate_episodes,
+                window=window,
+                refresh_every=refresh_every,
+            )
             if dataset.longest_episode > plan.horizon:
                 log(
                     f"{dataset.name}: some episodes are longer than the horizon of {plan.horizon} steps (the longest: "

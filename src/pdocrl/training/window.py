@@ -95,9 +95,15 @@ class FileWindows:
         arrays: dict[str, Any] = self.stream.rows(rows)
         low, high = self.stream.action_bounds
         return Window(
-            **arrays, name=self.stream.name, cost_names=self.stream.cost_names, action_low=low, action_high=high,
-            choices=self.stream.choices, windows=self, starts=self.initial_obs,
-        )  # fmt: skip
+            **arrays,
+            name=self.stream.name,
+            cost_names=self.stream.cost_names,
+            action_low=low,
+            action_high=high,
+            choices=self.stream.choices,
+            windows=self,
+            starts=self.initial_obs,
+        )
 
     def _draw(self, number: int) -> Window:
         return self.holding(np.random.default_rng((0, number)).integers(len(self.stream), size=self.size))

@@ -52,5 +52,6 @@ def draw(rows: Rows, target: Path) -> None:
     save_figure(figure, target)
 
 
-CLONING = Experiment("weighted cloning fails with constant probability, whatever the data's size", 200_000,
-                     measure, table, draw)  # fmt: skip
+CLONING = Experiment(
+    "weighted cloning fails with constant probability, whatever the data's size", 200_000, measure, table, draw
+)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from pdocrl.console import progress
 from pdocrl.table import Table, Text
+from pdocrl.tabular.baselines.plain import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.baselines import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 from pdocrl.theory.lucky import LIMIT, Lucky, lucky2
 
@@ -79,11 +79,15 @@ def measure(seeds: int, jobs: int = 1) -> Rows:
     chosen = dice.mean(axis=2).argmin(axis=0)
     errors["COptiDICE, best α"] = dice[chosen, np.arange(len(SIZES))]
     return [
-        {"method": name, "n": size, "seeds": seeds,
-         **{key: round(float(x), 6) for key, x in (("mean", e.mean()), ("least", e.min()), ("worst", e.max()))}}
+        {
+            "method": name,
+            "n": size,
+            "seeds": seeds,
+            **{key: round(float(x), 6) for key, x in (("mean", e.mean()), ("least", e.min()), ("worst", e.max()))},
+        }
         for name, rows in errors.items()
         for size, e in zip(SIZES, rows, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def table(rows: Rows) -> Table:

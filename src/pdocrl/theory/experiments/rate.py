@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from pdocrl.console import progress
+from pdocrl.limits import as_limits
 from pdocrl.table import Table, Text
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.limits import as_limits
 from pdocrl.tabular.solution import Setup, solve_saddle
 from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
 

@@ -12,20 +12,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pdocrl.table import Table, Text
+from pdocrl.tabular.baselines.registry import RIVALS, Claim
 from pdocrl.theory.experiments.experiment import Drawing, Experiment, Rows, new_figure, save_figure
 from pdocrl.theory.measure import EXAMPLES, SMALL, measure_all
-from pdocrl.theory.rivals.registry import RIVALS, Claim
 
 SETTINGS = ("theory", "best of grid")
 IMITATION = "behaviour_cloning"
 FLOOR = 1e-5  # errors below are drawn and fitted as this
 ALL = "all"
 COLOURS = {
-    "pdocrl": "#0b5cad", "pdocrl_often": "#6baed6", "pdca": "#7b3fa0", "mbcl": "#c0392b", "wsac": "#b8860b",
-    "pocc": "#2e8b57", "pro_rl": "#17becf", "pessimistic": "#e377c2", "mo_spibb": "#8c564b", "dpdl": "#bcbd22",
-    "fqi": "#c0392b", "a_crab": "#7b3fa0", "atac": "#b8860b", "pspi": "#2e8b57", "spibb": "#8c564b",
-    "plug_in": "#555555", IMITATION: "#aaaaaa",
-}  # fmt: skip
+    "pdocrl": "#0b5cad",
+    "pdocrl_often": "#6baed6",
+    "pdca": "#7b3fa0",
+    "mbcl": "#c0392b",
+    "wsac": "#b8860b",
+    "pocc": "#2e8b57",
+    "pro_rl": "#17becf",
+    "pessimistic": "#e377c2",
+    "mo_spibb": "#8c564b",
+    "dpdl": "#bcbd22",
+    "fqi": "#c0392b",
+    "a_crab": "#7b3fa0",
+    "atac": "#b8860b",
+    "pspi": "#2e8b57",
+    "spibb": "#8c564b",
+    "plug_in": "#555555",
+    IMITATION: "#aaaaaa",
+}
 
 
 def relative(rows: Rows) -> Rows:
@@ -166,8 +179,9 @@ def draw_families(rows: Rows, target: Path) -> None:
     """Per family a panel for each coverage: error of the best setting against n."""
     families = list(dict.fromkeys(row["family"] for row in rows))
     coverages = [c for c in ("full", "partial") if any(row["coverage"] == c for row in rows)]
-    figure, axes = new_figure(len(families), rows=len(coverages), figsize=(2 + 2.9 * len(families), 3 * len(coverages)),
-                              squeeze=False)  # fmt: skip
+    figure, axes = new_figure(
+        len(families), rows=len(coverages), figsize=(2 + 2.9 * len(families), 3 * len(coverages)), squeeze=False
+    )
     labels = {}
     for (i, coverage), (j, family) in ((a, b) for a in enumerate(coverages) for b in enumerate(families)):
         axis = axes[i][j]
@@ -176,9 +190,15 @@ def draw_families(rows: Rows, target: Path) -> None:
             own = sorted((row for row in here if row["method"] == method), key=lambda row: int(row["n"]))
             if own:
                 ours = method == "pdocrl"
-                line = axis.plot([r["n"] for r in own], np.maximum([r["error"] for r in own], FLOOR), color=colour,
-                                 linewidth=2.6 if ours else 1.3, marker="o" if ours else None, markersize=4,
-                                 zorder=3 if ours else 2)[0]  # fmt: skip
+                line = axis.plot(
+                    [r["n"] for r in own],
+                    np.maximum([r["error"] for r in own], FLOOR),
+                    color=colour,
+                    linewidth=2.6 if ours else 1.3,
+                    marker="o" if ours else None,
+                    markersize=4,
+                    zorder=3 if ours else 2,
+                )[0]
                 labels[RIVALS[method].label] = line
         axis.set(xscale="log", yscale="log")
         axis.set_title(f"{family}, {coverage}", loc="left", fontsize=10)
@@ -227,8 +247,14 @@ def draw_slopes(rows: Rows, target: Path) -> None:
         axis.axvline(0.0, color="#aaaaaa", linewidth=0.8, linestyle=":")
         _points(axis, [[at(method, coverage, setting) for method in methods] for setting in SETTINGS])
         claimed = [(-1 / RIVALS[m].claim.rate, y) for y, m in enumerate(methods) if RIVALS[m].claim.rate]
-        axis.plot(*zip(*claimed, strict=True), "|", color="#c0392b", markersize=15, markeredgewidth=2.5,
-                  label="claimed, for the worst problem")  # fmt: skip
+        axis.plot(
+            *zip(*claimed, strict=True),
+            "|",
+            color="#c0392b",
+            markersize=15,
+            markeredgewidth=2.5,
+            label="claimed, for the worst problem",
+        )
         axis.set_xlim(-1.5, 0.3)  # the interval of a slope that is hardly known is cut
         axis.set_title(f"{coverage} coverage", loc="left", fontsize=10)
     _finish(figure, axes[0], target)
@@ -249,8 +275,18 @@ def _points(axis: Any, of_settings: list[list[tuple[float, float] | None]]) -> N
     for places, setting, fill in zip(of_settings, SETTINGS, ("white", "#0b5cad"), strict=True):
         known = [(place, y) for y, place in enumerate(places) if place]
         x, half = np.array([place for place, _ in known]).reshape(-1, 2).T
-        axis.errorbar(x, [y for _, y in known], xerr=half, fmt="o", color="#0b5cad", markerfacecolor=fill, markersize=6,
-                      elinewidth=1, zorder=3, label=setting)  # fmt: skip
+        axis.errorbar(
+            x,
+            [y for _, y in known],
+            xerr=half,
+            fmt="o",
+            color="#0b5cad",
+            markerfacecolor=fill,
+            markersize=6,
+            elinewidth=1,
+            zorder=3,
+            label=setting,
+        )
     axis.grid(axis="x", color="#dddddd", linewidth=0.7)
 
 
@@ -324,19 +360,35 @@ def _logs(rows: Rows) -> str:
 
 
 RIVALS_LIMITS = experiment(
-    "rivals", "the paper's first table, measured: methods that keep limits",
-    "Offline learning with limits: error of every method", SMALL, True, 4,
-)  # fmt: skip
+    "rivals",
+    "the paper's first table, measured: methods that keep limits",
+    "Offline learning with limits: error of every method",
+    SMALL,
+    True,
+    4,
+)
 RIVALS_FREE = experiment(
-    "rivals_free", "the paper's second table, measured: methods without limits",
-    "Offline learning without limits: error of every method", SMALL, False, 4,
-)  # fmt: skip
+    "rivals_free",
+    "the paper's second table, measured: methods without limits",
+    "Offline learning without limits: error of every method",
+    SMALL,
+    False,
+    4,
+)
 EXAMPLES_FIGURE = experiment(
-    "examples", "a small problem for each weakness the tables claim",
-    "The field's counterexamples: error of every method", EXAMPLES, None, 10,
-)  # fmt: skip
+    "examples",
+    "a small problem for each weakness the tables claim",
+    "The field's counterexamples: error of every method",
+    EXAMPLES,
+    None,
+    10,
+)
 ICU = experiment(
-    "icu", "716 states of sepsis, 25 treatments: survival under a limit on vasopressors, from the clinicians' log",
-    "ICU sepsis: survival lost, or vasopressor dose above its limit, per patient", ("icu_sepsis",), True, 2,
+    "icu",
+    "716 states of sepsis, 25 treatments: survival under a limit on vasopressors, from the clinicians' log",
+    "ICU sepsis: survival lost, or vasopressor dose above its limit, per patient",
+    ("icu_sepsis",),
+    True,
+    2,
     "icu_sepsis",
-)  # fmt: skip
+)

@@ -1,0 +1,39 @@
+"""`pdocrl agents`."""
+
+from __future__ import annotations
+
+import tyro
+
+from pdocrl.console import print_json, print_table
+
+
+def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = False) -> None:
+    """List the agents, or one agent's settings.
+
+    Example:
+        pdocrl agents
+        pdocrl agents pdocrl
+
+    Args:
+        name: show this agent's settings, their defaults and what they do.
+        json: print one JSON object.
+    """
+    from pdocrl.agents.base import describe_config
+    from pdocrl.agents.registry import agent_names, find_agent
+
+    if name is not None:
+        agent = find_agent(name)
+        fields = describe_config(agent.Config)
+        if json:
+            print_json({"agent": name, "summary": agent.summary, "paper": agent.paper, "settings": fields})
+            return
+        print(f"{name}: {agent.summary}\n{agent.paper}")
+        print_table(["setting", "default", "meaning"], [[f["name"], str(f["default"]), f["meaning"]] for f in fields])
+        return
+    found = [find_agent(n) for n in agent_names()]
+    if json:
+        told = ("name", "summary", "paper", "needs", "discrete_actions")
+        print_json({"agents": [{name: getattr(a, name) for name in told} for a in found]})
+        return
+    rows = [[a.name, a.summary, a.paper, a.needs, "yes" if a.discrete_actions else "no"] for a in found]
+    print_table(["agent", "what it does", "paper", "needs", "discrete actions"], rows)

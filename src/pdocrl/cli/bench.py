@@ -1,0 +1,176 @@
+"""`pdocrl bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from pdocrl.console import log, print_json, print_table
+from pdocrl.errors import PdocrlError
+from pdocrl.records import as_plain
+
+if TYPE_CHECKING:
+    from pdocrl.bench.run import BenchPlan
+
+
+def bench(
+    suite: tyro.conf.Positional[str],
+    /,
+    *,
+    out: Path | None = None,
+    data: Path | None = None,
+    agents: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
+    plan: bool = False,
+    train_only: bool = False,
+    no_train: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    figures: tuple[str, ...] = (),
+    logs: int | None = None,
+    jobs: int | None = None,
+    json: bool = False,
+) -> None:
+    """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
+
+    Suites: paper (eight tasks, every agent, protocol dsrl), strict (limit 5, the methods made for it), ablation (with
+    and without policy extraction), tabular (the theory's figures), smoke (every agent in minutes, on data inside the
+    package), or a TOML file of your own, see docs/bench.md. The plan is printed first. Finished work is never redone:
+    the same command goes on after a stop, and folders trained on another machine count. Exit status 1: there are
+    results, but not all that was asked for.
+
+    Example:
+        pdocrl bench smoke --out runs/smoke
+        pdocrl bench paper --data datasets/ --tasks BallRun CarRun --agents pdocrl cpq --out runs/paper
+        pdocrl bench paper --data datasets/ --out runs/paper --train-only      # where the GPU is
+        pdocrl bench paper --out runs/paper --no-train                         # where the simulator is
+        pdocrl bench mine.toml --engine ray --ray-address auto
+
+    Args:
+        suite: paper, strict, ablation, tabular, smoke, or a TOML file.
+        out: folder for everything; default: runs/bench-SUITE.
+        data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
+        agents: only these, e.g. pdocrl bc-safe.
+        tasks: only these.
+        plan: print the plan and stop.
+        train_only: no roll-outs, for machines without the simulator.
+        no_train: only play what is trained, for machines without the data or a GPU.
+        engine: local (this machine) or ray (a cluster).
+        ray_address: of an existing Ray cluster; default: one is started on this machine.
+        figures: suite tabular: only these, e.g. rivals lucky.
+        logs: suite tabular: logs per point; default: few, see docs/bench.md.
+        jobs: suite tabular: processes; default: one per core.
+        json: print one JSON object.
+    """
+    if train_only and no_train:
+        raise PdocrlError("--train-only and --no-train leave nothing to do. Give one of them.")
+    if ray_address is not None and engine != "ray":
+        raise PdocrlError("--ray-address is for --engine ray. Add it.")
+    if data is not None and not data.is_dir():
+        raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
+    if suite == "tabular":
+        _tabular(out or Path("runs/bench-tabular"), plan, json, figures, logs, jobs)
+        return
+    if figures or logs is not None or jobs is not None:
+        raise PdocrlError("--figures, --logs and --jobs are for the suite tabular.")
+    from pdocrl.bench.rates import Rates
+    from pdocrl.bench.run import Choices, make_plan
+    from pdocrl.bench.run import bench as run
+    from pdocrl.bench.suite_file import find_suite
+    from pdocrl.report import make_tables, report
+    from pdocrl.report.statistics import make_cells
+    from pdocrl.table import show_tables, write_tables
+
+    chosen = find_suite(suite)
+    choices = Choices(
+        out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only, engine, ray_address
+    )
+    rates = Rates()
+    planned = make_plan(chosen, choices, rates, measure=engine == "local")
+    if not json:
+        _show_plan(planned)
+    elif plan:
+        print_json(planned.as_dict())
+    if plan:
+        return
+    done = run(planned, rates)
+    tables = make_tables(done.rows)
+    write_tables(choices.out, tables)
+    page = report(choices.out)
+    if json:
+        cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
+        print_json({**done.as_dict(), "page": str(page), "table": cells})
+    else:
+        show_tables(tables, choices.out)
+        print(f"page: {page}")
+    if done.incomplete:
+        log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")
+        for status in done.incomplete:
+            log(f"  {status.name}: {status.status}{': ' + status.reason if status.reason else ''}")
+        raise SystemExit(1)
+
+
+def _show_plan(plan: BenchPlan) -> None:
+    suite, to_do = plan.suite, len(plan.to_do)
+    about = suite.about or f"protocol {suite.protocol}"
+    runs = sum(planned.group.runs for planned in plan.groups)
+    time = f", {'about' if plan.is_timed else 'at least'} {_time(plan.seconds)}" if to_do and plan.seconds else ""
+    print(
+        f"{suite.name}: {about}. {len(plan.groups)} groups, {runs} runs, {suite.episodes} episodes each; "
+        f"{to_do} groups to do{time}."
+    )
+    print_table(
+        ["group", "runs", "steps", "status", "training", "playing", "note"],
+        [
+            [
+                p.status.name,
+                p.group.runs,
+                f"{p.group.steps:,}",
+                p.status.status,
+                _time(p.train_seconds),
+                _time(p.play_seconds),
+                p.status.reason,
+            ]
+            for p in plan.groups
+        ],
+    )
+    if to_do and not plan.is_timed:
+        print("–: not known. Short work is not measured beforehand, and remembered once it was done.")
+
+
+def _tabular(out: Path, plan: bool, json: bool, figures: tuple[str, ...], logs: int | None, jobs: int | None) -> None:
+    import os
+
+    from pdocrl.bench.theory import run_theory
+    from pdocrl.table import show_tables
+    from pdocrl.theory.experiments import EXPERIMENTS
+
+    if plan:
+        rows = [[name, experiment.about] for name, experiment in EXPERIMENTS.items()]
+        if json:
+            print_json({"suite": "tabular", "out": str(out), "groups": [{"name": n, "about": a} for n, a in rows]})
+        else:
+            print_table(
+                ["figure", "what it shows"],
+                rows,
+                title="tabular: the theory's figures; some hours of one core",
+            )
+        return
+    if logs is not None and logs < 1:
+        raise PdocrlError(f"--logs is {logs}; it must be at least 1.")
+    done = run_theory(out, logs, jobs or os.cpu_count() or 1, figures)
+    if json:
+        print_json(done.as_dict())
+        return
+    show_tables(done.tables, out)
+    print(f"tables and pictures: {out}")
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,156 @@
+"""`pdocrl collect`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tyro.conf import Positional
+
+from pdocrl import console
+
+if TYPE_CHECKING:
+    from pdocrl.collect.episode_log import Store
+    from pdocrl.collect.pipeline import Collected, Wanted
+    from pdocrl.collect.sampling import CollectProgress
+
+_LIVE_EVERY_S = 10.0
+
+
+def collect(
+    task: Positional[str],
+    out: Path | None = None,
+    budget: str | None = None,
+    target: int | None = None,
+    seed: int = 0,
+    reward_min: float | None = None,
+    filter_seed: int = 0,
+    schedules: tuple[str, ...] = (),
+    costs: tuple[str, ...] = (),
+    cost_function: str | None = None,
+    cost_max: tuple[float, ...] = (),
+    workers: int | None = None,
+    store: Path | None = None,
+    live: bool = False,
+    plan: bool = False,
+    write_only: bool = False,
+    tasks_file: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Collect a dataset as DSRL did: safe experts under changing limits, every episode kept, then a grid filter.
+
+    Stop it whenever you like: the same line goes on where it stopped.
+
+    Example: pdocrl collect BallRun --out ballrun.hdf5 --budget 1M
+
+    Example: pdocrl collect Pendulum-v1 --cost-function my_costs:too_fast --cost-max 100
+
+    Args:
+        task: A task's name, or the id of a Gymnasium environment with real-valued actions (module:Name-v0 imports it).
+        out: The DSRL file to write; TASK.hdf5 by default. The scatter plot goes beside it, as .png.
+        budget: Steps (800000, 800k, 1.5M) or time (20min, 1.5h; turned into steps by a short measurement).
+        target: Episodes the grid filter keeps.
+        seed: Decides the experts and all their episodes.
+        reward_min: The smallest return the filter keeps; by default DSRL's for its own tasks, else none.
+        filter_seed: Decides which episodes the grid filter keeps.
+        schedules: One expert each, with an equal share of the steps: rising, falling, warmed.
+        costs: Keys of the environment's info that hold its costs; by default `cost`.
+        cost_function: Instead, a function: module:function(obs, action, next_obs, info) → one cost or several.
+        cost_max: The largest episode cost wanted, one for all or one for each; by default the task's.
+        workers: Processes that simulate; by default one per core.
+        store: Folder for every episode and the state of the training; by default beside `out`, as .raw.
+        live: Redraw the scatter plot while collecting.
+        plan: Only say what would be run, and how long it should take here.
+        write_only: Play nothing; write what the store holds so far. The same line without it goes on.
+        tasks_file: A TOML file with tasks of your own.
+        json: Print one JSON object instead of tables.
+    """
+    from pdocrl.collect import pipeline
+    from pdocrl.data.tasks import register_file
+
+    if tasks_file is not None:
+        register_file(tasks_file)
+    wanted = pipeline.prepare(
+        task,
+        target=target,
+        seed=seed,
+        reward_min=reward_min,
+        filter_seed=filter_seed,
+        schedules=schedules,
+        costs=costs,
+        cost_function=cost_function,
+        cost_max=cost_max,
+    )
+    if plan:
+        _plan(wanted, budget, workers, json)
+        return
+    drawn = time.monotonic()
+
+    def redraw(opened: Store, progress: CollectProgress) -> None:
+        nonlocal drawn
+        if live and time.monotonic() - drawn > _LIVE_EVERY_S:
+            _draw_so_far(wanted, opened, out or Path(f"{wanted.problem.name}.hdf5"))
+            drawn = time.monotonic()
+
+    _report(pipeline.run(wanted, out, budget, store, workers, write_only, redraw), json)
+
+
+def _report(found: Collected, json: bool) -> None:
+    from pdocrl.cli.data import info
+    from pdocrl.collect import grid
+    from pdocrl.data.summary import summarise
+
+    if json:
+        told: dict[str, Any] = {"out": str(found.out), "picture": str(found.picture), "store": str(found.store)}
+        told |= {"collected_episodes": found.episodes, "collected_steps": found.steps}
+        console.print_json(told | {"cells": found.cells} | summarise(found.dataset))
+        return
+    info(str(found.out))
+    console.log(
+        f"wrote {found.out} and {found.picture}: chosen from {found.episodes:,} episodes "
+        f"({found.cells:,} of {grid.CELLS:,} cells) in {found.store}"
+    )
+
+
+def _plan(wanted: Wanted, budget: str | None, workers: int | None, json: bool) -> None:
+    from pdocrl.collect.pipeline import forecast, parse_budget
+
+    problem, settings, target = wanted.problem, wanted.settings, wanted.filter.target
+    speed = forecast(problem, settings, workers)
+    asked = parse_budget(budget) if budget else None
+    if asked:
+        steps = asked.steps if asked.steps is not None else speed.steps(asked.minutes or 0)
+        settings = dataclasses.replace(settings, steps=steps)
+    minutes = speed.minutes(settings.steps)
+    if json:
+        told = {"task": problem.name, "steps": settings.steps, "minutes": minutes, "steps_per_second": speed.steps_s}
+        told |= {"simulated_steps_per_second": speed.simulate_steps_s, "target": target}
+        console.print_json(told | {"settings": settings.as_json()})
+        return
+    console.print_table(
+        ["expert", "steps", f"limit on {problem.cost_names[0]}", "minutes"],
+        [
+            [
+                schedule.name,
+                settings.steps_each,
+                schedule.words(settings.cost_max[0]),
+                minutes / len(settings.schedules),
+            ]
+            for schedule in settings.schedules
+        ],
+        title=f"{problem.name}: {settings.steps:,} steps, about {minutes:.1f} minutes here "
+        f"({speed.steps_s:,.0f} steps/s), {target:,} episodes kept",
+    )
+
+
+def _draw_so_far(wanted: Wanted, store: Store, out: Path) -> None:
+    from pdocrl.collect import grid, pipeline
+    from pdocrl.data import plot
+
+    problem = wanted.problem
+    entries = grid.within(store.journal.ordered(), store.settings.cost_max) or store.journal.ordered()
+    title = f"{problem.name}   {len(entries):,} episodes so far"
+    seen = grid.summary(entries, problem.name, problem.cost_names)
+    plot.save(plot.scatter(seen, pipeline.limits(store.settings), title=title), out.with_suffix(".png"))

@@ -1,0 +1,97 @@
+"""`pdocrl evaluate`."""
+
+from __future__ import annotations
+
+import tyro
+
+from pdocrl.cli.words import limit, shown
+from pdocrl.console import print_json, print_table
+from pdocrl.records import as_plain
+
+
+def evaluate(
+    folder: tyro.conf.Positional[str],
+    /,
+    *,
+    episodes: int = 20,
+    cost_limit: tuple[str, ...] = (),
+    limits: tuple[str, ...] = (),
+    largest_cost: float | None = None,
+    task: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    json: bool = False,
+) -> None:
+    """Play trained policies in the simulator and score them; every episode counts.
+
+    Intervals are over trainings: how other seeds would have come out. Of one training they are over episodes.
+
+    Example:
+        pdocrl evaluate runs/ballrun --episodes 20 --json
+        pdocrl evaluate runs/ballrun --episodes 100 --limits 'P(cost>20)<=0.1' 'CVaR90(cost)<=40' --largest-cost 250
+
+    Args:
+        folder: what `pdocrl train --out` wrote.
+        episodes: per policy.
+        cost_limit: limits to ask for instead of those of the training, where one policy serves every limit.
+        limits: limits per episode to score beside the cost limit, such as 'CVaR90(cost)<=40' or 'max(cost)<=1'.
+        largest_cost: what an episode can cost at most; upper bounds on a mean and a CVaR rest on it.
+        task: the task to play, when the training did not name one.
+        seed: decides the starts of all episodes.
+        workers: processes; default: one per core.
+        json: print one JSON object.
+    """
+    from pdocrl.evaluation.evaluate import evaluate as run
+
+    asked = [limit(word) for word in cost_limit] or None
+    result = run(
+        folder,
+        episodes,
+        cost_limit=asked,
+        limits=limits,
+        cost_max=largest_cost,
+        task=task,
+        seed=seed,
+        workers=workers,
+    )
+    if json:
+        print_json(as_plain(result))
+        return
+    print_table(
+        ["cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe"],
+        [
+            [
+                shown(r.cost_limit),
+                r.seed,
+                r.reward,
+                shown(r.cost),
+                r.normalized_reward,
+                r.normalized_cost,
+                "yes" if r.safe else "NO",
+            ]
+            for r in result.runs
+        ],
+        title=f"{result.task}, protocol {result.protocol}, data {result.data.name}, {episodes} episodes each",
+    )
+    if limits:
+        print_table(
+            ["cost limit", "seed", "limit", "is", "at least", "at most", "satisfied", "shown at 95 %"],
+            [
+                [
+                    shown(r.cost_limit),
+                    r.seed,
+                    s.limit,
+                    s.value,
+                    "–" if s.lower is None else s.lower,
+                    "–" if s.upper is None else s.upper,
+                    "yes" if s.satisfied else "NO",
+                    s.verdict,
+                ]
+                for r in result.runs
+                for s in r.limits
+            ],
+            title=f"limits, {episodes} episodes each",
+        )
+    for variant in result.summary:
+        settings = f"  {variant.settings}" if variant.settings else ""
+        print(f"mean over limits, [95 %]: {variant.score.sentence()}{settings}")

@@ -1,0 +1,159 @@
+"""`pdocrl train`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import tyro
+
+from pdocrl.cli.words import limit, many, pairs, settings, shown
+from pdocrl.console import print_json, print_table
+from pdocrl.errors import PdocrlError
+
+Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE …")]
+
+
+def train(
+    dataset: tyro.conf.Positional[str | None] = None,
+    /,
+    *,
+    agent: str | None = None,
+    task: str | None = None,
+    horizon: int | None = None,
+    cost_limit: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="LIMIT …")] = None,
+    seed: tuple[int, ...] | None = None,
+    steps: int | None = None,
+    set: Words = (),
+    vary: Words = (),
+    out: str | None = None,
+    resume: str | None = None,
+    log_every: int | None = None,
+    checkpoint_every: int | None = None,
+    evaluate_every: int | None = None,
+    evaluate_episodes: int | None = None,
+    window: int | None = None,
+    refresh_every: int | None = None,
+    sink: tuple[str, ...] = (),
+    json: bool = False,
+) -> None:
+    """Train one policy per cost limit × seed, side by side, from logged data alone.
+
+    Example:
+        pdocrl train BallRun --cost-limit 10 20 40 --seed 0 5 10 --out runs/ballrun
+        pdocrl train my.hdf5 --task CarRun --set gamma=0.98 --vary learning_rate=1e-4,3e-4 --out runs/mine
+        pdocrl train --resume runs/ballrun --steps 200000
+
+    Args:
+        dataset: a task's name or a file (HDF5, npz, Parquet, CSV, Minari).
+        agent: which method; `pdocrl agents` lists them; default: dial.
+        task: gives horizon, reference scores and simulator when the dataset is a file.
+        horizon: steps of a full episode, when there is no task; default: the longest episode.
+        cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each; default: 10 20 40.
+        seed: one run per seed and limit; default: 0.
+        steps: gradient steps; default: 100000. With --resume: go on to so many.
+        set: settings of the agent, the same in all runs.
+        vary: settings to vary, values separated by commas; every combination becomes a run.
+        out: folder for checkpoints, policies and metrics.
+        resume: go on with the training in this folder, as it was begun; of its options only --steps may grow.
+        log_every: steps between lines of metrics; default: 1000.
+        checkpoint_every: steps between checkpoints; default: 10000.
+        evaluate_every: steps between evaluations in the simulator; default: none.
+        evaluate_episodes: episodes of each such evaluation; default: 5.
+        window: hold only so many transitions of the file at a time, for files larger than memory; default: all.
+        refresh_every: steps after which the window is drawn anew; default: when each was used about once.
+        sink: also send metrics to tensorboard or wandb.
+        json: print one JSON object.
+    """
+    from pdocrl.data.tasks import find_task
+    from pdocrl.training.train import resume as go_on
+    from pdocrl.training.train import train as begin
+
+    # What was not given is left to `begin`, where the defaults stand.
+    given: dict[str, Any] = {
+        "agent": agent,
+        "task": task,
+        "horizon": horizon,
+        "seed": seed,
+        "steps": steps,
+        "out": out,
+        "cost_limit": None if cost_limit is None else [limit(word) for word in cost_limit],
+        "settings": settings(set) or None,
+        "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
+        "log_every": log_every,
+        "checkpoint_every": checkpoint_every,
+        "evaluate_every": evaluate_every,
+        "evaluate_episodes": evaluate_episodes,
+        "window": window,
+        "refresh_every": refresh_every,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if resume is not None:
+        others = [name for name in given if name != "steps"]
+        if others:
+            option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
+            raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")
+        trained = go_on(resume, dataset, steps=steps, sinks=sink)
+    elif dataset is None:
+        raise PdocrlError("which data? Give a task's name or a file, or --resume FOLDER.")
+    else:
+        trained = begin(dataset, sinks=sink, **given)
+    last = {line["run"]: line for line in trained.metrics}
+    rows = [
+        {
+            "run": i,
+            **run,
+            "step": trained.step,
+            "failure": trained.failures.get(i),
+            "metrics": last.get(i, {}).get("metrics"),
+            "rehearsed": rehearsed(trained.policies[i]) if trained.policies else None,
+        }
+        for i, run in enumerate(trained.plan.runs)
+    ]
+    if json:
+        print_json(
+            {
+                "agent": trained.plan.agent,
+                "task": trained.plan.task,
+                "data": trained.plan.data,
+                "digest": trained.plan.data_digest,
+                "out": str(trained.folder) if trained.folder else None,
+                "runs": rows,
+            }
+        )
+        return
+    names = [name for name in (rows[0]["metrics"] or {})][:8]
+    print_table(
+        ["run", "cost limit", "seed", *names, "stopped"],
+        [
+            [
+                r["run"],
+                shown(r["cost_limit"]),
+                r["seed"],
+                *[(r["metrics"] or {}).get(n, "") for n in names],
+                r["failure"] or "",
+            ]
+            for r in rows
+        ],
+        title=f"{trained.plan.agent} on {trained.plan.data}, {trained.step} steps",
+    )
+    for row in rows:
+        told = row["rehearsed"]
+        if told and any(cost > most for cost, most in zip(told["cost"], row["cost_limit"], strict=True)):
+            costs = ", ".join(f"{cost:.3g}" for cost in told["cost"])
+            print(
+                f"run {row['run']}: no setting keeps {shown(row['cost_limit'])} by its own rehearsal; the nearest one, "
+                f"which acts, costs up to {costs} there."
+            )
+    if trained.folder is not None:
+        playable = trained.plan.task is not None and find_task(trained.plan.task).env_id is not None
+        how = "play them with: pdocrl evaluate" if playable else "judge them from the data with: pdocrl ope"
+        print(f"policies in {trained.folder}; {how} {trained.folder}")
+
+
+def rehearsed(policy: Any) -> dict[str, Any] | None:
+    """What a policy that rehearsed its limit expects to earn, and to pay with its margin; None for any other."""
+    network = getattr(policy, "network", policy)
+    if not hasattr(network, "expects"):
+        return None
+    reward, cost = network.expects()
+    return {"reward": reward, "cost": cost.tolist()}

@@ -1,0 +1,217 @@
+"""Columns of a table by name: read from files, DataFrames or dicts, checked, and given a kind.
+
+A value that cannot be used is refused in one line with the file, the column, the row (from 1) and what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdocrl.data.io.log_paths import check_names, find_files, reader
+from pdocrl.errors import DataError
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+Label: TypeAlias = str | int
+Kind = Literal["numeric", "categorical", "boolean"]
+
+TRUE, FALSE = {"true", "yes", "y", "t"}, {"false", "no", "n", "f"}
+MOST_CATEGORIES = 50  # words with more distinct values than this, most of them rare, are names of rows
+REMEDY = "fill it in or leave the row's episode out"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Column:
+    """One column of features."""
+
+    name: str
+    kind: Kind
+    values: Floats  # [N] numbers, 0/1, or the category's place in `categories`; 0 where missing
+    missing: Flags  # [N]
+    categories: tuple[str, ...] = ()
+
+    def take(self, rows: Any) -> Column:
+        return dataclasses.replace(self, values=self.values[rows], missing=self.missing[rows])
+
+    def raw(self) -> NDArray[Any]:
+        """[N] as a person writes it: words, booleans or numbers; None or NaN where missing."""
+        if self.kind == "numeric":
+            return np.where(self.missing, np.nan, self.values)
+        known: Sequence[Any] = self.categories if self.kind == "categorical" else (False, True)
+        if self.kind == "boolean" and not self.missing.any():
+            return self.values.astype(bool)
+        found = np.array([*known, None], object)
+        return np.asarray(found[np.where(self.missing, len(known), self.values.astype(np.int64))])
+
+
+def read_table(source: Any) -> tuple[dict[str, NDArray[Any]], str]:
+    """{column: [N]} and the name for messages. Masked arrays have missing values."""
+    if isinstance(source, str | os.PathLike | list | tuple):
+        return _from_files(find_files(source if isinstance(source, str | list | tuple) else Path(source)))
+    if isinstance(source, Mapping):
+        table: dict[str, NDArray[Any]] = {str(name): np.ma.asarray(values) for name, values in source.items()}
+        name = "the log"
+    elif hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        table = {str(c): np.ma.asarray(np.asarray(source[c])) for c in source.columns}
+        name = "the DataFrame"
+    else:
+        raise DataError(f"a log is a file, a DataFrame or a dict of arrays, not a {type(source).__name__}.")
+    sizes = {column: len(values) if values.ndim == 1 else -1 for column, values in table.items()}
+    if len(set(sizes.values())) > 1 or -1 in sizes.values():
+        raise DataError(f"{name}: columns must be of one dimension and one length, not {sizes}.")
+    return table, name
+
+
+def _from_files(files: list[str]) -> tuple[dict[str, NDArray[Any]], str]:
+    """Columns of text that holds nothing but numbers become numbers."""
+    import duckdb
+
+    name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    try:
+        with duckdb.connect() as connection:
+            check_names(connection, files)
+            rows = reader(files)
+            types = {row[0]: row[1] for row in connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
+            quoted = {column: '"' + column.replace('"', '""') + '"' for column in types}
+            text = [column for column, kind in types.items() if kind == "VARCHAR"]
+            counts = "".join(f", count(TRY_CAST({quoted[c]} AS DOUBLE)) = count({quoted[c]})" for c in text)
+            numeric = (connection.execute(f"SELECT count(*){counts} FROM {rows}").fetchone() or ())[1:]
+            cast = {column for column, all_numbers in zip(text, numeric, strict=True) if all_numbers}
+            cast |= {column for column, kind in types.items() if kind.startswith(("DECIMAL", "HUGEINT"))}
+            wanted = [f"CAST({q} AS DOUBLE) AS {q}" if c in cast else q for c, q in quoted.items()]
+            table = connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}").fetchnumpy()
+    except duckdb.Error as error:
+        raise DataError(f"{name} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+    return {column: np.ma.asarray(table[column]) for column in types}, name
+
+
+def _missing(values: NDArray[Any]) -> Flags:
+    """[N] masked, None, NaN, NaT or an empty word."""
+    mask = np.ma.getmaskarray(values)
+    data = np.ma.getdata(values)
+    if data.dtype.kind in "fmM":
+        return np.asarray(mask | (np.isnat(data) if data.dtype.kind in "mM" else np.isnan(data)))
+    if data.dtype.kind in "OUST":
+        return np.asarray(
+            mask | np.array([x is None or x == "" or x != x or str(x) == "<NA>" for x in data.tolist()], bool)
+        )
+    return np.asarray(mask)
+
+
+def _refuse(name: str, column: str, bad: Flags, values: NDArray[Any], must: str, remedy: str = REMEDY) -> None:
+    """One line for the first row at fault."""
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        more = f" (and in {rows.size - 1} more)" if rows.size > 1 else ""
+        value = np.ma.getdata(values)[rows[0]]
+        found = "a missing value" if _missing(values)[rows[0]] else repr(getattr(value, "tolist", lambda: value)())
+        raise DataError(f"{name}: column `{column}`, row {rows[0] + 1}{more}: {found}, {must}; {remedy}.")
+
+
+def _as_floats(values: NDArray[Any]) -> Floats:
+    """[N]; NaN where it is no number."""
+
+    def number(x: Any) -> float:
+        try:
+            return float(x)
+        except (TypeError, ValueError):
+            return np.nan
+
+    data = np.ma.getdata(values)
+    if data.dtype.kind in "fiub":
+        return np.where(np.ma.getmaskarray(values), np.nan, data.astype(np.float64))
+    return np.where(_missing(values), np.nan, np.array([number(x) for x in data.tolist()], np.float64))
+
+
+def numbers(name: str, column: str, values: NDArray[Any]) -> Floats:
+    found = _as_floats(values)
+    _refuse(name, column, ~np.isfinite(found), values, "expected a finite number")
+    return found
+
+
+def propensities(name: str, column: str, values: NDArray[Any]) -> Floats:
+    found = _as_floats(values)
+    remedy = "give the probability of the logged action, or leave the column out to have it estimated"
+    _refuse(name, column, ~((found > 0) & (found <= 1)), values, "expected a probability in (0, 1]", remedy)
+    return found
+
+
+def labels(name: str, column: str, values: NDArray[Any]) -> tuple[Ints, tuple[Label, ...]]:
+    """Codes [N] and labels: integers where all are, in order; words otherwise."""
+    _refuse(name, column, _missing(values), values, "expected a label")
+    data = np.ma.getdata(values)
+    if data.dtype.kind in "fiub" and np.all(data == np.floor(data)):
+        found, codes = np.unique(data.astype(np.int64), return_inverse=True)
+        return codes.astype(np.int64), tuple(int(x) for x in found)
+    words, codes = np.unique(np.array([str(x) for x in data.tolist()]), return_inverse=True)
+    return codes.astype(np.int64), tuple(str(x) for x in words)
+
+
+def first_seen(codes: Ints) -> Ints:
+    """The same groups, numbered in order of appearance."""
+    _, first = np.unique(codes, return_index=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[codes]
+
+
+def _truths(values: NDArray[Any]) -> Floats | None:
+    """[N] 0 or 1 (NaN where missing) of booleans in words or not; None where they are something else."""
+    data, missing = np.ma.getdata(values), _missing(values)
+    if data.dtype.kind == "b":
+        return np.where(missing, np.nan, data.astype(np.float64))
+    if data.dtype.kind not in "OUST" or missing.all():
+        return None
+    words = [str(x).lower() for x in data.tolist()]
+    truth = np.array([1.0 if w in TRUE else 0.0 if w in FALSE else -1.0 for w in words])
+    return None if (truth[~missing] < 0).any() else np.where(missing, np.nan, truth)
+
+
+def flags(name: str, column: str, values: NDArray[Any]) -> Flags:
+    truth = _truths(values)
+    found = _as_floats(values) if truth is None else truth
+    _refuse(name, column, ~np.isin(found, (0.0, 1.0)), values, "expected true or false", "write true or false")
+    return np.asarray(found == 1)
+
+
+def feature_columns(
+    name: str, table: dict[str, NDArray[Any]], columns: Sequence[str] | None, used: set[str]
+) -> tuple[list[Column], tuple[str, ...]]:
+    """The feature columns, and the names of those left out: row names, and `next_x` beside x (the future)."""
+    found: list[Column] = []
+    ignored: list[str] = []
+    for column in table if columns is None else columns:
+        if column in used:
+            continue
+        one = _column(name, column, table[column])
+        if columns is None:
+            names_rows = len(one.categories) > max(MOST_CATEGORIES, 0.05 * len(one.values))
+            if names_rows or (column.startswith("next_") and column.removeprefix("next_") in table):
+                ignored.append(column)
+                continue
+        found.append(one)
+    return found, tuple(ignored)
+
+
+def _column(name: str, column: str, values: NDArray[Any]) -> Column:
+    missing = _missing(values)
+    truth = _truths(values)
+    if truth is not None:
+        return Column(column, "boolean", np.where(missing, 0.0, truth), missing)
+    numbers = _as_floats(values)
+    if np.isnan(numbers[~missing]).any():
+        words = np.where(missing, "", np.array([str(x) for x in np.ma.getdata(values).tolist()]))
+        categories, codes = np.unique(words[~missing], return_inverse=True)
+        places = np.zeros(len(words))
+        places[~missing] = codes
+        return Column(column, "categorical", places, missing, tuple(str(x) for x in categories))
+    _refuse(name, column, np.isinf(numbers), values, "expected a finite number", "leave it empty where it is unknown")
+    return Column(column, "numeric", np.where(missing, 0.0, numbers), missing)

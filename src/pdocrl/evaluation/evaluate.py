@@ -1,0 +1,292 @@
+"""`evaluate`: trained policies in the simulator, every episode counted, scored under a named protocol.
+
+folder ─▶ policies, each at the limit it is asked to keep ─▶ episodes ─▶ Scores, which scores.json holds
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from msgspec import field
+
+from pdocrl.console import progress
+from pdocrl.data.tasks import Task, find_task
+from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
+from pdocrl.evaluation.protocols import protocol_of
+from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
+from pdocrl.evaluation.tails import LimitScore, score_limits
+from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.policies.policy import Policy
+from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.training.folder import Trained, load_trained
+
+if TYPE_CHECKING:
+    from pdocrl.envs.rollout import EnvLike, Episodes
+
+FILE = "scores.json"
+
+
+class EpisodeScore(Part, frozen=True, kw_only=True):
+    """One episode."""
+
+    seed: int
+    reward: float  # undiscounted
+    cost: list[float]  # [K] undiscounted
+    length: int
+    normalized_reward: float
+    normalized_cost: float  # over its limit, of the worst constraint
+
+
+class RunScore(Part, frozen=True, kw_only=True):
+    """One policy, asked to keep one limit, and its episodes."""
+
+    agent: str
+    run: int  # of the training's plan: which policy played
+    training: int  # runs of one number share a training and differ in what is asked of it
+    cost_limit: list[float]  # [K] asked when playing
+    trained_limit: list[float]  # [K] the run's own; another number where one policy serves every limit
+    seed: int
+    settings: dict[str, object]  # those the runs vary
+    reward: float
+    cost: list[float]
+    normalized_reward: float
+    normalized_cost: float
+    safe: bool
+    failure: str | None
+    episodes: list[EpisodeScore]
+    limits: list[LimitScore] = field(default_factory=list)  # those `evaluate` was given beside the cost limit
+
+
+class VariantScore(Part, frozen=True, kw_only=True):
+    """The runs of one choice of settings: at each limit, and the mean over them."""
+
+    settings: dict[str, object]
+    score: Score
+
+
+class DataName(Part, frozen=True, kw_only=True):
+    """The data a training learned from."""
+
+    name: str
+    digest: str
+
+
+class Scores(Record, frozen=True, kw_only=True):
+    """Every run of a training as it was played, and what was made of it."""
+
+    FORMAT: ClassVar[int] = 2  # 1 had bare numbers where there is one constraint
+    task: str
+    protocol: str  # the protocol whose limits, seeds and episodes these are, else "custom"
+    data: DataName
+    step: int
+    runs: list[RunScore]
+    summary: list[VariantScore]
+
+    def __repr__(self) -> str:
+        episodes = sum(len(run.episodes) for run in self.runs)
+        kept = sum(run.safe for run in self.runs)
+        reward = sum(run.normalized_reward for run in self.runs) / max(len(self.runs), 1)
+        return (
+            f"Scores({self.task}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
+            f"mean normalised reward {reward:.3f})"
+        )
+
+
+@runtime_checkable
+class ServesEveryLimit(Protocol):
+    """A policy that can be asked for any limit after training."""
+
+    def at_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
+
+
+class Asked(NamedTuple):
+    """A policy with the limit it is asked to keep."""
+
+    run: int
+    limit: tuple[float, ...]
+    policy: Policy
+
+
+def evaluate(
+    trained: Trained | str | os.PathLike[str],
+    episodes: int = 20,
+    *,
+    cost_limit: Sequence[float | Sequence[float]] | None = None,
+    limits: Limits = (),
+    cost_max: float | None = None,
+    task: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    env: EnvLike | None = None,
+) -> Scores:
+    """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
+
+    `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at, and plays of
+    others those that were trained for these. The seeds of episodes depend on `seed` alone, so all policies meet the
+    same starts. With a folder, the result is also written there as scores.json. `env`, an id or a function that makes
+    the environment, is played in place of the task's own, and no longer than the horizon either.
+
+    `limits`, such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], are scored on every run's episodes beside its cost
+    limit: estimate, bounds at 95 % and verdict in `RunScore.limits`. `cost_max` is the largest cost an episode can
+    have; upper bounds on a mean and a CVaR rest on it.
+    """
+    from pdocrl.envs.bullet import capped
+    from pdocrl.envs.rollout import Rollouts
+
+    found = trained if isinstance(trained, Trained) else load_trained(trained)
+    plan = found.plan
+    name = task or plan.task
+    spec = find_task(name) if name else None
+    if spec is None and env is not None:
+        spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), plan.horizon)
+    if spec is None or (spec.env_id is None and env is None):
+        raise PdocrlError(f"{found.folder or plan.data}: no simulator known for this data; name the task with --task.")
+    if episodes < 1:
+        raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
+    asked, held = ask(found, cost_limit), as_limits(limits)
+    for limit in held:
+        limit.index(plan.cost_names)  # refused before anything is played
+    world = spec.name if env is None else capped(env, spec.horizon)
+    with progress() as bar, Rollouts(world, workers, tuple(plan.cost_names)) as pool:
+        row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
+        played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
+    return score_played(found, spec, played, asked, held, cost_max)
+
+
+def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = None) -> list[Asked]:
+    """Every policy at its own limit; or, of every training, one policy at each of the given limits.
+
+    Of an agent whose policies serve one limit each, those that were trained for the given ones.
+    """
+    pairs = zip(found.plan.runs, found.policies, strict=True)
+    own = [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(pairs)]
+    if cost_limit is None:
+        return own
+    place, costs = found.folder or found.plan.data, len(found.plan.cost_names)
+    limits = [tuple(float(x) for x in (c if isinstance(c, Sequence) else (c,))) for c in cost_limit]
+    for limit in limits:
+        if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
+            raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
+    serving = [policy for policy in found.policies if isinstance(policy, ServesEveryLimit)]
+    if len(serving) < len(found.policies):
+        known = list(dict.fromkeys(one.limit for one in own))
+        if set(limits) <= set(known):
+            return [one for one in own if one.limit in limits]
+        shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
+        raise PdocrlError(
+            f"{place}: a policy of `{found.plan.agent}` serves one limit, those here {shown}. Train with the "
+            "--cost-limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
+        )
+    numbers = training_numbers(found)
+    firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
+    return [Asked(i, limit, serving[i].at_limit(limit)) for i in sorted(firsts.values()) for limit in limits]
+
+
+def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
+    """The policy asked for this limit; None for one that keeps the limit it was trained for."""
+    return policy.at_limit(limit) if isinstance(policy, ServesEveryLimit) else None
+
+
+def training_numbers(found: Trained) -> list[int]:
+    """[R] which training each run belongs to; an agent not installed here is taken to train every run for itself."""
+    from pdocrl.agents.registry import find_agent
+    from pdocrl.training.loop import trainings
+
+    try:
+        agent = find_agent(found.plan.agent)
+        return [int(number) for number in trainings(agent, found.plan.make_runs(agent))[1]]
+    except PdocrlError:
+        return list(range(len(found.plan.runs)))
+
+
+def score_played(
+    found: Trained,
+    spec: Task,
+    played: Episodes,
+    asked: Sequence[Asked] | None = None,
+    limits: Sequence[Limit] = (),
+    cost_max: float | None = None,
+) -> Scores:
+    """Score the episodes of every policy of a training; with a folder, write scores.json there."""
+    plan, numbers = found.plan, training_numbers(found)
+    asked = ask(found) if asked is None else asked
+    runs = []
+    for i, one in enumerate(asked):
+        own = played.of_policy(i)
+        held = score_limits(limits, plan.cost_names, own.cost, own.max_step_cost, cost_max=cost_max)
+        runs.append(_run(found, spec, own, one, numbers[one.run], held))
+    result = Scores(
+        task=spec.name,
+        protocol=protocol_of([r.cost_limit for r in runs], [r.seed for r in runs], len(played) // len(runs)),
+        data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
+        step=found.step,
+        runs=runs,
+        summary=summarise(spec, runs),
+    )
+    if found.folder is not None:
+        write_record(found.folder / FILE, result)
+    return result
+
+
+def read_scores(folder: str | os.PathLike[str]) -> Scores:
+    """What `evaluate` wrote into a training folder."""
+    scores = read_record(Path(folder) / FILE, Scores, f"Make it again: pdocrl evaluate {folder}")
+    if not scores.runs or not all(run.episodes for run in scores.runs):
+        raise PdocrlError(f"{Path(folder) / FILE}: holds no episodes. Make it again: pdocrl evaluate {folder}")
+    return scores
+
+
+def summarise(task: Task, runs: Sequence[RunScore]) -> list[VariantScore]:
+    """Per variant of settings: scores at each limit over its seeds, and the mean over limits."""
+    variants: dict[str, dict[tuple[float, ...], list[RunScore]]] = {}
+    for run in runs:
+        variants.setdefault(str(run.settings), {}).setdefault(tuple(run.cost_limit), []).append(run)
+    return [
+        VariantScore(
+            settings=next(iter(limits.values()))[0].settings,
+            score=Cell(task.name, "", tuple(_at_limit(task, limit, own) for limit, own in limits.items())).score,
+        )
+        for limits in variants.values()
+    ]
+
+
+def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) -> AtLimit:
+    reward = [[episode.reward for episode in run.episodes] for run in runs]
+    cost = [[episode.cost for episode in run.episodes] for run in runs]
+    return at_limit(task, reward, cost, limit, [run.training for run in runs])
+
+
+def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int, limits: list[LimitScore]) -> RunScore:
+    run = found.plan.runs[asked.run]
+    scored = at_limit(spec, own.reward, own.cost, asked.limit).score
+    return RunScore(
+        agent=found.plan.agent,
+        run=asked.run,
+        training=training,
+        cost_limit=list(asked.limit),
+        trained_limit=list(run["cost_limit"]),
+        seed=run["seed"],
+        settings={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
+        reward=float(own.reward.mean()),
+        cost=own.cost.mean(0).tolist(),
+        normalized_reward=scored.reward,
+        normalized_cost=scored.cost,
+        safe=scored.safe,
+        failure=found.failures.get(asked.run),
+        episodes=[
+            EpisodeScore(
+                seed=record["seed"],
+                reward=record["reward"],
+                cost=list(record["cost"]),
+                length=record["length"],
+                normalized_reward=float(normalised_reward(spec, record["reward"])),
+                normalized_cost=float(normalised_cost(record["cost"], asked.limit).max(initial=0.0)),
+            )
+            for record in own.records()
+        ],
+        limits=limits,
+    )

@@ -1,0 +1,157 @@
+"""What every estimator is given: a log, the target policy on its rows, and the propensities of the logged actions.
+
+The estimand is the expected sum over an episode of each signal x (the reward, or a cost) under the target policy π:
+
+    v = E_π[ Σ_t γ^t x_t ],   γ = 1 by default: totals per episode.
+
+N rows, E episodes of at most T steps, A actions. An episode that was cut short ends, for importance sampling, where its
+record ends; estimators with a Q function leave out the transition that nobody saw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from pdocrl.data.event_log import EventLog
+from pdocrl.errors import PdocrlError
+from pdocrl.records import Part
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+LEVEL = 0.95  # of two-sided intervals
+
+
+class Estimate(Part, frozen=True, kw_only=True):
+    """One estimator's word on one signal. Without overlap there is no value; without a variance, no interval."""
+
+    estimator: str
+    signal: str
+    value: float | None
+    interval: tuple[float, float] | None
+    effective_sample_size: float | None = None  # of episodes, (Σw)²/Σw²
+    largest_weight: float | None = None  # the largest share of one episode in the sum of all weights
+    assumptions: list[str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """A target policy on a log."""
+
+    log: EventLog
+    target: Floats  # [N, A] π(a | row)
+    propensity: Floats  # [N] probability of the logged action under who decided
+    estimated: bool  # whether the propensities were estimated
+    features: Floats  # [N, D] of the state of each row, with a column of ones
+    discount: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shape = (len(self.log), len(self.log.actions))
+        if self.target.shape != shape:
+            raise PdocrlError(f"the policy's probabilities have the shape {self.target.shape}, expected {shape}.")
+        off = np.flatnonzero(~(np.abs(self.target.sum(1) - 1) < 1e-6) | (self.target < -1e-9).any(1))
+        if off.size:
+            raise PdocrlError(f"the policy's probabilities of row {off[0] + 1} are {self.target[off[0]].tolist()}.")
+        if not 0 < self.discount <= 1:
+            raise PdocrlError(f"discount {self.discount}: expected a number in (0, 1].")
+
+    @property
+    def episodes(self) -> int:
+        return int(self.log.episode[-1]) + 1
+
+    @functools.cached_property
+    def folds(self) -> Ints:
+        """[N] 0 or 1: which part of the episodes a row belongs to; functions are fitted on the other."""
+        return self.log.folds(self.seed)[self.log.episode]
+
+    @functools.cached_property
+    def starts(self) -> Ints:
+        """[E] the first row of each episode."""
+        return np.flatnonzero(self.log.step == 0)
+
+    @functools.cached_property
+    def following(self) -> Ints:
+        """[N] the next row of the episode; −1 after a terminal one, −2 where the record was cut."""
+        last = np.r_[self.log.step[1:] == 0, True]
+        return np.where(last, np.where(self.log.terminal, -1, -2), np.arange(1, len(self.log) + 1))
+
+    @functools.cached_property
+    def weights(self) -> Floats:
+        """[E, T] Π_{u≤t} π(a_u|s_u)/b(a_u|s_u); after the end of an episode its last weight."""
+        logged = np.take_along_axis(self.target, self.log.action[:, None], 1)[:, 0]
+        return np.asarray(np.cumprod(self.padded(logged / self.propensity, fill=1.0), axis=1), np.float64)
+
+    def padded(self, values: Floats, fill: float = 0.0) -> Floats:
+        """[N] → [E, T]."""
+        table = np.full((self.episodes, int(self.log.step.max()) + 1), fill)
+        table[self.log.episode, self.log.step] = values
+        return table
+
+    def discounted(self, values: Floats) -> Floats:
+        """[N] → [E, T], times γ^t."""
+        return self.padded(values * self.discount**self.log.step)
+
+    def assumptions(self, *more: str) -> list[str]:
+        """In words: what all estimators here rest on, and `more`."""
+        who = "estimated from the columns by multinomial logistic regression" if self.estimated else "as logged"
+        cut = int(self.log.cut_short.sum())
+        return [
+            f"propensities are {who}",
+            "nothing outside the columns led to both the decisions and what came of them",
+            "the world that was logged is the world the policy will meet",
+            *([f"{cut} of {self.episodes} episodes were cut short"] if cut else []),
+            *more,
+        ]
+
+
+def summarise(
+    problem: Problem, estimator: str, signal: str, influence: Floats | None, weights: Floats | None, *assumed: str
+) -> Estimate:
+    """The mean of E influence values ψ_e with a Student t interval,
+
+        v = ψ̄,   v ± t_{ν} s_ψ/√E,   ν = effective sample size − 1,
+
+    so that few effective episodes widen the interval. `weights` [E] are those of whole episodes.
+    """
+    size = largest = None
+    if weights is not None and weights.sum() > 0:
+        size = float(weights.sum() ** 2 / (weights**2).sum())
+        largest = float(weights.max() / weights.sum())
+    value = interval = None
+    if influence is not None:
+        value = float(influence.mean())
+        if len(influence) > 1:
+            freedom = max((size or len(influence)) - 1, 1.0)
+            half = float(stats.t.ppf((1 + LEVEL) / 2, freedom) * influence.std(ddof=1) / np.sqrt(len(influence)))
+            interval = (value - half, value + half)
+    return Estimate(
+        estimator=estimator,
+        signal=signal,
+        value=value,
+        interval=interval,
+        effective_sample_size=size,
+        largest_weight=largest,
+        assumptions=problem.assumptions(*assumed),
+    )
+
+
+def self_normalised(weights: Floats, values: Floats) -> Floats | None:
+    """[E] influence values of Σ_t m_t with m_t = Σ_e w_et y_et / Σ_e w_et, by the delta method:
+
+        ψ_e = Σ_t [ m_t + (w_et/w̄_t)(y_et − m_t) ].
+
+    None where no episode has weight at some step.
+    """
+    mean = weights.mean(0)
+    if (mean <= 0).any():
+        return None
+    share = weights / mean
+    value = (share * values).mean(0)
+    return np.asarray((value + share * (values - value)).sum(1), np.float64)

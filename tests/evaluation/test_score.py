@@ -1,0 +1,143 @@
+"""Scores: the field's normalisation, its protocols, and intervals that mean what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdocrl.data import Task, find_task
+from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
+from pdocrl.evaluation.protocols import PROTOCOLS, find_protocol, protocol_of
+from pdocrl.evaluation.score import Cell, at_limit
+from pdocrl.records import as_plain
+
+
+def score(*given):
+    return at_limit(*given).score
+
+
+def score_limits(task, runs):
+    return Cell(task.name, "", tuple(at_limit(task, *own, limit) for limit, own in runs.items())).score
+
+
+UNIT = Task("Unit", horizon=10, reward_min=0.0, reward_max=1.0)
+
+
+def test_reference_scores_are_zero_and_one():
+    task = find_task("CarRun")
+    assert np.array_equal(normalised_reward("CarRun", [task.reward_min, task.reward_max]), [0.0, 1.0])
+
+
+@given(st.floats(0, 1e3), st.just(0.0) | st.floats(1e-6, 1e3))
+def test_a_cost_is_within_its_limit_exactly_when_its_normalised_value_is_at_most_one(cost: float, limit: float):
+    assert (normalised_cost(cost, limit) <= 1) == (cost <= limit) or np.isclose(cost, limit, rtol=1e-12, atol=1e-15)
+
+
+def test_one_is_added_on_both_sides_at_limit_zero_only():
+    """At limit 10 DSRL's formula is plainly C/10; a shift there would call a cost of 10.5 less than it is."""
+    assert normalised_cost(10.5, 10.0) == 1.05
+    assert normalised_cost([0.0, 3.0], 0.0).tolist() == [1.0, 4.0]
+    assert normalised_cost([[3.0, 5.0]], [0.0, 10.0]).tolist() == [[4.0, 0.5]]
+
+
+def test_protocols_are_those_of_the_field():
+    assert {name: (p.limits, p.episodes, len(p.seeds)) for name, p in PROTOCOLS.items()} == {
+        "dsrl": ((10, 20, 40), 20, 3),
+        "paper": ((20, 40, 80), 20, 3),
+        "tight": ((5,), 20, 3),
+    }
+    with pytest.raises(UnknownNameError, match="Did you mean `tight`"):
+        find_protocol("tigth")
+
+
+def test_safe_is_decided_by_the_mean_not_by_single_episodes():
+    assert score(UNIT, [0.5, 0.5], [1.0, 19.0], 10.0).safe
+    assert not score(UNIT, [0.5, 0.5], [1.0, 19.1], 10.0).safe
+
+
+def test_with_several_constraints_the_worst_decides():
+    result = score(UNIT, np.zeros((2, 3)), np.tile([5.0, 12.0], (2, 3, 1)), (10.0, 8.0))
+    assert result.costs == [0.5, 1.5]
+    assert (result.cost, result.safe) == (1.5, False)
+
+
+def test_a_task_without_costs_is_safe():
+    result = score(UNIT, np.ones((1, 4)), np.zeros((1, 4, 0)), ())
+    assert (result.reward, result.cost, result.safe) == (1.0, 0.0, True)
+
+
+def test_the_mean_over_limits_is_the_mean_of_the_limits_scores():
+    rng = np.random.default_rng(0)
+    runs = {limit: (rng.random((3, 20)), rng.random((3, 20)) * 2 * limit) for limit in (10.0, 20.0, 40.0)}
+    scores = score_limits(UNIT, runs)
+    assert scores.reward == pytest.approx(np.mean([s.reward for s in scores.by_limit]))
+    assert scores.cost == pytest.approx(np.mean([s.cost for s in scores.by_limit]))
+    assert scores.safe == (scores.cost <= 1)
+    assert scores.safe_limits == sum(s.safe for s in scores.by_limit)
+    assert as_plain(scores)["by_limit"][1]["limit"] == [20.0]
+
+
+def test_a_safe_mean_can_hide_an_unsafe_limit():
+    runs = {10.0: ([0.0], [15.0]), 40.0: ([0.0], [4.0])}
+    scores = score_limits(UNIT, runs)
+    assert scores.safe
+    assert scores.safe_limits == 1
+
+
+def test_the_same_episodes_give_the_same_interval_around_their_mean():
+    rng = np.random.default_rng(1)
+    reward, cost = rng.normal(size=(3, 20)), rng.random((3, 20, 1))
+    first, again = score(UNIT, reward, cost, 1.0), score(UNIT, reward, cost, 1.0)
+    assert first == again
+    assert first.reward_interval[0] < first.reward < first.reward_interval[1]
+    assert first.cost_interval[0] < first.cost < first.cost_interval[1]
+
+
+def test_a_sentence_has_the_interval_of_the_cost_too():
+    result = score(UNIT, [[0.4, 0.4], [0.6, 0.6]], [[5.0, 5.0], [10.0, 10.0]], 10.0)
+    assert result.sentence() == "reward 0.500 [-0.77, 1.77], cost 0.750 [0.00, 3.93], safe at 1 of 1 limits"
+    one = score(UNIT, [0.4, 0.6], [5.0, 10.0], 10.0)
+    assert one.sentence().endswith("cost 0.750 [0.00, 3.93] episodes, safe at 1 of 1 limits")
+
+
+def test_differences_between_runs_widen_the_interval():
+    """Episodes that agree within a run tell little when the runs disagree."""
+    agreeing = score(UNIT, np.full((3, 20), 0.5), np.zeros((3, 20)), 1.0)
+    disagreeing = score(UNIT, np.repeat([[0.0], [0.5], [1.0]], 20, axis=1), np.zeros((3, 20)), 1.0)
+    assert agreeing.reward_interval == (0.5, 0.5)
+    assert disagreeing.reward_interval[1] - disagreeing.reward_interval[0] > 0.6
+
+
+def test_the_worst_constraint_is_that_of_the_largest_mean_not_the_mean_of_each_run_s_worst():
+    """Two runs, each over another limit: both constraints average 1, each run's worst averages 2."""
+    cost = np.array([[[2.0, 0.0]], [[0.0, 2.0]]])
+    result = score(UNIT, np.zeros((2, 1)), cost, (1.0, 1.0))
+    assert (result.cost, result.costs, result.safe) == (1.0, [1.0, 1.0], True)
+
+
+def test_a_protocol_is_its_limits_seeds_and_episodes():
+    limits, seeds = [[10.0], [40.0], [20.0]], [5, 0, 10]
+    assert protocol_of(limits, seeds, 20) == "dsrl"
+    assert protocol_of(limits, [*seeds, 15, 20], 20) == "dsrl"  # more seeds tell the same number better
+    assert protocol_of(limits, [0, 1, 2], 20) == protocol_of(limits, seeds, 10) == "custom"
+    assert protocol_of([[10.0, 5.0]], seeds, 20) == "custom"
+
+
+@pytest.mark.parametrize(
+    ("reward", "cost", "limit", "complaint"),
+    [
+        ([[1.0, 2.0]], [[1.0]], 10.0, r"rewards \(1, 2\) and costs \(1, 1\)"),
+        ([], [], 10.0, "expected rewards"),
+        ([1.0], [[1.0, 2.0]], 10.0, "with 1 limits"),
+        ([1.0], [1.0], (10.0, 20.0), "with 2 limits"),
+        ([np.nan], [1.0], 10.0, "not finite"),
+        ([1.0], [1.0], -3.0, "at least 0"),
+        ([1.0], [1.0], float("nan"), "at least 0"),
+    ],
+)
+def test_what_cannot_be_scored_says_why(reward, cost, limit, complaint: str):
+    with pytest.raises(PdocrlError, match=complaint):
+        score(UNIT, reward, cost, limit)
