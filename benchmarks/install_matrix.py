@@ -1,0 +1,175 @@
+"""Installs, tests and the demo on every supported Python with the oldest and the newest allowed dependencies.
+
+    python benchmarks/install_matrix.py                        every Python found, both ends; about ten minutes a row
+    python benchmarks/install_matrix.py --pythons 3.13 --ends newest --tests tests/envs
+
+Each row builds an environment of its own in a temporary folder: `pdocrl` as a wheel with the oldest versions that
+pyproject.toml allows, or the newest (resolved by `uv`, from PyPI), then `pdocrl install bullet`, the tests, the demo.
+Rows are written to results/install_matrix.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pdocrl.files import write_csv
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "install_matrix.csv"
+PYTHONS = ("3.11", "3.12", "3.13")
+# oldest: the lower bounds of pyproject.toml; newest: the newest wheels; gymnasium 0.28: newest, but for Gymnasium.
+ENDS = {
+    "oldest": ["--resolution", "lowest-direct"],
+    "newest": ["--resolution", "highest"],
+    "gymnasium-0.28": ["--resolution", "highest"],
+}
+EXTRAS = "minari,onnx,cone,tensorboard,trees"
+TOOLS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "playwright>=1.49", "packaging", "pip"]
+SHOWN = ("jax", "numpy", "scipy", "gymnasium", "duckdb")
+# What needs neither Ray nor the site's tools. `--tests tests` runs everything that the extras allow.
+TESTS = [
+    "tests/data",
+    "tests/nn",
+    "tests/envs",
+    "tests/policies",
+    "tests/evaluation",
+    "tests/tabular",
+    "tests/agents",
+    "tests/training",
+    "tests/ope",
+    "tests/collect",
+    "tests/test_limits.py",
+    "tests/test_cli.py",
+]
+
+
+def interpreter(python: str) -> str | None:
+    """The command that starts this version of Python."""
+    found = subprocess.run(["uv", "python", "find", python], capture_output=True, text=True)
+    return found.stdout.strip() if found.returncode == 0 else shutil.which(f"python{python}")
+
+
+def run(command: list[str], log: Path, **kwargs: object) -> tuple[int, float, str]:
+    """Exit status, seconds, standard output; everything is appended to `log`."""
+    began = time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)  # type: ignore[call-overload]
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {' '.join(command)}\n{done.stdout}\n")
+    return done.returncode, time.perf_counter() - began, done.stdout
+
+
+def measure(
+    python: str, end: str, source: Path, wheel: Path, tests: list[str], demo: bool, logs: Path
+) -> dict[str, object]:
+    """One row."""
+    row: dict[str, object] = {"python": python, "dependencies": end}
+    log = logs / f"{python}-{end}.log"
+    with tempfile.TemporaryDirectory() as folder:
+        venv = Path(folder) / "venv"
+        binaries = venv / "bin"
+        environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+        environment |= {"PATH": f"{binaries}:{environment['PATH']}", "VIRTUAL_ENV": str(venv)}
+        status, _, _ = run(["uv", "venv", "--python", interpreter(python) or python, str(venv)], log)
+        if status:
+            return row | {"stopped": "no such Python"}
+        pip = ["uv", "pip", "install", "--only-binary", ":all:", *ENDS[end]]
+        pinned = ["gymnasium==0.28.1"] if end == "gymnasium-0.28" else []
+        status, seconds, _ = run([*pip, f"{wheel}", *pinned], log, env=environment)
+        row |= {"install_s": round(seconds, 1)}
+        if status:
+            return row | {"stopped": "install"}
+        row["core_mb"] = round(sum(f.stat().st_size for f in (venv / "lib").rglob("*") if f.is_file()) / 1e6)
+        status, _, _ = run([*pip, f"{wheel}[{EXTRAS}]", *TOOLS, *pinned], log, env=environment)
+        if status:
+            return row | {"stopped": "extras"}
+        _, _, listed = run(["uv", "pip", "list", "--format", "json"], log, env=environment)
+        versions = {p["name"]: p["version"] for p in json.loads(listed[listed.index("[") : listed.rindex("]") + 1])}
+        row |= {name: versions[name] for name in SHOWN}
+        status, seconds, _ = run([str(binaries / "pdocrl"), "install", "bullet"], log, cwd=folder, env=environment)
+        row |= {"bullet_s": round(seconds, 1)}
+        if status:
+            return row | {"stopped": "pdocrl install bullet"}
+        code = "from pdocrl.envs.install import play; print(sum(p.matches is True for p in play('bullet')))"
+        _, _, matched = run([str(binaries / "python"), "-c", code], log, cwd=folder, env=environment)
+        row["tasks_with_the_same_bits"] = matched.strip().splitlines()[-1]
+        if tests:
+            command = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "loadfile", *tests]
+            status, seconds, out = run(command, log, cwd=source, env=environment)
+            counts = re.findall(r"(\d+) (passed|failed|skipped|error)", out.splitlines()[-1])
+            row |= {word: int(n) for n, word in counts} | {"tests_s": round(seconds)}
+        if demo:
+            status, seconds, _ = run([str(binaries / "pdocrl"), "demo"], log, cwd=folder, env=environment)
+            row |= {"demo_s": round(seconds)} if status == 0 else {"stopped": "demo"}
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pythons", nargs="+", default=PYTHONS)
+    parser.add_argument("--ends", nargs="+", default=list(ENDS), choices=list(ENDS))
+    parser.add_argument("--tests", nargs="*", default=TESTS, help="test files; none for no tests")
+    parser.add_argument("--no-demo", action="store_true")
+    parser.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "install_matrix")
+    options = parser.parse_args()
+    if shutil.which("uv") is None:
+        sys.exit("error: uv is not installed: pip install uv")
+    options.logs.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        # A clone, so that what is tried is what was committed, also while the checkout changes.
+        source = Path(folder) / "source"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True)
+        subprocess.run(["uv", "build", "--wheel", "--quiet", "--out-dir", folder, str(source)], check=True)
+        wheel = next(Path(folder).glob("*.whl"))
+        for python in options.pythons:
+            for end in options.ends:
+                row = measure(python, end, source, wheel, options.tests, not options.no_demo, options.logs)
+                row |= {"commit": commit.strip(), "system": sys.platform}
+                print(json.dumps(row), flush=True)
+                write(row)
+
+
+COLUMNS = [
+    "python",
+    "dependencies",
+    *SHOWN,
+    "install_s",
+    "core_mb",
+    "bullet_s",
+    "tasks_with_the_same_bits",
+    "passed",
+    "failed",
+    "skipped",
+    "error",
+    "tests_s",
+    "demo_s",
+    "stopped",
+    "system",
+    "commit",
+]
+
+
+def write(row: dict[str, object]) -> None:
+    """Replace the row of this Python and these dependencies, keep the others."""
+    rows: list[dict[str, object]] = []
+    if RESULTS.exists():
+        with RESULTS.open(encoding="utf-8", newline="") as file:
+            rows = [dict(r) for r in csv.DictReader(file)]
+    same = {(row["python"], row["dependencies"])}
+    rows = [r for r in rows if (r["python"], r["dependencies"]) not in same] + [row]
+    rows.sort(key=lambda r: (str(r["python"]), list(ENDS).index(str(r["dependencies"]))))
+    write_csv(RESULTS, [{name: r.get(name, "") for name in COLUMNS} for r in rows])
+
+
+if __name__ == "__main__":
+    main()
