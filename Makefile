@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python 3.11, 3.12 or 3.13 found: name one, make PYTHON=/path/to/python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[ray,minari,onnx,cone,tensorboard,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[ray,minari,onnx,cone,tensorboard,trees,dev]' --constraint constraints.txt
 	$(BIN)/pdocrl install bullet
 	touch $(STAMP)
 
@@ -72,7 +72,7 @@ constraints:
 	set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
 	$(PYTHON) -m venv "$$elsewhere/venv"; \
 	"$$elsewhere/venv/bin/python" -m pip install --quiet \
-	  '.[ray,minari,onnx,cone,tensorboard,mujoco,safety-gymnasium,highway,icu,docs,dev]' 'gymnasium==0.28.1'; \
+	  '.[ray,minari,onnx,cone,tensorboard,trees,mujoco,safety-gymnasium,highway,icu,docs,dev]' 'gymnasium==0.28.1'; \
 	"$$elsewhere/venv/bin/python" -m pip freeze --exclude pdocrl | sort --ignore-case > constraints.txt
 
 clean:

@@ -119,12 +119,14 @@ def main() -> None:
     parser.add_argument("--ends", nargs="+", default=list(ENDS), choices=list(ENDS))
     parser.add_argument("--tests", nargs="*", default=TESTS, help="test files; none for no tests")
     parser.add_argument("--no-demo", action="store_true")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 where anything failed")
     parser.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "install_matrix")
     options = parser.parse_args()
     if shutil.which("uv") is None:
         sys.exit("error: uv is not installed: pip install uv")
     options.logs.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    good = True
     with tempfile.TemporaryDirectory() as folder:
         # A clone, so that what is tried is what was committed, also while the checkout changes.
         source = Path(folder) / "source"
@@ -137,6 +139,8 @@ def main() -> None:
                 row |= {"commit": commit.strip(), "system": sys.platform}
                 print(json.dumps(row), flush=True)
                 write(row)
+                good &= not (row.get("stopped") or row.get("failed") or row.get("error"))
+    sys.exit(int(options.strict and not good))
 
 
 COLUMNS = [

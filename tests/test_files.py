@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.files import atomic_folder, atomic_path, write_json, write_text
+from pdocrl.files import atomic_folder, atomic_path, lock_file, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -104,3 +104,13 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(PdocrlError, match="already exists"), atomic_folder(tmp_path / "run"):
         pass
     assert names(tmp_path / "run") == ["whole"]
+
+
+def test_a_lock_is_held_by_one_process_until_the_file_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("a") as held, path.open("a") as other:
+        lock_file(held)
+        with pytest.raises(BlockingIOError):
+            lock_file(other)
+        held.close()
+        lock_file(other)

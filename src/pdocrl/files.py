@@ -8,11 +8,12 @@ import errno
 import json
 import os
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pdocrl.errors import PdocrlError
 
@@ -49,6 +50,25 @@ def read_json(path: Path) -> Any:
         raise PdocrlError(f"{path.parent}: no {path.name} here.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise PdocrlError(f"{path}: cannot be read ({' '.join(str(error).split())}).") from error
+
+
+def lock_file(file: IO[Any], wait: bool = False) -> None:
+    """Lock an open file for this process until it is closed; a crash leaves no lock behind.
+
+    Raises `BlockingIOError` where another process holds it and `wait` is false.
+    """
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(0)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(*error.args) from None
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
@@ -138,6 +158,8 @@ def _umask() -> int:
 
 
 def _sync_directory(folder: Path) -> None:
+    if os.name == "nt":  # there a directory cannot be opened; its file system journals the rename
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from pdocrl.data import Task, register, tasks
-from pdocrl.envs import Episodes, RolloutError, Rollouts, episode, rollout
+from pdocrl.envs import Episodes, RolloutError, Rollouts, episode, rollout, worker
 from pdocrl.errors import PdocrlError
 
 with_bullet = pytest.mark.skipif(
@@ -123,6 +123,13 @@ def test_returns_are_identical_with_1_2_and_5_workers_and_in_this_process():
     noisy = [rollout(Walk, Noisy(), 30, workers=n) for n in (0, 1, 3)]
     assert same(noisy[0], noisy[1])
     assert same(noisy[0], noisy[2])
+
+
+def test_workers_that_connect_by_name_play_the_same_episodes(monkeypatch):
+    """The way processes are started on Windows, where sockets are not inherited."""
+    usual = rollout(Walk, Noisy(), 6, workers=0)
+    monkeypatch.setattr(worker, "_start_inherited", worker._start_named)
+    assert same(usual, rollout(Walk, Noisy(), 6, workers=2))
 
 
 def test_every_policy_plays_every_episode_once_with_seeds_of_the_index_alone():

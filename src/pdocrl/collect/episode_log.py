@@ -11,7 +11,6 @@ overwritten, so that what is lost is the episode being played and nothing else. 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import struct
@@ -28,7 +27,7 @@ from safetensors.numpy import save as pack
 from pdocrl.collect.settings import Settings, versions
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_json
+from pdocrl.files import lock_file, write_json
 
 _HEAD = struct.Struct("<4sQI")  # mark, length, crc32 of what follows
 _MARK = b"pdE1"
@@ -74,7 +73,7 @@ class Journal:
         self.entries: dict[Place, Entry] = {}
         self._file: BinaryIO = path.open("r+b" if path.exists() else "w+b")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
         except OSError as error:
             self._file.close()
             raise PdocrlError(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pdocrl.data.download import MirrorError, Progress, discard, download, host_
 from pdocrl.data.load import cache_folder, load
 from pdocrl.data.tasks import BUILT_IN, Task, find_task
 from pdocrl.errors import DataError, PdocrlError
-from pdocrl.files import write_json
+from pdocrl.files import lock_file, write_json
 
 MIRRORS = (
     "https://huggingface.co/datasets/YYY-45/DSRL/resolve/main",
@@ -164,12 +164,10 @@ def _remembered(folder: Path) -> dict[str, Any]:
 
 def _remember(target: Path, digest: str, size: int, source: str | None) -> None:
     entry = {"sha256": digest, "bytes": size, "source": source}
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # other files may be fetched at the same time
+    name = hashlib.sha256(str(target.parent.resolve()).encode()).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"pdocrl-{name}.lock").open("a") as file:
+        lock_file(file, wait=True)  # other files may be fetched at the same time
         write_json(target.parent / CHECKSUMS, _remembered(target.parent) | {target.name: entry})
-    finally:
-        os.close(folder)
 
 
 def _sha256(path: Path) -> str:
@@ -191,7 +189,7 @@ def _locked(partial: Path) -> Iterator[None]:
         raise PdocrlError(f"cannot write to {partial.parent}: {reason}") from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file)
         except BlockingIOError:
             raise PdocrlError(f"{partial.parent}: another process is fetching this file. Wait for it.") from None
         try:

@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import pickle
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from pdocrl.envs.episode import Outcome, Player
@@ -30,6 +31,8 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",  # a policy of the user's own may need JAX; it must not take the training's device
 }
+
+_KEY = "PDOCRL_WORKER_KEY"  # of the connection, where it has a name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,19 +71,7 @@ class Worker:
     """The near end: starts the process, sends requests, yields outcomes one by one."""
 
     def __init__(self, packed_env: bytes, costs: tuple[str, ...] | None) -> None:
-        near, far = socket.socketpair()
-        with far:
-            program = (
-                "import sys, json; sys.path[:] = json.loads(sys.argv[1]); import pdocrl.envs.worker as w; w.main()"
-            )
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program, json.dumps([p or os.getcwd() for p in sys.path]), str(far.fileno())],
-                pass_fds=[far.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # an environment's chatter must not mix with a command's answer
-                env=os.environ | _ENVIRONMENT,
-            )
-        self._connection = Connection(near.detach())
+        self._process, self._connection = _start_inherited() if os.name == "posix" else _start_named()
         self._known: dict[bytes, None] = {}
         self._send((packed_env, costs))
 
@@ -129,10 +120,38 @@ class Worker:
         return WorkerDied(f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
 
 
+def _start_inherited() -> tuple[subprocess.Popen[bytes], Connection]:
+    """A process that inherits one end of a pair of sockets."""
+    near, far = socket.socketpair()
+    with far:
+        process = _start([str(far.fileno())], pass_fds=[far.fileno()])
+    return process, Connection(near.detach())
+
+
+def _start_named() -> tuple[subprocess.Popen[bytes], Connection]:
+    """A process that connects to a named pipe: for Windows, where no socket is inherited."""
+    secret = secrets.token_bytes(32)
+    with Listener(authkey=secret) as listener:
+        process = _start([str(listener.address)], {_KEY: secret.hex()})
+        return process, listener.accept()
+
+
+def _start(arguments: list[str], more: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
+    program = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); import pdocrl.envs.worker as w; w.main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, json.dumps([p or os.getcwd() for p in sys.path]), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=2,  # an environment's chatter must not mix with a command's answer
+        env=os.environ | _ENVIRONMENT | (more or {}),
+        **options,
+    )
+
+
 def main() -> None:
     """The far end: play what is asked for until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the caller decides
-    connection = Connection(int(sys.argv[2]))
+    key = os.environ.pop(_KEY, None)
+    connection: Any = Connection(int(sys.argv[2])) if key is None else Client(sys.argv[2], authkey=bytes.fromhex(key))
     try:
         _serve(connection)
     except (EOFError, ConnectionError):

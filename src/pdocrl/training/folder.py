@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import zipfile
@@ -24,7 +23,7 @@ from typing import Any
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.files import atomic_path, naming, write_text
+from pdocrl.files import atomic_path, lock_file, naming, write_text
 from pdocrl.policies import policy as policies
 from pdocrl.policies.one_file import joined_source
 from pdocrl.policies.onnx import to_onnx
@@ -76,7 +75,7 @@ def locked(folder: Path | None) -> Iterator[None]:
         file = lock.open("a")
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file)
         except OSError:
             raise PdocrlError(
                 f"{folder}: another process is training here. Wait for it, or choose another --out."
