@@ -5,6 +5,7 @@
 #   make test     lint, types and every test: what CI runs, under 10 minutes on two quiet cores
 #   make docs     the site, in site/; the tutorials' code is run, a warning is an error
 #   make dist     sdist and wheel in dist/; the wheel is tried in an empty environment elsewhere
+#   make research  the studies around the paper: their tests, also slow ones, and their figures in small
 #   make bench    every agent in minutes, on data that ships
 #   make matrix   installs, tests and the demo on each Python, oldest and newest dependencies: benchmarks/install_matrix.py
 #   make constraints   the newest versions of everything, written to constraints.txt
@@ -20,7 +21,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 FAST := tests/test_layers.py tests/test_records.py tests/test_files.py tests/test_api.py tests/test_cli.py \
         tests/bench/test_committed.py tests/data tests/evaluation tests/policies
 
-.PHONY: test check demo bench lint docs dist matrix constraints clean
+.PHONY: test check research demo bench lint docs dist matrix constraints clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python 3.11, 3.12 or 3.13 found: name one, make PYTHON=/path/to/python3.12" >&2; exit 2; }
@@ -36,7 +37,7 @@ $(DOCS_STAMP): $(STAMP)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff format --check src research tests benchmarks
 	$(BIN)/mypy
 
 check: lint
@@ -44,6 +45,10 @@ check: lint
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+research: lint
+	$(BIN)/python -m pytest tests/research
+	$(BIN)/python -m research cloning rate lucky --logs 1 --out runs/research
 
 demo: $(STAMP)
 	$(BIN)/pdocrl demo

@@ -1,6 +1,6 @@
 """How near pdocrl_anchored comes to optima that are known.
 
-    python benchmarks/anchored_known_answers.py [--seeds 3] [--steps 20000]
+    python -m benchmarks.anchored_known_answers [--seeds 3] [--steps 20000]
 
 On the problems of tests/probes.py, and on episodes of the lucky2 family, where the tabular solver learns from the same
 rows. States are one-hot, actions real numbers in which the finite ones are encoded, policies are evaluated exactly.
@@ -27,15 +27,15 @@ from pdocrl.files import write_csv
 from pdocrl.policies.policy import Policy
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.theory.experiments.lucky import methods
-from pdocrl.theory.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
 from pdocrl.training.loop import Run, Trainer
+from research.experiments.lucky import methods
+from research.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from probes import HORIZON, Probe, bandit, chain, small_cmdp  # noqa: E402
 
-SIZES = (10_000, 100_000)  # two of those of tabular_lucky.py
+SIZES = (10_000, 100_000)  # two of those of research/experiments/lucky.py
 GAMMA = 0.9
 ANCHORED, SOLVER = "pdocrl_anchored", "PDOCRL C=1.5C*"
 BESIDE = (SOLVER, "plug-in", "BC")  # tabular methods that learn from the same rows

@@ -1,6 +1,6 @@
 """Is luck copied? The dial on episodes of `lucky2` and of a gamble, beside the tabular solver on the same transitions.
 
-    python benchmarks/dial_luck.py [--logs 3] [--steps 6000]
+    python -m benchmarks.dial_luck [--logs 3] [--steps 6000]
 
 Forty steps an episode, at most 14 of them fast. Half of the logged episodes follow the best policy, half the bad arm,
 and every third of a hundred steps tries one of forty rare arms, which pays most and breaks down half the time. The
@@ -28,8 +28,8 @@ from pdocrl.data import Dataset, make_dataset
 from pdocrl.files import write_csv
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.lucky import BAD, FIRST_RARE, LIMIT, Lucky, lucky2
 from pdocrl.training.train import train
+from research.lucky import BAD, FIRST_RARE, LIMIT, Lucky, lucky2
 
 RESULTS = Path(__file__).parent / "results"
 HORIZON, SIZES, PLAYED = 40, (1000, 10_000, 100_000), 2000

@@ -23,12 +23,11 @@ import numpy as np
 from elsewhere_worlds import DRIVERS, TASKS, Drivers
 
 import pdocrl
-from pdocrl.bench.theory import read_csv
 from pdocrl.console import log
 from pdocrl.data import save
 from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import rollout
-from pdocrl.files import write_csv
+from pdocrl.files import read_csv, write_csv
 from pdocrl.ope import Prepared
 from pdocrl.training.folder import load_trained
 

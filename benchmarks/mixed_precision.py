@@ -37,13 +37,12 @@ from small import TASKS
 
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import find_agent
-from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
 from pdocrl.data.load import EMBEDDED, load, search
 from pdocrl.data.tasks import find_task
 from pdocrl.evaluation.evaluate import evaluate, read_scores
 from pdocrl.evaluation.intervals import interval_words, measured, number
-from pdocrl.files import write_csv
+from pdocrl.files import read_csv, write_csv
 from pdocrl.nn import pallas_mlp, precision
 from pdocrl.nn.pallas_mlp import to_float16
 from pdocrl.training import loop

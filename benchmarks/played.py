@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from table import read_lines
 
-from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
 from pdocrl.evaluation.normalise import normalised_reward
-from pdocrl.files import write_csv
+from pdocrl.files import read_csv, write_csv
 
 PLAYED = Path(__file__).parent / "results" / "played.csv"
 WHO = ("task", "agent", "cost_limit", "seed")

@@ -14,11 +14,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.theory import read_csv
 from pdocrl.data.load import search
 from pdocrl.data.tasks import find_task
 from pdocrl.evaluation.evaluate import evaluate, read_scores
-from pdocrl.files import write_csv
+from pdocrl.files import read_csv, write_csv
 from pdocrl.training.train import train
 
 ROWS = Path(__file__).parent / "results" / "small.csv"

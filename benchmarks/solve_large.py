@@ -24,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pdocrl.bench.theory import read_csv
 from pdocrl.console import print_table
-from pdocrl.files import write_csv
+from pdocrl.files import read_csv, write_csv
 from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import CMDP, evaluate, garnet
 from pdocrl.tabular.policy import load

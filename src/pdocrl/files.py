@@ -139,6 +139,24 @@ def write_csv(target: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]])
         writer.writerows(rows)
 
 
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Rows as `write_csv` wrote them, with numbers as numbers."""
+
+    def value(text: str) -> Any:
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+        return text
+
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+    if not rows:
+        raise PdocrlError(f"{path}: holds no rows. Remove it; the command that wrote it measures again.")
+    return rows
+
+
 @contextlib.contextmanager
 def naming(target: Path) -> Iterator[None]:
     """Disk trouble of the place we write to as a `PdocrlError` that names the target; any other error passes on."""

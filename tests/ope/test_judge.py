@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ope.estimators.worlds import World
 
 import pdocrl
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.judge import PolicyEstimates
+from tests.ope.estimators.worlds import World
 
 WORLD = World.random(0)
 LOG = WORLD.log(600, seed=1)

@@ -15,13 +15,11 @@ import pytest
 
 from pdocrl.bench.results import GroupStatus, SuiteFile, read_rows, read_status, write_rows, write_status, write_suite
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_csv
 from pdocrl.report import read_results, report
 from pdocrl.report.curves import over_seeds
 from pdocrl.report.findings import findings, lead
 from pdocrl.report.published import AVERAGE, published
 from pdocrl.report.statistics import best_safe, make_cells
-from pdocrl.theory.experiments import EXPERIMENTS
 
 ALL_TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
 ALL_METHODS = (
@@ -341,18 +339,10 @@ def test_a_failed_page_leaves_the_last_one_as_it_was(suite_folder):
     assert page.read_bytes() == before
 
 
-def test_the_theory_s_suite_has_a_page_with_what_is_measured(tmp_path):
-    folder = tmp_path / "theory"
-    cloning = EXPERIMENTS["cloning"]
-    write_suite(folder, SuiteFile(name="tabular", kind="tabular"))
-    rows = cloning.measure(1)
-    write_csv(folder / "cloning.csv", rows)
-    cloning.draw(rows, folder / "pictures" / "cloning.png")
-    page = Page(report(folder))
-    assert page.headings == ["Cloning", "Do it again"]
-    assert len(page.all("tr")) == 1 + len(cloning.table(rows).rows)
-    assert [attributes["src"][:22] for attributes, _ in page.all("img")] == ["data:image/png;base64,"]
-    assert "Not measured yet: rate, lucky, rivals" in page.source
+def test_a_folder_of_the_theorys_figures_names_what_makes_its_page(tmp_path):
+    write_suite(tmp_path / "figures", SuiteFile(name="tabular", kind="tabular"))
+    with pytest.raises(PdocrlError, match=r"python -m research"):
+        report(tmp_path / "figures")
 
 
 def test_the_commands_shown_name_the_folder_the_data_lay_in(suite_folder):

@@ -13,7 +13,7 @@ from pdocrl.tabular.lagrangian import Lagrangian, behaviour_mass
 from pdocrl.tabular.rare import OFTEN, choose_min_count, kept, trusted
 from pdocrl.tabular.rows import lookalikes
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.lucky import lucky2
+from research.lucky import lucky2
 
 
 def test_a_log_with_ends_gives_the_policy_of_its_equivalent_without() -> None:

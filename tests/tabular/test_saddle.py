@@ -12,7 +12,7 @@ from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.lucky import lucky2
+from research.lucky import lucky2
 
 
 def sampled(

@@ -122,7 +122,7 @@ class SuiteFile(Record, frozen=True, kw_only=True):
 
     FORMAT: ClassVar[int] = 2
     name: str
-    kind: Literal["control", "tabular"]
+    kind: Literal["control", "tabular"]  # tabular: folders of version 0.2
     about: str = ""
     protocol: str = "custom"
     cost_limits: list[list[float]] = field(default_factory=list)
@@ -131,7 +131,7 @@ class SuiteFile(Record, frozen=True, kw_only=True):
     episodes: int = 0
     tasks: list[SuiteTask] = field(default_factory=list)
     agents: list[SuiteMethod] = field(default_factory=list)
-    figures: dict[str, int] = field(default_factory=dict)  # of a tabular suite: repetitions of each
+    figures: dict[str, int] = field(default_factory=dict)  # of version 0.2's tabular suite
 
 
 class StatusFile(Record, frozen=True, kw_only=True):

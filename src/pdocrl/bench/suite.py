@@ -199,7 +199,7 @@ def _smoke() -> Suite:
 
 
 def named_suites() -> dict[str, Suite]:
-    """The suites of the package; `tabular` is not made of groups and has its own file."""
+    """The suites of the package."""
     paper = Suite(
         "paper",
         "eight Bullet tasks, every agent, protocol dsrl",

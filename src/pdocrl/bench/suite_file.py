@@ -53,13 +53,11 @@ def find_suite(name_or_path: str | os.PathLike[str]) -> Suite:
     if text.endswith(".toml"):
         return read_suite_file(Path(text))
     if os.path.exists(text) or Path(text).suffix in FORMATS:
-        raise PdocrlError(f"{text}: a suite is a TOML file (see docs/bench.md), or one of {_listed(known)}.")
-    hint = did_you_mean(text, [*known, "tabular"])
-    raise PdocrlError(f"unknown suite {text!r}.{hint} Known: {_listed(known)}, or a TOML file.")
-
-
-def _listed(known: dict[str, Suite]) -> str:
-    return ", ".join([*known, "tabular"])
+        raise PdocrlError(f"{text}: a suite is a TOML file (see docs/bench.md), or one of {', '.join(known)}.")
+    if text == "tabular":
+        raise PdocrlError("the suite tabular is research, no part of the package: `python -m research` in a checkout.")
+    hint = did_you_mean(text, [*known])
+    raise PdocrlError(f"unknown suite {text!r}.{hint} Known: {', '.join(known)}, or a TOML file.")
 
 
 def read_suite_file(path: Path) -> Suite:

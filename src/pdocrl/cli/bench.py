@@ -28,18 +28,15 @@ def bench(
     no_train: bool = False,
     engine: Literal["local", "ray"] = "local",
     ray_address: str | None = None,
-    figures: tuple[str, ...] = (),
-    logs: int | None = None,
-    jobs: int | None = None,
     json: bool = False,
 ) -> None:
     """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
 
     Suites: paper (eight tasks, every agent, protocol dsrl), strict (limit 5, the methods made for it), ablation (with
-    and without policy extraction), tabular (the theory's figures), smoke (every agent in minutes, on data inside the
-    package), or a TOML file of your own, see docs/bench.md. The plan is printed first. Finished work is never redone:
-    the same command goes on after a stop, and folders trained on another machine count. Exit status 1: there are
-    results, but not all that was asked for.
+    and without policy extraction), smoke (every agent in minutes, on data inside the package), or a TOML file of your
+    own, see docs/bench.md. The plan is printed first. Finished work is never redone: the same command goes on after a
+    stop, and folders trained on another machine count. Exit status 1: there are results, but not all that was asked
+    for.
 
     Example:
         pdocrl bench smoke --out runs/smoke
@@ -49,7 +46,7 @@ def bench(
         pdocrl bench mine.toml --engine ray --ray-address auto
 
     Args:
-        suite: paper, strict, ablation, tabular, smoke, or a TOML file.
+        suite: paper, strict, ablation, smoke, or a TOML file.
         out: folder for everything; default: runs/bench-SUITE.
         data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
         agents: only these, e.g. pdocrl bc-safe.
@@ -59,9 +56,6 @@ def bench(
         no_train: only play what is trained, for machines without the data or a GPU.
         engine: local (this machine) or ray (a cluster).
         ray_address: of an existing Ray cluster; default: one is started on this machine.
-        figures: suite tabular: only these, e.g. rivals lucky.
-        logs: suite tabular: logs per point; default: few, see docs/bench.md.
-        jobs: suite tabular: processes; default: one per core.
         json: print one JSON object.
     """
     if train_only and no_train:
@@ -70,11 +64,6 @@ def bench(
         raise PdocrlError("--ray-address is for --engine ray. Add it.")
     if data is not None and not data.is_dir():
         raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
-    if suite == "tabular":
-        _tabular(out or Path("runs/bench-tabular"), plan, json, figures, logs, jobs)
-        return
-    if figures or logs is not None or jobs is not None:
-        raise PdocrlError("--figures, --logs and --jobs are for the suite tabular.")
     from pdocrl.bench.rates import Rates
     from pdocrl.bench.run import Choices, make_plan
     from pdocrl.bench.run import bench as run
@@ -138,34 +127,6 @@ def _show_plan(plan: BenchPlan) -> None:
     )
     if to_do and not plan.is_timed:
         print("–: not known. Short work is not measured beforehand, and remembered once it was done.")
-
-
-def _tabular(out: Path, plan: bool, json: bool, figures: tuple[str, ...], logs: int | None, jobs: int | None) -> None:
-    import os
-
-    from pdocrl.bench.theory import run_theory
-    from pdocrl.table import show_tables
-    from pdocrl.theory.experiments import EXPERIMENTS
-
-    if plan:
-        rows = [[name, experiment.about] for name, experiment in EXPERIMENTS.items()]
-        if json:
-            print_json({"suite": "tabular", "out": str(out), "groups": [{"name": n, "about": a} for n, a in rows]})
-        else:
-            print_table(
-                ["figure", "what it shows"],
-                rows,
-                title="tabular: the theory's figures; some hours of one core",
-            )
-        return
-    if logs is not None and logs < 1:
-        raise PdocrlError(f"--logs is {logs}; it must be at least 1.")
-    done = run_theory(out, logs, jobs or os.cpu_count() or 1, figures)
-    if json:
-        print_json(done.as_dict())
-        return
-    show_tables(done.tables, out)
-    print(f"tables and pictures: {out}")
 
 
 def _time(seconds: float | None) -> str:

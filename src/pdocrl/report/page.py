@@ -32,7 +32,6 @@ from pdocrl.report.findings import findings, lead
 from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
-from pdocrl.report.theory import render_theory
 from pdocrl.table import amount
 
 
@@ -61,8 +60,8 @@ def report(
     if target.is_dir():
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
     if suite is not None and suite.kind == "tabular":
-        text = render_theory(folder, suite)
-    elif not isinstance(run, Results) and suite is None and not (folder / "run.json").exists() and is_solved(folder):
+        raise PdocrlError(f"{folder}: figures of the theory; `python -m research --out {folder} all` makes their page.")
+    if not isinstance(run, Results) and suite is None and not (folder / "run.json").exists() and is_solved(folder):
         text = render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.ope.estimators.worlds import Floats, World
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
@@ -18,6 +17,7 @@ from pdocrl.ope.estimators.importance import per_decision, trajectory
 from pdocrl.ope.estimators.linear import LinearSystem, values
 from pdocrl.ope.estimators.marginalised import double, logged, marginalised, ratios
 from pdocrl.ope.estimators.problem import Estimate, Problem
+from tests.ope.estimators.worlds import Floats, World
 
 WORLD = World.random(0)
 

@@ -8,35 +8,37 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.bench import theory
-from pdocrl.bench.theory import read_csv, run_theory
 from pdocrl.errors import PdocrlError
-from pdocrl.files import write_csv
-from pdocrl.theory.experiments import EXPERIMENTS
-from pdocrl.theory.experiments.cloning import measure as measure_cloning
-from pdocrl.theory.experiments.rate import MULTIPLES, SIZES, slope
+from pdocrl.files import read_csv, write_csv
+from research import figures
+from research.experiments import EXPERIMENTS
+from research.experiments.cloning import measure as measure_cloning
+from research.experiments.rate import MULTIPLES, SIZES, slope
 
 QUICK = ("cloning", "rate", "lucky")  # the others are measured in test_measure.py, on less
 
 
 def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run_theory(tmp_path / "out", seeds=1, figures=QUICK)
+    first = figures.make_figures(tmp_path / "out", QUICK, seeds=1)
     assert set(first.rows) == set(QUICK)
     assert all(path.stat().st_size > 10_000 for path in first.pictures)
     made = {path.name for path in (tmp_path / "out" / "tables").iterdir()}
     assert made == {f"{name}.{suffix}" for name in QUICK for suffix in ("md", "tex")}
 
-    def refuse(seeds: int, jobs: int) -> theory.Rows:
+    def refuse(seeds: int, jobs: int) -> figures.Rows:
         raise AssertionError("measured again")
 
     again = {name: dataclasses.replace(experiment, measure=refuse) for name, experiment in EXPERIMENTS.items()}
-    monkeypatch.setattr(theory, "EXPERIMENTS", again)
-    assert run_theory(tmp_path / "out", figures=QUICK).rows == first.rows
+    monkeypatch.setattr(figures, "EXPERIMENTS", again)
+    assert figures.make_figures(tmp_path / "out", QUICK).rows == first.rows
+    page = first.page.read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == len(QUICK)
+    assert "Not measured yet: rivals, rivals_free, examples, icu" in page
     (tmp_path / "out" / "rate.csv").write_text("")
     with pytest.raises(PdocrlError, match=r"rate.csv: holds no rows"):
-        run_theory(tmp_path / "out", figures=QUICK)
+        figures.make_figures(tmp_path / "out", QUICK)
     with pytest.raises(PdocrlError, match=r"unknown figure"):
-        run_theory(tmp_path / "other", figures=["luck"])
+        figures.make_figures(tmp_path / "other", ["luck"])
     assert not (tmp_path / "other").exists()
 
 

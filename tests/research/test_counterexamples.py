@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, plan, values
-from pdocrl.theory.counterexamples import (
+from research.counterexamples import (
     L1,
     L2,
     R1,

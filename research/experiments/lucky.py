@@ -19,8 +19,8 @@ from pdocrl.tabular.baselines.plain import behaviour_cloning, coptidice, fqi, mb
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
-from pdocrl.theory.lucky import LIMIT, Lucky, lucky2
+from research.experiments.experiment import Experiment, Rows, new_figure, save_figure
+from research.lucky import LIMIT, Lucky, lucky2
 
 SIZES = (1000, 3000, 10_000, 30_000, 100_000)
 ALPHAS = (1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0)

@@ -29,8 +29,8 @@ from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, bind, garnet, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
-from pdocrl.theory.field import LuckyBandit, costly_reference, phantom_mass
-from pdocrl.theory.lucky import lucky2
+from research.field import LuckyBandit, costly_reference, phantom_mass
+from research.lucky import lucky2
 
 Coverage = Literal["full", "partial"]
 EPISODIC = ("frozenlake", "icu_sepsis")

@@ -5,7 +5,7 @@ from pdocrl.tabular.cmdp import evaluate, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.tabular.saddle import solve
-from pdocrl.theory.lucky import FAILED, FIRST_RARE, LIMIT, lucky2
+from research.lucky import FAILED, FIRST_RARE, LIMIT, lucky2
 
 
 @pytest.mark.parametrize("constrained", [True, False])

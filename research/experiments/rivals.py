@@ -1,6 +1,6 @@
 """The paper's comparison tables, measured: every method on every family, from logs of growing size.
 
-What is measured, and how, is in `pdocrl.theory.measure`; here its rows become tables and pictures.
+What is measured, and how, is in `research.measure`; here its rows become tables and pictures.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from pdocrl.table import Table, Text
 from pdocrl.tabular.baselines.registry import RIVALS, Claim
-from pdocrl.theory.experiments.experiment import Drawing, Experiment, Rows, new_figure, save_figure
-from pdocrl.theory.measure import EXAMPLES, SMALL, measure_all
+from research.experiments.experiment import Drawing, Experiment, Rows, new_figure, save_figure
+from research.measure import EXAMPLES, SMALL, measure_all
 
 SETTINGS = ("theory", "best of grid")
 IMITATION = "behaviour_cloning"

@@ -10,7 +10,7 @@ from pdocrl.tabular.cmdp import evaluate, extract, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
 from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.theory.lucky import FIRST_RARE, LIMIT, lucky2
+from research.lucky import FIRST_RARE, LIMIT, lucky2
 
 
 def with_costs(seed=0, **options):

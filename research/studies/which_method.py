@@ -1,8 +1,8 @@
 """Every tabular method on every family: the committed measurements as tables and pictures of docs/which-method.md.
 
-    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_rivals.csv --jobs 16
-    OMP_NUM_THREADS=1 python -m pdocrl.theory.measure benchmarks/results/tabular_icu.csv --families icu_sepsis --jobs 16
-    python benchmarks/tabular_rivals.py
+    OMP_NUM_THREADS=1 python -m research.measure research/results/methods.csv --jobs 16
+    OMP_NUM_THREADS=1 python -m research.measure research/results/methods_icu.csv --families icu_sepsis --jobs 16
+    python -m research.studies.which_method
 
 The first two measure, anywhere NumPy, SciPy, highspy and clarabel are (the second also needs icu-sepsis); the third
 writes what stands between the two marks of the page, and its pictures: docs/img/rivals.png, rivals_settings.png,
@@ -15,12 +15,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-from pdocrl.bench.theory import read_csv
-from pdocrl.files import write_text
+from pdocrl.files import read_csv, write_text
 from pdocrl.table import Table
 from pdocrl.tabular.baselines.registry import RIVALS
-from pdocrl.theory.experiments.experiment import Rows
-from pdocrl.theory.experiments.rivals import (
+from research.experiments.experiment import Rows
+from research.experiments.rivals import (
     draw_families,
     draw_settings,
     draw_slopes,
@@ -28,9 +27,9 @@ from pdocrl.theory.experiments.rivals import (
     relative,
     slope_table,
 )
-from pdocrl.theory.measure import EXAMPLES
+from research.measure import EXAMPLES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "which-method.md"
 LIMITS, FREE = "With limits: the paper's first table, measured", "Without limits: its second table, measured"
 PICTURES = (
@@ -38,12 +37,12 @@ PICTURES = (
     ("_settings", draw_settings, "error by theory and by the best of a grid"),
     ("_slopes", draw_slopes, "slopes measured and claimed"),
 )
-BEGIN, END = "<!-- measured: python benchmarks/tabular_rivals.py -->", "<!-- end -->"
+BEGIN, END = "<!-- measured: python -m research.studies.which_method -->", "<!-- end -->"
 
 
 def main(results: Path) -> None:
     """Rewrite the measured part of the page."""
-    rows = read_csv(results / "tabular_rivals.csv")
+    rows = read_csv(results / "methods.csv")
     main_rows = [row for row in rows if row["family"] not in EXAMPLES]
     parts = []
     for limits, name, title in (("yes", "rivals", LIMITS), ("no", "rivals_free", FREE)):
@@ -57,7 +56,7 @@ def main(results: Path) -> None:
     examples = [row for row in rows if row["family"] in EXAMPLES]
     if examples:
         parts += ["### The field's counterexamples", example_table(examples)]
-    icu = read_csv(results / "tabular_icu.csv")
+    icu = read_csv(results / "methods_icu.csv")
     parts += ["### ICU sepsis", icu_table([row for row in icu if row["limits"] == "yes"], "with the limit")]
     parts.append(icu_table([row for row in icu if row["limits"] == "no"], "without a limit"))
     text = PAGE.read_text(encoding="utf-8")
@@ -150,4 +149,4 @@ def icu_table(rows: Rows, kind: str) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "benchmarks" / "results")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "research" / "results")

@@ -14,14 +14,14 @@ from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import evaluate, extract, plan
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.field import (
+from research.field import (
     LuckyBandit,
     costly_reference,
     phantom_mass,
     ratio_without_penalty,
     ratio_without_validity,
 )
-from pdocrl.theory.lucky import LIMIT, lucky2
+from research.lucky import LIMIT, lucky2
 
 EXACT = {"abs": 1e-12}
 

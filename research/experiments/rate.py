@@ -18,7 +18,7 @@ from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.solution import Setup, solve_saddle
-from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
+from research.experiments.experiment import Experiment, Rows, new_figure, save_figure
 
 SIZES = (1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
 MULTIPLES = (1.0, 1.5, 3.0)  # of C*

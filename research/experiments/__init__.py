@@ -1,9 +1,9 @@
 """The theory's figures: each measured on finite problems with known optima."""
 
-from pdocrl.theory.experiments.cloning import CLONING
-from pdocrl.theory.experiments.lucky import LUCKY
-from pdocrl.theory.experiments.rate import RATE
-from pdocrl.theory.experiments.rivals import EXAMPLES_FIGURE, ICU, RIVALS_FREE, RIVALS_LIMITS
+from research.experiments.cloning import CLONING
+from research.experiments.lucky import LUCKY
+from research.experiments.rate import RATE
+from research.experiments.rivals import EXAMPLES_FIGURE, ICU, RIVALS_FREE, RIVALS_LIMITS
 
 EXPERIMENTS = {
     "cloning": CLONING,

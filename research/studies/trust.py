@@ -1,6 +1,6 @@
 """Can the report of `solve` be trusted? The chosen C, the intervals and the tightened limits, against the truth.
 
-    python benchmarks/tabular_trust.py [--seeds 20]
+    python -m research.studies.trust [--seeds 20]
 
 For logs of known problems: the error with the C that was chosen, against the best and the worst of the grid; how often
 the 95 % intervals held the policy's true value and costs; how often the policy broke a limit, at the limits and aimed
@@ -27,9 +27,9 @@ from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.lagrangian import Lagrangian
 from pdocrl.tabular.saddle import solve
 from pdocrl.tabular.solution import Setup, solve_saddle
-from pdocrl.theory.lucky import lucky2
+from research.lucky import lucky2
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[1] / "results"
 Make = Callable[[int], tuple[CMDP, Counts, tuple[Limit, ...]]]
 
 
@@ -124,7 +124,7 @@ def main() -> None:
         "which costs",
     ]
     print_table(header, rows, f"means over {seeds} seeds")
-    with atomic_path(HERE / "results" / "tabular_trust.csv") as path, path.open("w", newline="") as file:
+    with atomic_path(RESULTS / "trust.csv") as path, path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*header, "seeds"])
         writer.writerows([*row, seeds] for row in rows)

@@ -1,7 +1,7 @@
 """Every method on every family, from logs of growing size: error, violation and time, with intervals.
 
-    python -m pdocrl.theory.measure rivals.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
-    python -m pdocrl.theory.measure rivals.csv --from one.csv two.csv     from trials that --trials kept
+    python -m research.measure rivals.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
+    python -m research.measure rivals.csv --from one.csv two.csv     from trials that --trials kept
 
 One job is one log: all methods learn from it, each with its parameters by theory and with those of its grid. Of the
 grid the best on average at each n is kept, a choice nobody could make from the log. Errors are max(loss, violation, 0)
@@ -32,7 +32,7 @@ from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.theory.families import Case, Coverage, make_case
+from research.families import Case, Coverage, make_case
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")

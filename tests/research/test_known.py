@@ -9,8 +9,8 @@ from pdocrl.tabular.cmdp import evaluate, extract, occupancy, random_cmdp, value
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.exact import slater_margin, solve_lp
 from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.theory.counterexamples import spurious_v_saddle
-from pdocrl.theory.known import lagrangian, lower_value, solve_known, upper_value
+from research.counterexamples import spurious_v_saddle
+from research.known import lagrangian, lower_value, solve_known, upper_value
 
 
 def problem(seed=0, n_constraints=1, n_states=8):

@@ -1,6 +1,6 @@
 """Solving the empirical saddle problem: the linear program's time and gap, and what iterating reaches in 10,000 steps.
 
-    python benchmarks/tabular_saddle.py [--seeds 10]
+    python -m research.studies.saddle [--seeds 10]
 
 Logs are half of the optimal policy's data and half of a uniform policy's, with C = 1.5·C*, γ = 0.95, one constraint.
 ξ is the certificate; err = max(suboptimality, violation) of the policy in the true CMDP, (1−γ)J units. The last table
@@ -14,6 +14,7 @@ import csv
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
 from pdocrl.limits import as_limits
 from pdocrl.tabular import exact
-from pdocrl.tabular.algorithms import make_players, run
+from pdocrl.tabular.algorithms import Algorithm, make_players, run
 from pdocrl.tabular.certificate import Point, certify
 from pdocrl.tabular.cmdp import CMDP, evaluate, garnet, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
@@ -29,9 +30,11 @@ from pdocrl.tabular.lagrangian import Lagrangian, Sets, policy_of
 from pdocrl.tabular.lp import choose_B, saddle_lp
 
 ITERATIONS = 10_000
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[1] / "results"
 
-SOLVERS = {  # name → (algorithm, options, the paper's sets or the tight ones)
+SOLVERS: dict[
+    str, tuple[Algorithm, dict[str, Any], str]
+] = {  # name → (algorithm, options, the paper's sets or the tight ones)
     "Algorithm 1, η = 1/√T, paper's sets": ("pdocrl", {"eta": ITERATIONS**-0.5}, "paper"),
     "Algorithm 1, η = C/(G√T), paper's sets": ("pdocrl", {}, "paper"),
     "Algorithm 1, η = C/(G√T)": ("pdocrl", {}, "tight"),
@@ -107,7 +110,8 @@ def solver_rows(seeds: int) -> Iterator[list[object]]:
 
 def soundness_rows(problems: int) -> Iterator[list[object]]:
     """[solver, iterates, err > ξ, largest err/ξ] on population problems with 1–3 constraints, half of them costs."""
-    for algorithm in ("pdocrl", "regret_matching", "optimistic", "linear program"):
+    algorithms: tuple[Algorithm | None, ...] = ("pdocrl", "regret_matching", "optimistic", None)  # None: the program
+    for algorithm in algorithms:
         ratios = []
         for seed in range(problems):
             cmdp = random_cmdp(8, 3, 1 + seed % 3, 0.9, seed=seed)
@@ -116,13 +120,14 @@ def soundness_rows(problems: int) -> Iterator[list[object]]:
             case = Case(cmdp, 1000, seed)
             L = Lagrangian.population(cmdp, case.mu_D)
             sets = Sets.tight(L, case.C, exact.dual_bound(cmdp))
-            points = [saddle_lp(L, sets)] if algorithm == "linear program" else []
-            if not points:
+            if algorithm is None:
+                points = [saddle_lp(L, sets)]
+            else:
                 points = list(run(L, make_players(algorithm, L, sets, 1000), 1000, every=10))
             for point in points:
                 gap = certify(L, sets, point).gap
                 ratios.append(max(case.error(point) - 1e-10, 0.0) / max(gap, 1e-12))  # less the rounding of both
-        yield [algorithm, len(ratios), int(np.sum(np.array(ratios) > 1)), max(ratios)]
+        yield [algorithm or "linear program", len(ratios), int(np.sum(np.array(ratios) > 1)), max(ratios)]
 
 
 def main() -> None:
@@ -146,7 +151,7 @@ def main() -> None:
         f"{tuned.mean() / matching.mean():.0f} of the means"
     )
     print_table(["solver", "iterates", "err > ξ", "largest err/ξ"], sound, "Is the certificate sound?")
-    with atomic_path(HERE / "results" / "tabular_saddle.csv") as path, path.open("w", newline="") as file:
+    with atomic_path(RESULTS / "saddle.csv") as path, path.open("w", newline="") as file:
         writer = csv.writer(file)
         for columns, rows in (
             (["problem", "pairs", "ms", "xi", "err"], program),

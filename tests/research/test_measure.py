@@ -10,7 +10,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.tabular.baselines.registry import RIVALS
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.exact import solve_lp
-from pdocrl.theory.experiments.rivals import (
+from research.experiments.rivals import (
     RIVALS_LIMITS,
     draw_settings,
     draw_slopes,
@@ -20,8 +20,8 @@ from pdocrl.theory.experiments.rivals import (
     slope,
     slope_table,
 )
-from pdocrl.theory.families import FAMILIES, frozen_lake, icu_sepsis, make_case
-from pdocrl.theory.measure import (
+from research.families import FAMILIES, frozen_lake, icu_sepsis, make_case
+from research.measure import (
     EXAMPLES,
     ITERATIONS,
     Job,
@@ -78,7 +78,7 @@ def test_the_sepsis_simulator_has_the_returns_its_authors_give():
 
 
 def test_two_processes_measure_what_one_does_and_the_trials_kept_give_the_same_summary(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdocrl.theory.measure.ITERATIONS", dict.fromkeys(ITERATIONS, 5))
+    monkeypatch.setattr("research.measure.ITERATIONS", dict.fromkeys(ITERATIONS, 5))
 
     def numbers(rows):
         return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pdocrl.table import Table, Text
-from pdocrl.theory.counterexamples import weighted_cloning_fails
-from pdocrl.theory.experiments.experiment import Experiment, Rows, new_figure, save_figure
+from research.counterexamples import weighted_cloning_fails
+from research.experiments.experiment import Experiment, Rows, new_figure, save_figure
 
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
 

@@ -25,7 +25,7 @@ class Experiment:
     """How to make a figure; `measure` is the only slow part and its rows are all the rest needs."""
 
     about: str
-    seeds: int  # repetitions that `bench tabular` takes
+    seeds: int  # repetitions where none are asked for
     measure: Callable[[int, int], Rows]  # repetitions, processes
     table: Callable[[Rows], Table]
     draw: Callable[[Rows, Path], None]

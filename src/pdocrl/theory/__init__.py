@@ -1,1 +1,0 @@
-"""The paper's counterexamples, algorithms, rivals and experiments, on top of `tabular`."""
