@@ -2,36 +2,42 @@
 
     Q ← argmin_f Σ_i ( f(s_i, a_i) − x_i − γ Σ_a π(a|s'_i) Q(s'_i, a) )²,   v = mean_e Σ_a π(a|s_e0) Q(s_e0, a)
 
-Le, Voloshin and Yue, "Batch policy learning under constraints", 2019. `linear` solves for the fixed point at once;
-`trees` starts there and refits gradient-boosted trees (scikit-learn). Cross-fitted: the Q of a row never saw its
-episode. States must be Markov and Q near the function class; the error of the regression is not in any interval, so
-none is given: doubly robust estimates put one around the same Q.
+Le, Voloshin and Yue, "Batch policy learning under constraints", 2019. `linear` solves for the fixed point at once
+(`linear.py`). `trees` fits boosted trees to what the linear Q leaves, Q = Q_linear + g, from g = 0, once per step of
+the longest episode or `ITERATIONS` times. Time is an input where totals are not discounted: what is left to come
+depends on it. Cross-fitted: the Q of a row never saw its episode. States must be Markov and Q near the function class;
+the error of the regression is in no interval, so none is given: doubly robust estimates put one around the same Q.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pdocrl.errors import MissingExtraError, UnknownNameError
+from pdocrl.errors import UnknownNameError
+from pdocrl.ope.estimators import trees
 from pdocrl.ope.estimators.linear import LinearSystem, values
 from pdocrl.ope.estimators.problem import Estimate, Floats, Ints, Problem
 
 REGRESSORS = ("linear", "trees")
-ITERATIONS = 20  # of trees
+ITERATIONS = 30  # of trees, at most
+
+
+def best_regressor() -> str:
+    """`trees` where scikit-learn is installed, else `linear`."""
+    return "trees" if trees.installed() else "linear"
 
 
 def q_values(problem: Problem, signal: str, regressor: str = "linear") -> Floats:
     """[N, A] the cross-fitted Q of every row and action."""
     if regressor not in REGRESSORS:
         raise UnknownNameError("regressor", regressor, REGRESSORS, f"Known: {', '.join(REGRESSORS)}.")
+    low, high = possible(problem, signal)
     found = np.zeros(problem.target.shape)
     for fold in (0, 1):
-        rows = np.flatnonzero(problem.folds != fold)
-        q = values(problem, LinearSystem.of(problem, rows).q(signal))
-        if regressor == "trees":
-            q = _trees(problem, signal, rows, q)
-        found[problem.folds == fold] = q[problem.folds == fold]
-    return found
+        rows, here = np.flatnonzero(problem.folds != fold), np.flatnonzero(problem.folds == fold)
+        q = np.clip(values(problem, LinearSystem.of(problem, rows).q(signal)), low[:, None], high[:, None])
+        found[here] = _boosted(problem, signal, rows, q, here) if regressor == "trees" else q[here]
+    return np.clip(found, low[:, None], high[:, None])
 
 
 def direct(problem: Problem, signal: str, q: Floats, regressor: str = "linear") -> Estimate:
@@ -48,23 +54,32 @@ def direct(problem: Problem, signal: str, q: Floats, regressor: str = "linear") 
     )
 
 
-def _trees(problem: Problem, signal: str, rows: Ints, q: Floats) -> Floats:
-    """[N, A] after refitting on `rows`, from a Q to begin with."""
-    try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-    except ImportError:
-        raise MissingExtraError("fitted Q evaluation with trees", "trees") from None
-    count = problem.target.shape[1]
+def possible(problem: Problem, signal: str) -> tuple[Floats, Floats]:
+    """[N] the least and largest total that steps as logged can still add up to."""
+    x = problem.log.signals[signal]
+    left = problem.longest - problem.log.step
+    weight = left if problem.discount == 1 else (1 - problem.discount**left) / (1 - problem.discount)
+    return min(float(x.min()), 0.0) * weight, max(float(x.max()), 0.0) * weight
+
+
+def _boosted(problem: Problem, signal: str, rows: Ints, q: Floats, here: Ints) -> Floats:
+    """[n, A] at the rows `here`, of trees fitted on `rows` to what q [N, A] leaves."""
     known = rows[problem.following[rows] > -2]
     following = problem.following[known]
-    inputs = [np.c_[problem.features, np.full(len(problem.log), a)] for a in range(count)]
-    seen = np.c_[problem.features[known], problem.log.action[known]]
-    x = problem.log.signals[signal][known]
-    for _ in range(ITERATIONS):
-        after = np.where(following >= 0, (problem.target * q).sum(1)[following], 0.0)
-        model = HistGradientBoostingRegressor(
-            max_iter=60, max_leaf_nodes=15, min_samples_leaf=20, categorical_features=[seen.shape[1] - 1]
-        )
-        model.fit(seen, x + problem.discount * after)
-        q = np.stack([model.predict(one) for one in inputs], axis=1)
-    return q
+    goes_on = following >= 0
+    after = following[goes_on]
+    v_base = (problem.target * q).sum(1)[after]
+    base = np.take_along_axis(q[known], problem.log.action[known][:, None], 1)[:, 0]
+    low, high = (ends[after] for ends in possible(problem, signal))
+    v = v_base
+    model = None
+    for _ in range(min(problem.longest, ITERATIONS)):
+        y = problem.log.signals[signal][known] - base
+        y[goes_on] += problem.discount * v
+        if model is None or goes_on.any():
+            model = trees.fit_q(problem, known, y)
+            v = np.clip(v_base + trees.expected(problem, model, after), low, high) if after.size else v
+    if model is None:
+        return q[here]
+    more = [model.predict(trees.with_action(problem, here, np.full(len(here), a))) for a in range(q.shape[1])]
+    return np.asarray(q[here] + np.stack(more, axis=1), np.float64)

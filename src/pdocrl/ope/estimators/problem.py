@@ -83,14 +83,30 @@ class Problem:
         return np.where(last, np.where(self.log.terminal, -1, -2), np.arange(1, len(self.log) + 1))
 
     @functools.cached_property
+    def inputs(self) -> Floats:
+        """[N, D + 1] the encoded columns and, where totals are not discounted, the time step: what trees are given."""
+        time = self.log.step if self.discount == 1 else np.zeros(len(self.log))
+        return np.c_[self.log.features()[0], time]
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest episode."""
+        return int(self.log.step.max()) + 1
+
+    @functools.cached_property
+    def ratio(self) -> Floats:
+        """[N] π(a|s)/b(a|s) of the logged actions."""
+        logged = np.take_along_axis(self.target, self.log.action[:, None], 1)[:, 0]
+        return np.asarray(logged / self.propensity, np.float64)
+
+    @functools.cached_property
     def weights(self) -> Floats:
         """[E, T] Π_{u≤t} π(a_u|s_u)/b(a_u|s_u); after the end of an episode its last weight."""
-        logged = np.take_along_axis(self.target, self.log.action[:, None], 1)[:, 0]
-        return np.asarray(np.cumprod(self.padded(logged / self.propensity, fill=1.0), axis=1), np.float64)
+        return np.asarray(np.cumprod(self.padded(self.ratio, fill=1.0), axis=1), np.float64)
 
     def padded(self, values: Floats, fill: float = 0.0) -> Floats:
         """[N] → [E, T]."""
-        table = np.full((self.episodes, int(self.log.step.max()) + 1), fill)
+        table = np.full((self.episodes, self.longest), fill)
         table[self.log.episode, self.log.step] = values
         return table
 
