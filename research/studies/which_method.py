@@ -1,4 +1,4 @@
-"""Every tabular method on every family: the committed measurements as tables and pictures of docs/which-method.md.
+"""Every tabular method on every family: the committed measurements as tables and pictures of benchmarks/notes/tabular_methods.md.
 
     OMP_NUM_THREADS=1 python -m research.measure research/results/methods.csv --jobs 16
     OMP_NUM_THREADS=1 python -m research.measure research/results/methods_icu.csv --families icu_sepsis --jobs 16
@@ -30,7 +30,7 @@ from research.experiments.rivals import (
 from research.measure import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "which-method.md"
+PAGE = ROOT / "benchmarks" / "notes" / "tabular_methods.md"
 LIMITS, FREE = "With limits: the paper's first table, measured", "Without limits: its second table, measured"
 PICTURES = (
     ("", draw_families, "error of every method against the size of the log"),
@@ -52,7 +52,7 @@ def main(results: Path) -> None:
             parts.append(body(slope_table(name, title, own)))
             for suffix, draw, what in PICTURES:
                 draw(own, ROOT / "docs" / "img" / f"{name}{suffix}.png")
-                parts.append(f"![{title}: {what}](img/{name}{suffix}.png)")
+                parts.append(f"![{title}: {what}](../../docs/img/{name}{suffix}.png)")
     examples = [row for row in rows if row["family"] in EXAMPLES]
     if examples:
         parts += ["### The field's counterexamples", example_table(examples)]
