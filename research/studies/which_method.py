@@ -1,4 +1,6 @@
-"""Every tabular method on every family: the committed measurements as tables and pictures of benchmarks/notes/tabular_methods.md.
+"""Every tabular method on every family: the committed measurements as the tables and pictures of a page.
+
+They stand in benchmarks/notes/tabular_methods.md.
 
     OMP_NUM_THREADS=1 python -m research.measure research/results/methods.csv --jobs 16
     OMP_NUM_THREADS=1 python -m research.measure research/results/methods_icu.csv --families icu_sepsis --jobs 16
