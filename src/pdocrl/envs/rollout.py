@@ -93,7 +93,7 @@ class Episodes:
             timeout=timeout,
             name=name,
             cost_names=self.cost_names,
-            choices=self.trajectories[0].choices,
+            discrete_actions=self.trajectories[0].discrete_actions,
             **given,
         )
 
