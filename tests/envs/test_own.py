@@ -10,7 +10,7 @@ import pytest
 
 from pdocrl.data.tasks import Task, register, register_file
 from pdocrl.envs import make
-from pdocrl.envs.bullet import with_costs
+from pdocrl.envs.registry import with_costs
 from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy, Normaliser, with_normaliser

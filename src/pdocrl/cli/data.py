@@ -152,8 +152,14 @@ def convert(
         raise DataError("--rescale-actions takes the lowest and the highest action, or all lowest, then all highest.")
     middle = len(rescale_actions) // 2
     low, high = rescale_actions[:middle], rescale_actions[middle:]
-    given = {"action_low": low, "action_high": high, "discrete_actions": discrete_actions}
-    data = load(dataset, task, **given, columns=_mapping(columns))
+    data = load(
+        dataset,
+        task,
+        action_low=low,
+        action_high=high,
+        discrete_actions=discrete_actions,
+        columns=_mapping(columns),
+    )
     save(data, out)
     _report(data, out, json)
 

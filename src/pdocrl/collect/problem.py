@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from pdocrl.data.bounds import make_bounds, to_real
 from pdocrl.data.tasks import Task, find_task
-from pdocrl.envs.bullet import maker, with_costs
 from pdocrl.envs.costs import find_cost_function
 from pdocrl.envs.episode import Player
+from pdocrl.envs.registry import maker, with_costs
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 

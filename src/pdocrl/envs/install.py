@@ -92,7 +92,7 @@ def play(simulator: str) -> list[Played]:
 
 def play_seeded(task: str, seed: int = 0) -> Played:
     """One episode with uniform actions of `numpy.random.default_rng(seed)`, and its sha256."""
-    from pdocrl.envs.bullet import make
+    from pdocrl.envs.registry import make
 
     env, rng, digest = make(task), np.random.default_rng(seed), hashlib.sha256()
     reward = cost = 0.0

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.envs.bullet import cost_keys, maker
 from pdocrl.envs.episode import Outcome, Player, Trajectory
+from pdocrl.envs.registry import cost_keys, maker
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
 from pdocrl.errors import PdocrlError
 from pdocrl.machine import cores

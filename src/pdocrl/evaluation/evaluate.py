@@ -134,7 +134,7 @@ def evaluate(
     limit: estimate, bounds at 95 % and verdict in `RunScore.limits`. `cost_max` is the largest cost an episode can
     have; upper bounds on a mean and a CVaR rest on it.
     """
-    from pdocrl.envs.bullet import capped
+    from pdocrl.envs.registry import capped
     from pdocrl.envs.rollout import Rollouts
 
     found = trained if isinstance(trained, Trained) else load_trained(trained)
