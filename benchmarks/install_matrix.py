@@ -68,6 +68,18 @@ def run(command: list[str], log: Path, **kwargs: object) -> tuple[int, float, st
     return done.returncode, time.perf_counter() - began, done.stdout
 
 
+def bits(python: Path, log: Path, folder: str, environment: dict[str, str]) -> dict[str, object]:
+    """Of the eight seeded episodes, how many have the reference's bits: as this CPU rounds, and with its kernels."""
+    code = "from pdocrl.envs.install import play; print(*[p.agreement for p in play('bullet')])"
+    found: dict[str, object] = {}
+    for name, variables in {"here": {}, "reference_kernels": {"OPENBLAS_CORETYPE": "Haswell"}}.items():
+        _, _, out = run([str(python), "-c", code], log, cwd=folder, env=environment | variables)
+        words = (out.strip().splitlines() or [""])[-1].split()
+        found[f"same_bits_{name}"] = words.count("bits")
+        found[f"rounding_{name}"] = words.count("rounding")
+    return found
+
+
 def measure(
     python: str, end: str, source: Path, wheel: Path, tests: list[str], demo: bool, logs: Path
 ) -> dict[str, object]:
@@ -99,9 +111,7 @@ def measure(
         row |= {"bullet_s": round(seconds, 1)}
         if status:
             return row | {"stopped": "pdocrl install bullet"}
-        code = "from pdocrl.envs.install import play; print(sum(p.matches is True for p in play('bullet')))"
-        _, _, matched = run([str(binaries / "python"), "-c", code], log, cwd=folder, env=environment)
-        row["tasks_with_the_same_bits"] = matched.strip().splitlines()[-1]
+        row |= bits(binaries / "python", log, folder, environment)
         if tests:
             command = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "loadfile", *tests]
             status, seconds, out = run(command, log, cwd=source, env=environment)
@@ -150,7 +160,10 @@ COLUMNS = [
     "install_s",
     "core_mb",
     "bullet_s",
-    "tasks_with_the_same_bits",
+    "same_bits_here",
+    "rounding_here",
+    "same_bits_reference_kernels",
+    "rounding_reference_kernels",
     "passed",
     "failed",
     "skipped",
