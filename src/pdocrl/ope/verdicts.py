@@ -66,9 +66,9 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
-    if limit.sense == "<=" and limit.measure != "exceedance" and largest <= 0:
-        if bool((problem.log.signals[limit.name] == 0).all()):
-            return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
+    sized = limit.sense == "<=" and limit.measure != "exceedance"
+    if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
+        return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
     low, high = chosen.interval
     p = p_value(chosen.influence, chosen.effective_sample_size or 1.0, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None

@@ -1,6 +1,7 @@
 """The dynamics model where states are finite: counted transitions and rewards, solved exactly.
 
-    P̂(s'|s, a) = n(s, a, s')/n(s, a),   r̂(s, a) = mean of x,   Q = r̂ + γ P̂ V,   V(s) = Σ_a π(a|s) Q(s, a),   v = mean_e V(s_e0)
+    P̂(s'|s, a) = n(s, a, s')/n(s, a),   r̂(s, a) = mean of x,   Q = r̂ + γ P̂ V,   V(s) = Σ_a π(a|s) Q(s, a)
+    v = mean_e V(s_e0)
 
 Mannor, Simester, Sun and Tsitsiklis, "Bias and variance approximation in value function estimates", 2007. A state is a
 combination of the columns' values; the time step belongs to it where all episodes are equally long and totals are not

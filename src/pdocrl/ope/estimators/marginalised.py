@@ -1,6 +1,6 @@
 """Marginalised importance sampling: rows, not episodes, are weighted, by how often the policy would be there.
 
-    w(s, a) = d_π(s, a)/d_D(s, a),   d_π(s, a) = Σ_t γ^t P_π(s_t = s, a_t = a),   d_D = logged rows at (s, a) per episode
+    w(s, a) = d_π(s, a)/d_D(s, a),   d_π(s, a) = Σ_t γ^t P_π(s_t = s, a_t = a),   d_D = logged rows at (s, a) an episode
     v = Σ_{s,a} d_π x = Σ_{s,a} d_D w x = (1/E) Σ_i w_i x_i
 
 This is the paper's density ratio w with the policy held fixed. There, a constrained problem is the linear program over
