@@ -13,9 +13,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "pdocrl"
 LAYERS = (
     ("errors", "files", "limits", "table", "console", "records", "callable_package", "machine", "deprecations"),
     ("data", "nn", "tabular"),
-    ("envs", "agents", "policies"),
+    ("envs", "agents", "policies", "approximate"),
     ("training", "evaluation"),
     ("ope", "collect"),
+    ("portfolio",),
     ("bench",),
     ("report",),
     ("demo", "cli", "__init__"),
