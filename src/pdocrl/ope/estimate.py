@@ -44,8 +44,8 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
+from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
-from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
 STARTS = 128  # episodes imagined in each committee …
