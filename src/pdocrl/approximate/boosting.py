@@ -84,7 +84,7 @@ class ChoiceTrees:
         names = np.unique(episode)
         kept = np.isin(episode, names[rng.random(len(names)) < 0.2])
         temperature = 1.0
-        if 50 <= kept.sum() and 50 <= (~kept).sum():
+        if kept.sum() >= 50 and (~kept).sum() >= 50:
             first = cls._fitted(x[~kept], action[~kept], actions, seed, trees)
             scores, known = first(x[kept]), np.isin(action[kept], first.classes)
             if known.any() and len(first.classes) > 1:

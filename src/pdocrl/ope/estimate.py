@@ -44,7 +44,7 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
-from pdocrl.training.config import versions
+from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
