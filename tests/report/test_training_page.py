@@ -130,7 +130,7 @@ def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
 
 def test_the_table_holds_the_scores(make_run):
     rows = at_one_limit(read_results(make_run()))
-    assert [(row.label, row.score.safe, row.over, row.episodes) for row in rows] == [
+    assert [(row.label, row.score.safe, row.score.tail.over, row.episodes) for row in rows] == [
         ("limit 1", True, 0, 4),  # costs 0 and 1, for two seeds
         ("limit 3", True, 2, 4),  # costs 2 and 4: their mean is the limit
     ]
