@@ -13,7 +13,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 
 if TYPE_CHECKING:
     from pdocrl.tabular.counts import Counts
-    from pdocrl.tabular.policy import TabularPolicy
+    from pdocrl.tabular.result.policy import TabularPolicy
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 
@@ -100,17 +100,18 @@ def solve(
     """
     from pdocrl.limits import as_limits, per_step
     from pdocrl.records import as_plain
-    from pdocrl.tabular import questions, report, tables
+    from pdocrl.tabular.analysis import questions
+    from pdocrl.tabular.analysis.compared_file import compared_file, compared_json, write_compared
+    from pdocrl.tabular.api import Result
+    from pdocrl.tabular.api import solve as solve_counts
     from pdocrl.tabular.baselines.on_log import solve_with
     from pdocrl.tabular.baselines.registry import RIVALS
-    from pdocrl.tabular.cells import CellSpec
-    from pdocrl.tabular.compared_file import compared_file, compared_json, write_compared
-    from pdocrl.tabular.episodes import weighted
-    from pdocrl.tabular.logs import count_log, find_log
-    from pdocrl.tabular.picture import draw_frontier
-    from pdocrl.tabular.saddle import Result
-    from pdocrl.tabular.saddle import solve as solve_counts
-    from pdocrl.tabular.solved_file import solved_file, with_answers
+    from pdocrl.tabular.io.cells import CellSpec
+    from pdocrl.tabular.io.episodes import weighted
+    from pdocrl.tabular.io.logs import count_log, find_log
+    from pdocrl.tabular.result import report, tables
+    from pdocrl.tabular.result.picture import draw_frontier
+    from pdocrl.tabular.result.record import solved_file, with_answers
 
     limits = as_limits([text for group in limit for text in group])
     if window is not None and horizon is not None:
@@ -225,7 +226,7 @@ def solve(
 
 
 def _policy(folder: Path) -> TabularPolicy:
-    from pdocrl.tabular.policy import load
+    from pdocrl.tabular.result.policy import load
 
     try:
         return load(folder)
