@@ -40,8 +40,8 @@ CVAR = TailLimit("cost", 1.0, "<=", "cvar", level=0.9)  # on normalised cost, wh
 class Tail(Part, frozen=True, kw_only=True):
     """How often and how far single episodes exceed their limit, which a mean hides; over all runs of a score.
 
-    The interval (Clopper–Pearson) is exact for further independent episodes of these policies; it knows nothing of other
-    trainings, nor that several runs met the same starts.
+    The interval (Clopper–Pearson) is exact for further independent episodes of these policies; it knows nothing of
+    other trainings, nor that several runs met the same starts.
     """
 
     over: int  # episodes that cost more than the limit, in any constraint
