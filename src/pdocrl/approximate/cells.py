@@ -86,5 +86,3 @@ def _discounting(rows: Rows, gamma: float) -> Floats:
     discounted = np.stack([rows.log.totals(x, gamma) for x in rows.signals]).mean(1)
     usual = np.abs(plain) > 1e-9
     return np.asarray(np.where(usual, discounted / np.where(usual, plain, 1.0), 1.0), np.float64)
-
-

@@ -61,7 +61,9 @@ class RowPolicy:
                 raise RowError(f"column `{name}` is missing; the policy needs {', '.join(names)}.")
         for name in rows:
             if name not in names:
-                raise RowError(f"column `{name}` is not one of the policy's; leave it out. It needs {', '.join(names)}.")
+                raise RowError(
+                    f"column `{name}` is not one of the policy's; leave it out. It needs {', '.join(names)}."
+                )
         parts = [_encoded(column, rows[column["name"]]) for column in self.columns]
         if self.timed:
             parts.append(np.broadcast_to(self._steps(step), (len(parts[0]) if parts else 1,))[:, None])

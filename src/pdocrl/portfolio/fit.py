@@ -1,7 +1,7 @@
 """From a log of named columns to a policy: learn candidates on one part, judge them on the other, choose, explain.
 
-    log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits, cells)
-        └▶ part B ─▶ known answers ─▶ held-out estimates ─▶ choice ─▶ record, policy
+log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits, cells)
+    └▶ part B ─▶ known answers ─▶ held-out estimates ─▶ choice ─▶ record, policy
 """
 
 from __future__ import annotations
@@ -137,10 +137,19 @@ def fit(
         why=why,
         logged={s: float(factor * rows.sense[j] * totals[j].mean()) for j, s in enumerate(bench.signals)},
         deciders=view(rows, totals, chosen, factor),
-        candidates=[_found(one, held[one.name], chosen, on_totals, one.name in shown, rows, factor) for one in candidates],
-        validation=[msgspec.structs.replace(one, predicted=factor * one.predicted, realised=factor * one.realised, error=factor * one.error) for one in bench.validation],
+        candidates=[
+            _found(one, held[one.name], chosen, on_totals, one.name in shown, rows, factor) for one in candidates
+        ],
+        validation=[
+            msgspec.structs.replace(
+                one, predicted=factor * one.predicted, realised=factor * one.realised, error=factor * one.error
+            )
+            for one in bench.validation
+        ],
         importance=explain.importance(best, held_rows, seed),
-        surrogate=None if surrogate is None else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
+        surrogate=None
+        if surrogate is None
+        else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
         assumptions=_assumptions(rows, confidence, bool(bench.validation)),
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
