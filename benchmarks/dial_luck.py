@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from pdocrl.console import print_table
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.files import write_csv
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.saddle import solve
 from pdocrl.training.train import train
 from research.lucky import BAD, FIRST_RARE, LIMIT, Lucky, lucky2
 

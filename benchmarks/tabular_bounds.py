@@ -36,17 +36,17 @@ import numpy as np
 from foreign_problems import PROBLEMS, Foreign
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap
-from pdocrl.tabular.bounds import PolicyEstimate, clustered, delta
-from pdocrl.tabular.bounds_worst import chi2_ball, pessimistic
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
-from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model, policy_of
-from pdocrl.tabular.rare import choose_min_count, trusted
-from pdocrl.tabular.saddle import solve
-from pdocrl.tabular.split import split
+from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap
+from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta
+from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
+from pdocrl.tabular.inference.sample_splitting import split
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.count_threshold import choose_min_count, trusted
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model, policy_of
 
 HERE = Path(__file__).parent
 BOUNDS = {

@@ -28,10 +28,10 @@ from scipy.stats import t as student
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.solvers.algorithms import Mixture
 from research.families import Case, Coverage, make_case
 
 Rows = list[dict[str, Any]]

@@ -10,7 +10,7 @@ import pytest
 
 from pdocrl.records import as_plain
 from pdocrl.report import report
-from pdocrl.tabular.solved_file import read_solved
+from pdocrl.tabular.result.record import read_solved
 
 Cli = Callable[..., tuple[int, str, str]]
 

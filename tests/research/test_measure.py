@@ -9,7 +9,7 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.baselines.registry import RIVALS
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
-from pdocrl.tabular.exact import solve_lp
+from pdocrl.tabular.solvers.exact import solve_lp
 from research.experiments.rivals import (
     RIVALS_LIMITS,
     draw_settings,

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.bootstrap import redraw, resample
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.saddle import solve
-from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.tabular.inference.bootstrap import redraw, resample
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
+from pdocrl.tabular.solvers.saddle import Setup, solve_saddle
 
 
 def log(n: int = 4000, seed: int = 0) -> Counts:

@@ -9,17 +9,17 @@ import pytest
 from scipy.optimize import minimize
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.bounds import PolicyEstimate, clustered
-from pdocrl.tabular.cautious import cautious
+from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import as_matrix, evaluate, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.elsewhere import plan_elsewhere
-from pdocrl.tabular.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.report import notes, save
-from pdocrl.tabular.saddle import Result, solve
-from pdocrl.tabular.solved_file import read_solved, solved_file
-from pdocrl.tabular.tables import outcome
+from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered
+from pdocrl.tabular.result.record import read_solved, solved_file
+from pdocrl.tabular.result.report import notes, save
+from pdocrl.tabular.result.tables import outcome
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units, pessimistic_model
+from pdocrl.tabular.solvers.off_support import plan_elsewhere
+from pdocrl.tabular.solvers.robust import cautious
 
 LIMIT = as_limits(["cost<=0.1"])
 

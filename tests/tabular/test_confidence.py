@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.bootstrap import redraw
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.judges import overrated
-from pdocrl.tabular.report import notes
-from pdocrl.tabular.saddle import solve
-from pdocrl.tabular.solution import Setup
-from pdocrl.tabular.solved_file import solved_file
-from pdocrl.tabular.tables import trust
-from pdocrl.tabular.ways import Way
+from pdocrl.tabular.inference.bootstrap import redraw
+from pdocrl.tabular.inference.candidates import Way
+from pdocrl.tabular.inference.judges import overrated
+from pdocrl.tabular.result.record import solved_file
+from pdocrl.tabular.result.report import notes
+from pdocrl.tabular.result.tables import trust
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.saddle import Setup
 
 
 def trials(n: int, seed: int, p: float = 0.3) -> Counts:

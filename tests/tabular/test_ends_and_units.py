@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import DataError
-from pdocrl.tabular import exact
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, behaviour_mass
-from pdocrl.tabular.rare import OFTEN, choose_min_count, kept, trusted
-from pdocrl.tabular.rows import lookalikes
-from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.io.rows import lookalikes
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.count_threshold import OFTEN, choose_min_count, kept, trusted
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, behaviour_mass
 from research.lucky import lucky2
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.bounds import PolicyEstimate
-from pdocrl.tabular.cautious import cautious
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.enlarged import SHARE, SPREADS, enlarge, plan_for_enlarged, rows_that_leave_room
-from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.report import notes
-from pdocrl.tabular.saddle import solve
-from pdocrl.tabular.solution import outcome
-from pdocrl.tabular.solved_file import solved_file
-from pdocrl.tabular.tables import trust
+from pdocrl.tabular.inference.bounds import PolicyEstimate
+from pdocrl.tabular.result.record import solved_file
+from pdocrl.tabular.result.report import notes
+from pdocrl.tabular.result.tables import trust
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.cost_inflation import SHARE, SPREADS, enlarge, plan_for_enlarged, rows_that_leave_room
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
+from pdocrl.tabular.solvers.robust import cautious
+from pdocrl.tabular.solvers.saddle import outcome
 
 LIMIT = as_limits(["cost<=0.05"])
 

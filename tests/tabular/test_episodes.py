@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.logs import count_log
-from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.io.logs import count_log
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.errors import DataError
-from pdocrl.tabular.cells import CellSpec
-from pdocrl.tabular.logs import count_log
-from pdocrl.tabular.policy import load
+from pdocrl.tabular.io.cells import CellSpec
+from pdocrl.tabular.io.logs import count_log
+from pdocrl.tabular.result.policy import load
 
 Run = Callable[..., tuple[int, str, str]]
 N = 60

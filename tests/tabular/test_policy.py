@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.policy import UnseenStateError, load
-from pdocrl.tabular.report import save
-from pdocrl.tabular.saddle import Result, solve
+from pdocrl.tabular.result.policy import UnseenStateError, load
+from pdocrl.tabular.result.report import save
 
 
 def solved(horizon: int | None = None) -> Result:

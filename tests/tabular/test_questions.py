@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.bounds import PolicyEstimate, clustered, lead
+from pdocrl.tabular.analysis.questions import compare, explain, frontier, more_data, parse_frontier
+from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.policy import load
-from pdocrl.tabular.questions import compare, explain, frontier, more_data, parse_frontier
-from pdocrl.tabular.report import save
-from pdocrl.tabular.saddle import Result, solve
+from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
+from pdocrl.tabular.result.policy import load
+from pdocrl.tabular.result.report import save
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
 
 Run = Callable[..., tuple[int, str, str]]
 

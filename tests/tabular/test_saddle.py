@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular import exact
-from pdocrl.tabular.choice import Choice, sensitivity
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.inference.sensitivity import Choice, sensitivity
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
 from research.lucky import lucky2
 
 
@@ -191,7 +191,7 @@ def test_a_larger_c_is_taken_when_the_confidence_needs_it(monkeypatch: pytest.Mo
     counts = Counts.from_arrays(zeros, a, zeros, np.where(a == 0, 1.0, 0.5), costs)
     limits = {"cost": 0.7 * counts.costs[0, 0, 0] + 0.3 * counts.costs[0, 0, 1] + 0.002}
     choices = tuple(Choice(C, 1.0, np.array([0.4]), -C, np.zeros(2), C, "kept") for C in (3.0, 10.0))
-    monkeypatch.setattr("pdocrl.tabular.saddle.sensitivity", lambda *_, **__: choices)
+    monkeypatch.setattr("pdocrl.tabular.api.sensitivity", lambda *_, **__: choices)
     assert solve(counts, 0.9, limits, resamples=50).sets.C == 3
     careful = solve(counts, 0.9, limits, resamples=50, confidence=0.95)
     assert (careful.sets.C, careful.status) == (np.inf, "shown")

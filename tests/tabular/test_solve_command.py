@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.tabular.cmdp import evaluate
-from pdocrl.tabular.exact import solve as solve_exactly
 from pdocrl.tabular.examples import EXAMPLES, inventory
-from pdocrl.tabular.logs import count_log
+from pdocrl.tabular.io.logs import count_log
+from pdocrl.tabular.solvers.exact import solve as solve_exactly
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ("--gamma", "0.9", "--C", "3", "--resamples", "20", "--relearned", "2")

@@ -201,7 +201,7 @@ def _quiet() -> Iterator[None]:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    libc = ctypes.CDLL(None)
+    libc = ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
     libc.fflush(None)
     saved = os.dup(1), os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

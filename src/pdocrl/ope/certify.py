@@ -28,7 +28,7 @@ from pdocrl.ope.prepare import Prepared
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
-from pdocrl.tabular.solved_file import SolvedFile, read_solved
+from pdocrl.tabular.result.record import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
 
 PER = {"step": "per step", "discounted": "discounted", "episode": "of an episode"}

@@ -13,9 +13,9 @@ from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import Block, Figure, Listed, Panels, Section, Tables, as_image, render_page
 from pdocrl.table import Table, Text
-from pdocrl.tabular import tables
-from pdocrl.tabular.compared_file import ComparedFile, read_compared
-from pdocrl.tabular.solved_file import FILE, Frontier, SolvedFile, read_solved
+from pdocrl.tabular.analysis.compared_file import ComparedFile, read_compared
+from pdocrl.tabular.result import tables
+from pdocrl.tabular.result.record import FILE, Frontier, SolvedFile, read_solved
 
 PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows

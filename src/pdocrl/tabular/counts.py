@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from pdocrl.errors import DataError
-from pdocrl.tabular.cells import Cells
-from pdocrl.tabular.groups import Groups, group_of
-from pdocrl.tabular.rows import (
+from pdocrl.tabular.io.cells import Cells
+from pdocrl.tabular.io.groups import Groups, group_of
+from pdocrl.tabular.io.rows import (
     MARK,
     check_length,
     encode,
@@ -34,9 +34,9 @@ from pdocrl.tabular.rows import (
     order,
     sorted_labels,
 )
-from pdocrl.tabular.rows import Floats as Floats
-from pdocrl.tabular.rows import Ints as Ints
-from pdocrl.tabular.rows import Label as Label
+from pdocrl.tabular.io.rows import Floats as Floats
+from pdocrl.tabular.io.rows import Ints as Ints
+from pdocrl.tabular.io.rows import Label as Label
 
 if TYPE_CHECKING:
     from pdocrl.tabular.cmdp import CMDP

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits
-from pdocrl.tabular.assess import assess
+from pdocrl.tabular.analysis.assess import assess
+from pdocrl.tabular.api import Result
 from pdocrl.tabular.baselines.registry import Parameters, find_rival
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.saddle import Result
 
 
 def solve_with(

@@ -15,7 +15,6 @@ import numpy as np
 
 from pdocrl.errors import UnknownNameError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines import plain
 from pdocrl.tabular.baselines.adversarial import a_crab, wsac
 from pdocrl.tabular.baselines.density import coral, pocc, pro_rl
@@ -25,9 +24,10 @@ from pdocrl.tabular.baselines.pessimistic import pessimistic
 from pdocrl.tabular.baselines.quadratic import atac, pspi
 from pdocrl.tabular.baselines.spibb import mo_spibb, soft_spibb, spibb
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, behaviour_mass
-from pdocrl.tabular.rare import trusted
-from pdocrl.tabular.solution import Setup, best_policy
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.count_threshold import trusted
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass
+from pdocrl.tabular.solvers.saddle import Setup, best_policy
 
 Answer = Floats | Mixture  # one policy [S, A], or a mixture of them
 Parameters = dict[str, Any]
