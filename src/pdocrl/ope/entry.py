@@ -60,7 +60,9 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
     if isinstance(log, Dataset | Prepared) or (log is None and not columns) or (is_training(policies) and not columns):
         if limits or not is_training(policies):
             what = (
-                "its limits are in it" if is_training(policies) else "give the log: a file, a DataFrame or an EventLog"
+                "its limits are in it"
+                if is_training(policies)
+                else f"no {RUN_FILE} of a training is there; for any other policy give the log: a file or a DataFrame"
             )
             raise PdocrlError(f"ope: {_words(policies)}: {what}.")
         return estimate(policies[0] if isinstance(policies, list | tuple) else policies, log, **options)
