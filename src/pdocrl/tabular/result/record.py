@@ -84,7 +84,7 @@ class Confident(Part, frozen=True, kw_only=True):
     asked: float
     reached: bool
     by: str
-    learned: Literal["costs", "bounds", "enlarged", "log"] = "costs"  # what was planned for; log: its own policy
+    learned: Literal["costs", "bounds", "inflated", "behaviour"] = "costs"  # what was planned for; log: its own policy
     bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
     estimates: Numbers
 
@@ -232,8 +232,8 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         else Confident(
             asked=shown.confidence,
             reached=shown.reached,
-            by="halves",
-            learned=shown.learned,
+            by=shown.tested_on,
+            learned=shown.objective,
             bounds={name: _number(bound) for name, bound in named(shown.bound).items()},
             estimates=named(shown.estimate),
         ),

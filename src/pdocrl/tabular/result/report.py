@@ -13,13 +13,13 @@ from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
-from pdocrl.tabular.inference.confidence import Assurance
+from pdocrl.tabular.inference.confidence import SafetyTest
 from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
 from pdocrl.tabular.result.record import FILE, SolvedFile, policy_lines, solved_file
 from pdocrl.tabular.result.tables import FEW
-from pdocrl.tabular.solvers.count_threshold import OFTEN
+from pdocrl.tabular.solvers.count_threshold import BELIEVED
 
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
@@ -69,7 +69,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.thin > FEW:
         help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {OFTEN} rows: what they "
+            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: what they "
             f"earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
@@ -88,9 +88,9 @@ def notes(result: Result, counts: Counts) -> list[str]:
     return found
 
 
-def _not_shown(result: Result, shown: Assurance, counts: Counts) -> str:
+def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
     level = f"not shown at {100 * shown.confidence:g} %"
-    if shown.learned == "log":
+    if shown.objective == "behaviour":
         never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
         return (
             f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "

@@ -10,8 +10,8 @@ UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"
 LEARNED = {
     "costs": "planning for costs as the log has them",
     "bounds": "planning for bounds on costs",
-    "enlarged": "planning for costs enlarged by what few rows can hide",
-    "log": "nothing, it is the log's own policy",
+    "inflated": "planning for costs inflated by what few rows can hide",
+    "behaviour": "nothing, it is the behaviour policy",
 }
 FEW = 0.1  # share of steps on few rows from which a reader is told
 FLATTERED = (
@@ -71,11 +71,7 @@ def trust(solved: SolvedFile) -> Table:
         rows.append(["room inside the limits", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
-        said = (
-            "unknown, it never occurred"
-            if bound is None
-            else f"{solved.senses[name]} {bound:.4g}, by halves, bound `clustered`"
-        )
+        said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by {sure.by}"
         rows.append([f"{name} at {100 * sure.asked:g} %", said])
     if sure is not None:
         rows.append(["learned by", LEARNED[sure.learned]])
