@@ -216,6 +216,8 @@ def solve(
             tables.explained(record.explain, str(state)).show()
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
+    if record.assumptions:
+        console.log(f"assumes: {'; '.join(record.assumptions)}.")
     for one, cost in zip(result.limits, result.costs, strict=True):
         if result.method not in METHODS and one.sign * (cost - one.value) < -1e-7:
             console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")

@@ -15,7 +15,7 @@ import numpy as np
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.counts import Counts, Ints, Label
-from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw
+from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw, widened
 from pdocrl.tabular.inference.bounds import PolicyEstimate
 from pdocrl.tabular.inference.candidates import Candidate
 from pdocrl.tabular.inference.confidence import (
@@ -28,6 +28,7 @@ from pdocrl.tabular.inference.confidence import (
     untested,
 )
 from pdocrl.tabular.inference.coverage import Coverage, cover
+from pdocrl.tabular.inference.markov import MarkovTest, markov_test
 from pdocrl.tabular.inference.optimism import SPLITS, optimism_bias
 from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, sensitivity
 from pdocrl.tabular.io.episodes import weighted
@@ -73,6 +74,7 @@ class Result:
     n: Ints | None  # [S, A] rows of the log at each pair
     shown: SafetyTest | None  # with a confidence: what the held-out part says of the policy
     min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
+    markov: MarkovTest | None  # whether the states tell all that matters, as far as the log's episodes show
     careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
 
     def __repr__(self) -> str:
@@ -364,6 +366,12 @@ def make_result(
     status = solution.status
     if shown is not None and shown.possible:
         status = "shown" if shown.reached else "not_shown"
+    markov = None if counts is None else markov_test(counts, L.gamma, solution.policy, limits)
+    if markov is not None and markov.failed and not status.startswith("infeasible"):
+        status = "not_markov"
+        shown = None if shown is None else dataclasses.replace(shown, reached=False)
+    if markov is not None and spread is not None:
+        spread = widened(spread, markov, limits)
     return Result(
         status=status,
         policy=solution.policy,
@@ -389,6 +397,7 @@ def make_result(
         actions=actions,
         n=None if counts is None else counts.n,
         min_count=min_count,
+        markov=markov,
         careful=careful(everything.mu_D, everything.g),
         shown=shown,
     )

@@ -31,6 +31,7 @@ from pdocrl.tabular.inference.bounds import (
     spread_of_rows,
     unknown_size,
 )
+from pdocrl.tabular.inference.markov import MarkovTest
 from pdocrl.tabular.io.groups import Groups
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
@@ -189,6 +190,19 @@ def redraw(
                 log.there[index, k] = learned.estimate
                 log.here[index, k] = outcome(pessimistic_model(candidate.L), learned.policy)
     return log
+
+
+def widened(spread: Intervals, test: MarkovTest, limits: Sequence[Limit]) -> Intervals:
+    """Intervals moved out by what states that fail the Markov test hide: a policy may always meet the worse part."""
+    shift = {one.signal: one.shift for one in test.failed}
+    if not shift:
+        return spread
+    by = np.array([shift.get(limit.name, 0.0) for limit in limits])[:, None] * np.array([-1.0, 1.0])
+    low, high = spread.value
+    costs = spread.costs + by
+    costs[:, 0] = np.maximum(costs[:, 0], np.minimum(spread.costs[:, 0], 0))
+    moved = shift.get("reward", 0.0)
+    return dataclasses.replace(spread, value=(low - moved, high + moved), costs=costs)
 
 
 def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:

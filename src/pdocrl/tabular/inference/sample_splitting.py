@@ -102,4 +102,5 @@ def _part(counts: Counts, n: Array, mean: Array, starts: Array) -> Counts:
         variance=variance[:, hit],
         starts=starts,
         groups=None,
+        trajectories=None,
     )

@@ -14,6 +14,7 @@ from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
 from pdocrl.tabular.inference.confidence import SafetyTest
+from pdocrl.tabular.inference.markov import copied_episodes
 from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
@@ -21,6 +22,7 @@ from pdocrl.tabular.result.record import FILE, SolvedFile, policy_lines, solved_
 from pdocrl.tabular.result.tables import FEW
 from pdocrl.tabular.solvers.count_threshold import BELIEVED
 
+COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
@@ -57,6 +59,17 @@ def notes(result: Result, counts: Counts) -> list[str]:
     elif never := unknown_size(counts, result.limits):
         names = " and ".join(f"`{name}`" for name in never)
         found.append(f"{names} is 0 in every row: how much one would cost the log cannot know.")
+    for one in () if result.markov is None else result.markov.failed:
+        found.append(
+            f"the states are not Markov: {one.by} explains {100 * one.share:.2g} % of the surprises in `{one.signal}`. "
+            "No limit is shown and nothing is called optimal; intervals are moved out by what may be hidden. "
+            "Make it part of the state."
+        )
+    if counts.groups is not None and (copies := copied_episodes(counts)) > COPIES:
+        found.append(
+            f"{100 * copies:.0f} % of the episodes are copies of others in every state, action and signal; they are "
+            "counted as independent, and intervals are too narrow if they are not."
+        )
     if counts.cells is not None:
         for one in counts.cells.hidden:
             if one.share > HIDES:
@@ -83,7 +96,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
             f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
             "times); what follows there is unknown and taken to be the worst. If episodes end there: --dead-ends end."
         )
-    if np.array_equal(counts.starts, counts.n.sum(axis=1)):
+    if counts.trajectories is None and np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
     return found
 

@@ -24,6 +24,7 @@ STATUS = {
     "approximate": "not optimal yet, see the certificate",
     "shown": "limits shown to be kept",
     "not_shown": "limits not shown to be kept",
+    "not_markov": "no statement: the states hide what matters",
     "infeasible": "infeasible",
     "infeasible_covered": "infeasible among covered policies",
 }
@@ -75,6 +76,10 @@ def trust(solved: SolvedFile) -> Table:
         rows.append([f"{name} at {100 * sure.asked:g} %", said])
     if sure is not None:
         rows.append(["learned by", LEARNED[sure.learned]])
+    rows += [
+        [f"hidden from the states: {one.signal}", f"explained by {one.by}: {100 * one.share:.2g} % of its surprises"]
+        for one in solved.hidden or []
+    ]
     rows += [
         ["certificate ξ", f"{solved.certificate:.2g} ({solved.method})"],
         ["discount γ", f"{solved.gamma:g}"],

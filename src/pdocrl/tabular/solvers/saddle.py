@@ -18,7 +18,7 @@ from pdocrl.tabular.solvers.lp import Optimum, choose_B, margin, saddle_lp, stri
 from pdocrl.tabular.solvers.off_support import complete_policy
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
-Status = Literal["optimal", "approximate", "shown", "not_shown", "infeasible", "infeasible_covered"]
+Status = Literal["optimal", "approximate", "shown", "not_shown", "not_markov", "infeasible", "infeasible_covered"]
 
 TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
 CLOSE = 0.01  # of the largest reward: a policy certified to be no further from the best is called optimal
