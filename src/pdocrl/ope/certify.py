@@ -171,13 +171,19 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         told += "solve again with --confidence 0.95."
     else:
         bound, sure = shown.bounds[name], shown.asked
-        kept = bound is not None and sign * (limit - bound) >= 0
+        tested = shown.by.startswith("held-out")  # 0.2 judged other policies than the one it returned
+        shows = found.status == "shown" and shown.reached and tested
+        kept = shows and bound is not None and sign * (limit - bound) >= 0
         verdict = "within" if kept else "cannot be shown"
         said = (
             f"{word} {bound:.4g}" if bound is not None else "unknown, since some limited cost never occurred in the log"
         )
         told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
+        if found.status == "not_markov":
+            told += " The states hide what matters, so the bound does not hold."
+        elif not tested and shown.reached:
+            told += " It was solved by version 0.2, which tested other policies than this one; solve again."
         low, high = (None, bound) if sign > 0 else (bound, None)
     return Statement(
         policy=policy,
@@ -187,18 +193,16 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         confidence=sure,
         basis="solved log",
         sentence=told,
-        assumption=(
-            (
-                ""
-                if shown is None
-                else "Halves of the log that had no part in learning judged, by the bound `clustered`. "
-            )
-            + f"States are as the log names them, and what it never saw is not needed; units: {found.unit}."
-        ),
+        assumption=_assumed(found),
         mean_cost=value,
         mean_cost_lower=low,
         mean_cost_upper=high,
     )
+
+
+def _assumed(found: SolvedFile) -> str:
+    on = "" if found.confidence is None else f"The policy was tested on {found.confidence.by}. "
+    return f"{on}{'; '.join(found.assumptions or ['States are as the log names them'])}. Units: {found.unit}."
 
 
 def keep(certificate: PolicyCertificate, panels: list[Shown], folder: Path) -> list[Path]:
