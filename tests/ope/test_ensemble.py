@@ -140,7 +140,7 @@ def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prep
 
 def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
     """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
-    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, thorough=True)
+    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, model_selection=True)
     assert thorough.config.ways == THOROUGH
     truth = thorough.calibration.truth
     assert np.abs(thorough.calibration.error).mean() < 0.1 * truth.std(axis=0).mean()

@@ -89,7 +89,8 @@ def ope(
 
     limits = [text for group in limit for text in group]
     if is_training(policies) and not limits and not state_columns:
-        told = judge_policies(list(policies), data, method=method, compare=compare, thorough=model_selection, seed=seed)
+        given = {"method": method, "compare": compare, "model_selection": model_selection}
+        told = judge_policies(list(policies), data, seed=seed, **given)
     elif data is None:
         raise PdocrlError(
             f"{', '.join(policies)}: no folder of `pdocrl train` (run.json); which log judges? Give --data LOG."

@@ -61,12 +61,12 @@ def estimate(
     resamples: int = RESAMPLES,
     seed: int = 0,
     config: EnsembleConfig | None = None,
-    thorough: bool = False,
+    model_selection: bool = False,
 ) -> OffPolicy:
     """Estimate the undiscounted reward and costs of an episode for the policy of every run.
 
-    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. `thorough` takes
-    twice as long to learn the data, in two ways, and keeps what predicts held-out episodes best. The data is looked for
+    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. `model_selection`
+    takes twice as long to learn the data, in two ways, and keeps what predicts held-out episodes best. The data is looked for
     where the training had it, unless it is given; it must be the same data. With a folder, the result is also written
     there as ope.json.
     """
@@ -81,7 +81,11 @@ def estimate(
                 f"alone, so `{method}` cannot judge it from rows. Use --method ensemble, or play it: pdocrl evaluate."
             )
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
-    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config, thorough=thorough)
+    ready = (
+        data
+        if isinstance(data, Prepared)
+        else Prepared.of(dataset, resamples, seed, config, model_selection=model_selection)
+    )
     judged = judge(found, ready, METHODS if compare else (method,), seed)
     result = OffPolicy(
         task=plan.task,

@@ -59,15 +59,15 @@ class Prepared:
         seed: int = 0,
         config: EnsembleConfig | None = None,
         cache: bool | Path = True,
-        thorough: bool = False,
+        model_selection: bool = False,
     ) -> Prepared:
-        """Nothing is fitted before it is asked for. `thorough`: learned in several ways, of which the best are kept."""
+        """Nothing is fitted before it is asked for. `model_selection`: several ways to learn, the best kept."""
         if resamples < 2:
             raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
         if seed < 0:
             raise PdocrlError(f"seed is {seed}, must be at least 0.")
         config = dataclasses.replace(config or EnsembleConfig(), seed=seed)
-        config = dataclasses.replace(config, ways=THOROUGH) if thorough else config
+        config = dataclasses.replace(config, ways=THOROUGH) if model_selection else config
         return Prepared(dataset, config, resamples, seed, cache)
 
     @functools.cached_property
