@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
-from test_ope_command import Cli, Sequential, constant, drifting, trained, write
+from test_ope_command import SMALL, Cli, Sequential, constant, drifting, trained, write
 
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
@@ -29,7 +29,6 @@ from pdocrl.ope.support import Recorded
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
-SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
 LONGER = dataclasses.replace(SMALL, steps=2500)
 
 

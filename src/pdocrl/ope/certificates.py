@@ -96,7 +96,7 @@ def certify(
         )
         return _kept(certificate, [], out)
     if as_limits(limits) and (policy is not None or audit is None):
-        raise PdocrlError("limits are for a log or a file of episodes; a trained policy has those it was trained for.")
+        raise PdocrlError("limits are for --log FILE or --audit FILE; a trained policy has those it was trained for.")
     if policy is None:
         if audit is None:
             raise PdocrlError(

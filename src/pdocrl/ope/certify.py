@@ -60,9 +60,8 @@ def certify_log(
         fresh, notes = _is_fresh(found, dataset, data)
     ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
-    for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
-        own = told.by_method["ensemble"]
-        assert isinstance(own, Calibrated)
+    for i, told in enumerate(judge(found, ready, seed, confidence)):
+        own = told.ensemble
         for k, limit in enumerate(found.plan.runs[i]["cost_limit"]):
             panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
     if not panels:
