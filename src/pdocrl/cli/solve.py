@@ -128,7 +128,9 @@ def solve(
         given |= {"--frontier": frontier, "--parameter": parameter, "--start": start, "--resamples": resamples}
         unknown = [option for option, value in given.items() if value]
         if unknown:
-            raise PdocrlError(f"{unknown[0]} is for finite states; the log has no column `state`, and no --bins are given.")
+            raise PdocrlError(
+                f"{unknown[0]} is for finite states; the log has no column `state`, and no --bins are given."
+            )
         asked = (gamma, limits, horizon, confidence, state_columns, renamed, seed, explain, step, out, json)
         return solve_columns(log, *asked)
     if window is not None and horizon is not None:

@@ -98,4 +98,7 @@ def _kept(held: Mapping[str, HeldOut], limits: Sequence[Limit]) -> bool:
 
 def _excess(held: Mapping[str, HeldOut], limits: Sequence[Limit]) -> float:
     """In standard errors."""
-    return max((one.sign * (one.value - held[one.name].value) / max(held[one.name].error, 1e-9) for one in limits), default=-np.inf)
+    return max(
+        (one.sign * (one.value - held[one.name].value) / max(held[one.name].error, 1e-9) for one in limits),
+        default=-np.inf,
+    )

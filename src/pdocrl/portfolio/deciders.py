@@ -53,9 +53,7 @@ def view(rows: Rows, totals: Floats, limits: Sequence[Limit], factor: float) -> 
 
 def _decider(name: str, rows: Rows, totals: Floats, own: Flags, limits: Sequence[Limit], factor: float) -> Decider:
     names = ["reward", *rows.names]
-    means = {
-        signal: mean_of(factor * rows.sense[j] * totals[j][own]) for j, signal in enumerate(names)
-    }
+    means = {signal: mean_of(factor * rows.sense[j] * totals[j][own]) for j, signal in enumerate(names)}
     whole = own & rows.complete
     inside = rows.totals[1:, whole] <= rows.limits[:, None]
     verdicts = [_within(means[one.name], one) for one in limits]

@@ -1,7 +1,7 @@
 """From a log of named columns to a policy: learn candidates on one part, judge them on the other, choose, explain.
 
-    log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits, cells)
-        └▶ part B ─▶ known answers ─▶ held-out estimates ─▶ choice ─▶ record, policy
+log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits, cells)
+    └▶ part B ─▶ known answers ─▶ held-out estimates ─▶ choice ─▶ record, policy
 """
 
 from __future__ import annotations
@@ -38,10 +38,19 @@ MOST_JUDGED = 60_000  # rows
 class Portfolio:
     """What `solve` returns for a log of columns: the record, the policy, and the log to explain it with."""
 
-    def __init__(self, record: SolvedLog, candidate: Candidate, learner: Learner, rows: Rows) -> None:
+    def __init__(self, record: SolvedLog, candidates: Sequence[Candidate], learner: Learner, rows: Rows) -> None:
         self.record = record
-        self.policy: RowPolicy = candidate.policy
-        self._candidate, self._learner, self._rows = candidate, learner, rows
+        self.candidates = {one.name: one for one in candidates}
+        self._learner, self._rows = learner, rows
+
+    @property
+    def policy(self) -> RowPolicy:
+        """The one that was chosen: `policy.act({column: value}, step)`."""
+        return self._candidate.policy
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self.candidates[self.record.chosen]
 
     def __repr__(self) -> str:
         return f"Portfolio({self.record.chosen}: {self.record.status}; {self.record.why})"
@@ -137,15 +146,24 @@ def fit(
         why=why,
         logged={s: float(factor * rows.sense[j] * totals[j].mean()) for j, s in enumerate(bench.signals)},
         deciders=view(rows, totals, chosen, factor),
-        candidates=[_found(one, held[one.name], chosen, on_totals, one.name in shown, rows, factor) for one in candidates],
-        validation=[msgspec.structs.replace(one, predicted=factor * one.predicted, realised=factor * one.realised, error=factor * one.error) for one in bench.validation],
+        candidates=[
+            _found(one, held[one.name], chosen, on_totals, one.name in shown, rows, factor) for one in candidates
+        ],
+        validation=[
+            msgspec.structs.replace(
+                one, predicted=factor * one.predicted, realised=factor * one.realised, error=factor * one.error
+            )
+            for one in bench.validation
+        ],
         importance=explain.importance(best, held_rows, seed),
-        surrogate=None if surrogate is None else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
+        surrogate=None
+        if surrogate is None
+        else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
         assumptions=_assumptions(rows, confidence, bool(bench.validation)),
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
     )
-    return Portfolio(record, best, learner, rows)
+    return Portfolio(record, candidates, learner, rows)
 
 
 def unit_words(horizon: int, gamma: float | None) -> str:
