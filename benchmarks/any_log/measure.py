@@ -106,7 +106,7 @@ class Writer:
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             for signal, (mean, error) in true.items():
-                own = claimed[signal] if signal in claimed else None
+                own = claimed.get(signal)
                 value, doubt = (own.value, own.error) if hasattr(own, "value") else (own, None)
                 numbers = [value, doubt, mean, error, seconds]
                 shown = ["" if x is None else f"{x:.4g}" for x in numbers]
@@ -175,7 +175,7 @@ class Plain:
 
 
 def forest_q(rows: Rows, encoding: Encoding, seed: int, iterations: int = 15, trials: int = 5) -> Any:
-    """Thirty lines as a practitioner writes them: extremely randomised trees, greedy, λ by steps on the log's starts."""
+    """Thirty lines as a practitioner writes them: randomised trees, greedy, λ by steps on the log's starts."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     few = rows.sample(8000, seed)

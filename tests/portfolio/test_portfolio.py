@@ -1,4 +1,4 @@
-"""From a log of columns to a policy: what is chosen is true, what is exported is the same policy, what is odd is said."""
+"""From a log of columns to a policy: what is chosen is true, what is exported is the same, what is odd is said."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_command(log: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFi
     spec = importlib.util.spec_from_file_location("act", tmp_path / "policy" / "act.py")
     assert spec is not None
     assert (tmp_path / "policy" / "models.npz").exists()
-    assert main(asked[:2] + ["--columns", "action=move", "episode=trip", "--limit", "costs<=1"]) == 2
+    assert main([*asked[:2], "--columns", "action=move", "episode=trip", "--limit", "costs<=1"]) == 2
     assert "no column `costs`. Did you mean `cost`" in capsys.readouterr().err
 
 

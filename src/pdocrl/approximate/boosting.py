@@ -70,7 +70,7 @@ class ValueTrees:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoiceTrees:
-    """p(a | x): boosted multinomial logistic regression, its trees shrunk by a temperature fitted on episodes kept aside.
+    """p(a | x): boosted multinomial logistic regression, its trees shrunk by a temperature fitted on kept episodes.
 
     The baseline is not shrunk, so that choices no column explains keep their frequencies.
     """
@@ -87,7 +87,7 @@ class ChoiceTrees:
         names = np.unique(episode)
         kept = np.isin(episode, names[rng.random(len(names)) < 0.2])
         temperature = 1.0
-        if 50 <= kept.sum() and 50 <= (~kept).sum():
+        if min(kept.sum(), (~kept).sum()) >= 50:
             first = cls._fitted(x[~kept], action[~kept], actions, seed, trees)
             scores, known = first(x[kept]), np.isin(action[kept], first.classes)
             if known.any() and len(first.classes) > 1:
@@ -162,7 +162,9 @@ def _arrays(stages: list[list[Any]], outputs: list[int]) -> dict[str, Any]:
 
     A node goes left where x[feature] ≤ threshold, or, if `category` ≥ 0, where row `category` of `sets` has x[feature].
     """
-    nodes, roots, columns, sets = [], [], [], []
+    roots: list[int] = []
+    columns: list[int] = []
+    sets: list[Any] = []
     size = 0
     parts: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "value", "category")}
     for stage in stages:

@@ -248,7 +248,7 @@ def _notes(rows: Rows) -> list[str]:
     cut = int((~rows.complete).sum())
     if cut:
         found.append(
-            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not taken as free"
+            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not free"
         )
     for j, name in enumerate(rows.names):
         if not np.any(rows.signals[1 + j]):
