@@ -23,13 +23,13 @@ from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.evaluation.evaluate import Scores, evaluate
-from pdocrl.policies.policy import WorldPolicy
+from pdocrl.policies.policy import NormalisedPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
 from pdocrl.report.comparison import PredictedRun, Predictions, comparison
 from pdocrl.report.record import limit_name
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained, restore
-from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 
 TASK = "BallRun"
@@ -83,15 +83,15 @@ def predict(folders: Sequence[Path], dataset: Dataset) -> Predictions | None:
     first, *others = (load_trained(folder) for folder in folders)
     network: Any
     config: Any
-    if first.plan.agent != "dial":
+    if first.config.agent != "dial":
         return None
     log("would they be safe? Rollouts in the dynamics model learned from the data …")
-    trainer = restore(folders[0], first.plan, dataset)
+    trainer = restore(folders[0], first.config, dataset)
     state, config = jax.tree.map(lambda leaf: leaf[0], trainer.state), trainer.runs[0].config
     said = []
     for found in (first, *others):
-        for run, policy in zip(found.plan.runs, found.policies, strict=True):
-            limit, network = tuple(run["cost_limit"]), cast(WorldPolicy, policy).network
+        for run, policy in zip(found.config.runs, found.policies, strict=True):
+            limit, network = tuple(run["cost_limit"]), cast(NormalisedPolicy, policy).network
             if found is first:
                 reward, cost = network.expects(limit)
             else:
@@ -100,14 +100,14 @@ def predict(folders: Sequence[Path], dataset: Dataset) -> Predictions | None:
                     state.standards,
                     network,
                     state.starts,
-                    found.plan.horizon,
+                    found.config.horizon,
                     float(config.confidence),
                     float(config.episodes),
                 )
                 cost = cost / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())
             told = PredictedRun(
-                agent=found.plan.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe
+                agent=found.config.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe
             )
             log(f"  {told.agent} at limit {limit_name(limit)}: {'yes' if safe else 'NO'}, cost at most {cost[0]:.0f}")
             said.append(told)
@@ -172,7 +172,7 @@ def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:
             checkpoint_every=every,
             evaluate_every=every,
         )
-    plan = Plan.read(folder)
+    plan = TrainingConfig.read(folder)
     if (plan.agent, plan.steps, plan.data_digest) != (agent, steps, dataset.digest):
         raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); choose another --out.")
     return resume(folder, dataset)

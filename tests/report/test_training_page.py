@@ -231,7 +231,7 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
     monkeypatch.setattr("pdocrl.training.train.train", remember)
     line, *others = commands(record)[0].splitlines()
     run_cli(*shlex.split(line)[1:])
-    assert asked["data"] == record.trained.plan.data
+    assert asked["data"] == record.trained.config.data
     assert (asked["agent"], asked["task"], asked["steps"]) == ("pdocrl", "Toy", 300)
     assert [list(limit) for limit in asked["cost_limit"]] == [[limit] for limit in LIMITS]
     assert tuple(asked["seed"]) == SEEDS
@@ -243,7 +243,7 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
 def test_names_cannot_smuggle_markup_into_the_page(make_run):
     record = read_results(make_run())
     plan = msgspec.structs.replace(
-        record.trained.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
+        record.trained.config, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
     )
     hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))
     page = Page(report(hostile))

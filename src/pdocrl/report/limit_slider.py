@@ -41,7 +41,7 @@ class Stop:
 
 def limit_slider(record: Results, film: bool = True) -> LimitSlider | None:
     """The slider of a training with one method and one constraint that has several limits to show; else None."""
-    if not record.alone or not record.by_limit or record.trained is None or len(record.trained.plan.cost_names) != 1:
+    if not record.alone or not record.by_limit or record.trained is None or len(record.trained.config.cost_names) != 1:
         return None
     stops = find_stops(record)
     if len(stops) < 2:
@@ -70,7 +70,7 @@ def find_stops(record: Results) -> list[Stop]:
     rows = {row.limit[0]: row for row in at_one_limit(record)}
     networks = [getattr(policy, "network", policy) for policy in record.trained.policies]
     serving = [network for network in networks if hasattr(network, "setting")]
-    limits = {*rows, *(run["cost_limit"][0] for run in record.trained.plan.runs)}
+    limits = {*rows, *(run["cost_limit"][0] for run in record.trained.config.runs)}
     if serving:
         loosest = max(*limits, float(_table(serving[0], "max_episode_cost")[0]))
         step = chart.round_step(loosest / POSITIONS)

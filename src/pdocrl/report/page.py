@@ -120,7 +120,7 @@ def _compared(record: Results) -> list[Section]:
 def _title(record: Results) -> str:
     if record.trained is None:
         return f"Benchmark: {record.suite.name}"
-    return f"{record.trained.plan.agent} on {record.tasks[0]}"
+    return f"{record.trained.config.agent} on {record.tasks[0]}"
 
 
 def _of_benchmark(record: Results) -> list[Section]:

@@ -67,7 +67,7 @@ def data(world: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 
 
 def test_the_collection_holds_what_the_environment_was_given(data: Dataset) -> None:
-    assert data.choices == (1, 2, 3)
+    assert data.discrete_actions == (1, 2, 3)
     assert data.action.any(0).all()
     np.testing.assert_array_equal(data.reward, data.action.argmax(1))
     np.testing.assert_array_equal(data.cost[:, 0] > 0, (data.action[:, 2] > 0) & (data.obs[:, 1] > 0))
@@ -109,9 +109,9 @@ def test_bench_evaluate_report_ope_and_export_agree(world: Path, data: Dataset, 
 
 def test_an_environment_with_other_actions_is_refused_in_one_line(data: Dataset) -> None:
     (policy,) = pdocrl.train(data, "bc", steps=1, cost_limit=2.0, settings={"hidden": (4,)}).policies
-    with pytest.raises(PdocrlError, match=r"actions are Discrete\(2\), the policy's are choices 1 … 3"):
+    with pytest.raises(PdocrlError, match=r"actions are Discrete\(2\), the policy's are discrete, 1 … 3"):
         rollout("CartPole-v1", policy, 1, workers=0)
-    with pytest.raises(PdocrlError, match=r"actions are Box.*, the policy's are choices 1 … 3"):
+    with pytest.raises(PdocrlError, match=r"actions are Box.*, the policy's are discrete, 1 … 3"):
         rollout("Pendulum-v1", policy, 1, workers=0)
 
 
@@ -121,9 +121,9 @@ def test_what_is_not_a_choice_is_not_rounded_to_one(data: Dataset, wrong: Any) -
         rollout(lambda: make("toll_world:Toll-v0"), lambda obs: [wrong], 1, workers=0)
 
 
-def test_recorded_episodes_become_data_that_knows_its_choices(data: Dataset) -> None:
+def test_recorded_episodes_become_data_that_knows_its_discrete_actions(data: Dataset) -> None:
     played = rollout(lambda: make("toll_world:Toll-v0"), lambda obs: [2], 2, workers=0, record=True).dataset()
-    assert played.choices == (1, 2, 3)
+    assert played.discrete_actions == (1, 2, 3)
     assert (played.action == [0, 1, 0]).all()
 
 

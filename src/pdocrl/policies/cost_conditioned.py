@@ -8,12 +8,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Layers, SavedNetworks, Step, forward, one_hot
+from pdocrl.policies.mlp import Layers, SavedNetworks, Step, forward, one_hot
 
-P = TypeVar("P", bound="LimitedPolicy")
+P = TypeVar("P", bound="CostConditionedPolicy")
 
 
-class LimitedPolicy:
+class CostConditionedPolicy:
     """One policy for every limit. Its function `act` is told the limit, what was spent of it, and the time.
 
     Subclasses are frozen dataclasses with these two fields among theirs.
@@ -28,7 +28,7 @@ class LimitedPolicy:
         """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
         raise NotImplementedError
 
-    def at_limit(self: P, cost_limit: Any) -> P:
+    def with_limit(self: P, cost_limit: Any) -> P:
         """The same policy for another limit, one number or one per constraint."""
         moved: P = dataclasses.replace(self, limit=tuple(self._limits(cost_limit).tolist()))  # type: ignore[type-var]
         return moved
@@ -77,7 +77,7 @@ def discounted_budget(
 
 
 @dataclasses.dataclass(frozen=True)
-class BudgetPolicy(SavedNetworks, LimitedPolicy):
+class BudgetPolicy(SavedNetworks, CostConditionedPolicy):
     """π(s, δ) with δ what is left of the limit beyond V_c(s)₊; where next to nothing is, the policy of least cost."""
 
     kind: ClassVar[str] = "budget"
@@ -87,7 +87,7 @@ class BudgetPolicy(SavedNetworks, LimitedPolicy):
     gamma: float  # of the cost's value
     unit: tuple[float, ...]  # [K] the largest cost of a step, in which the networks count; older files have one for all
     limit: tuple[float, ...]  # [K] where none is given
-    chooses: bool = False  # whether both policies give scores of choices
+    discrete: bool = False  # whether both policies give scores of discrete actions
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
@@ -102,11 +102,11 @@ class BudgetPolicy(SavedNetworks, LimitedPolicy):
         least = forward(self.networks["safe"], obs)
         little = (beyond < np.float32(self.LITTLE)).any(-1, keepdims=True)
         out = np.where(little, least, free)
-        return one_hot(out) if self.chooses else np.asarray(np.tanh(out), np.float32)
+        return one_hot(out) if self.discrete else np.asarray(np.tanh(out), np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
-class SwitchingPolicy(SavedNetworks, LimitedPolicy):
+class SwitchingPolicy(SavedNetworks, CostConditionedPolicy):
     """At every step the head of largest Q_r among those whose Q_c keeps what is left of the limit.
 
     Where no head keeps it, the one that exceeds it least.
@@ -118,7 +118,7 @@ class SwitchingPolicy(SavedNetworks, LimitedPolicy):
     gamma: float  # of the critics
     limit: tuple[float, ...]  # [K] where none is given
     heads: int  # H
-    chooses: bool = False  # whether the actor gives scores of choices
+    discrete: bool = False  # whether the actor gives scores of discrete actions
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
@@ -126,7 +126,7 @@ class SwitchingPolicy(SavedNetworks, LimitedPolicy):
         """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
         obs = np.asarray(obs, np.float32)
         out = forward(self.networks["actor"], obs).reshape(len(obs), self.heads, -1)  # [B, H, A]
-        action = one_hot(out) if self.chooses else np.tanh(out)
+        action = one_hot(out) if self.discrete else np.tanh(out)
         pairs = np.concatenate([np.repeat(obs[:, None], self.heads, 1), action], -1).reshape(len(obs) * self.heads, -1)
         value = forward(self.networks["critic"], pairs).min(0).reshape(len(obs), self.heads)
         cost = np.maximum(forward(self.networks["cost_critic"], pairs).max(0), 0)

@@ -12,8 +12,8 @@ import pytest
 from pdocrl.cli.main import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
+from pdocrl.training.callbacks import open_loggers
 from pdocrl.training.folder import read_lines
-from pdocrl.training.on_the_way import open_sinks
 from pdocrl.training.train import train
 from probes import bandit
 
@@ -77,7 +77,7 @@ def test_both_are_told_what_the_metrics_say(wandb: FakeWandB, writers: dict[str,
         log_every=10,
         settings=SETTINGS,
         out=folder,
-        sinks=["wandb", "tensorboard"],
+        loggers=["wandb", "tensorboard"],
     )
     lines = read_lines(folder / "metrics.jsonl")
     expected = {
@@ -96,7 +96,7 @@ def test_both_are_told_what_the_metrics_say(wandb: FakeWandB, writers: dict[str,
 def test_a_training_that_breaks_off_still_closes_them(
     wandb: FakeWandB, writers: dict[str, list[Any]], tmp_path: Path
 ) -> None:
-    with pytest.raises(KeyboardInterrupt), open_sinks(["wandb", "tensorboard"], tmp_path, RUNS):
+    with pytest.raises(KeyboardInterrupt), open_loggers(["wandb", "tensorboard"], tmp_path, RUNS):
         raise KeyboardInterrupt
     assert wandb.finished == 1
     assert list(writers.values()) == [["closed"], ["closed"]]
@@ -120,7 +120,7 @@ def test_asked_for_and_not_installed_is_one_line(
         "--set",
         "hidden=8,8",
     ]
-    assert main([*command, "batch_size=16", "--out", str(tmp_path / "run"), "--sink", sink]) == 2
+    assert main([*command, "batch_size=16", "--out", str(tmp_path / "run"), "--logger", sink]) == 2
     error = capsys.readouterr().err
     assert f"pip install 'pdocrl[{sink}]'" in error
     assert error.count("\n") == 1
@@ -128,7 +128,7 @@ def test_asked_for_and_not_installed_is_one_line(
 
 
 def test_a_sink_needs_a_folder_and_a_known_name(tmp_path: Path) -> None:
-    with pytest.raises(PdocrlError, match="give --out"), open_sinks(["wandb"], None, RUNS):
+    with pytest.raises(PdocrlError, match="give --out"), open_loggers(["wandb"], None, RUNS):
         pass
-    with pytest.raises(PdocrlError, match="Did you mean `wandb`"), open_sinks(["wanbd"], tmp_path, RUNS):
+    with pytest.raises(PdocrlError, match="Did you mean `wandb`"), open_loggers(["wanbd"], tmp_path, RUNS):
         pass

@@ -1,6 +1,6 @@
-"""What is asked of a training: agent, settings, runs, data. Checked before anything is read or written; run.json.
+"""The training config: agent, settings, runs and data, checked before anything is read or written; run.json.
 
-words of a person ── refused in one line where they cannot be ──▶ (with the data) `Plan` ─▶ runs of the loop
+arguments ── refused in one line where they cannot be ──▶ (with the data) `TrainingConfig` ─▶ runs of the trainer
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
+from pdocrl import deprecations
 from pdocrl.agents.base import Agent, make_config
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import find
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.records import Record, read_record
-from pdocrl.training.loop import Run
+from pdocrl.training.trainer import Run
 
 FILE = "run.json"
 Limits = float | Sequence[float | Sequence[float]]
 
 
-class Plan(Record, frozen=True, kw_only=True):
+class TrainingConfig(Record, frozen=True, kw_only=True):
     """Everything that makes a training what it is; stored as run.json and enough to start it again."""
 
-    FORMAT: ClassVar[int] = 1
+    FORMAT: ClassVar[int] = 2  # 1, of version 0.2, has other names: see `pdocrl.deprecations.FIELDS`
 
     data: str  # a task's name, or the whole path of a file
     data_digest: str
@@ -46,16 +47,16 @@ class Plan(Record, frozen=True, kw_only=True):
     evaluate_every: int
     evaluate_episodes: int
     versions: dict[str, str]
-    window: int = 0  # rows of the file kept on the device at a time; 0: all of them
-    refresh_every: int = 0  # steps a window serves
+    buffer_size: int = 0  # rows of the file kept on the device at a time; 0: all of them
+    refresh_every: int = 0  # steps between resamplings of these rows
     action_low: list[float] = msgspec.field(default_factory=list)  # [A] what −1 stands for in the environment
     action_high: list[float] = msgspec.field(default_factory=list)  # [A] … and 1
-    choices: list[int] = msgspec.field(default_factory=list)  # [A] what one-hot columns stand for; []: amounts
+    discrete_actions: list[int] = msgspec.field(default_factory=list)  # [A] of the one-hot columns
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Files of the first versions have no number and the same fields."""
-        return fields if number == 0 and "data_digest" in fields else None
+        """Files of the first versions have no number; format 1 has the names of version 0.2."""
+        return deprecations.fields(FILE, fields) if number in (0, 1) and "data_digest" in fields else None
 
     @staticmethod
     def of(
@@ -68,9 +69,9 @@ class Plan(Record, frozen=True, kw_only=True):
         evaluate_every: int = 0,
         evaluate_episodes: int = 5,
         **rest: Any,
-    ) -> Plan:
+    ) -> TrainingConfig:
         """With what the data, the task and this installation say of themselves."""
-        return Plan(
+        return TrainingConfig(
             data=place,
             data_digest=dataset.digest,
             task=task.name if task else None,
@@ -82,13 +83,13 @@ class Plan(Record, frozen=True, kw_only=True):
             versions=versions(),
             action_low=list(dataset.action_low),
             action_high=list(dataset.action_high),
-            choices=list(dataset.choices),
+            discrete_actions=list(dataset.discrete_actions),
             **rest,
         )
 
     @staticmethod
-    def read(folder: str | os.PathLike[str]) -> Plan:
-        return read_record(Path(folder) / FILE, Plan, "Give the folder that `pdocrl train --out` wrote.")
+    def read(folder: str | os.PathLike[str]) -> TrainingConfig:
+        return read_record(Path(folder) / FILE, TrainingConfig, "Give the folder that `pdocrl train --out` wrote.")
 
     def make_runs(self, agent: Agent[Any, Any]) -> list[Run]:
         """The runs as the loop takes them."""

@@ -22,11 +22,11 @@ from jaxtyping import Array
 from pdocrl.agents.base import DeviceTable, Problem
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import zero_padded
-from pdocrl.policies.policy import WorldPolicy
-from pdocrl.training.loop import Trainer
+from pdocrl.policies.policy import NormalisedPolicy
+from pdocrl.training.trainer import Trainer
 
 
-def can_go_together(trainers: Sequence[Trainer]) -> bool:
+def can_join(trainers: Sequence[Trainer]) -> bool:
     """Whether they are of one agent with one program, hold their data on the device, and may be filled up."""
     alike = {(trainer.agent.name, jax.tree.structure(trainer.configs), trainer.step) for trainer in trainers}
     costs = {trainer.problem.n_costs for trainer in trainers}
@@ -36,16 +36,16 @@ def can_go_together(trainers: Sequence[Trainer]) -> bool:
 def _fits(trainer: Trainer) -> bool:
     same = trainer.problem
     return (
-        trainer._windows is None
+        trainer._buffers is None
         and trainer.agent.zero_padded(trainer.runs[0].config, trainer.blank(), same, same) is not None
     )
 
 
-class Together(Trainer):
+class MultiTaskTrainer(Trainer):
     """Several trainers as one. They stay as they were until `hand_back`."""
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
-        if not can_go_together(trainers):
+        if not can_join(trainers):
             names = ", ".join(sorted({trainer.agent.name for trainer in trainers}))
             raise PdocrlError(f"trainings of {names} cannot be joined into one program; train them one by one.")
         first = trainers[0]
@@ -62,7 +62,7 @@ class Together(Trainer):
         )
         self.step, self.failures = first.step, {}
         self._on_cpu, self._blocks = first._on_cpu, first._blocks
-        self._windows, self._window = None, -1
+        self._buffers, self._buffer = None, -1
         tables = [t._table for t in trainers if t._table is not None]
         self._table = jax.eval_shape(joined_tables, tables)  # shapes, for the compiler
         self._rows, self._sizes = _rows_of(trainers)
@@ -88,7 +88,7 @@ class Together(Trainer):
             part.failures = {run - runs: self.failures[run] for run in numbers if run in self.failures}
             runs, trainings = runs + len(part.runs), trainings + len(part.seeds)
 
-    def policies(self) -> list[WorldPolicy]:
+    def policies(self) -> list[NormalisedPolicy]:
         self.hand_back()
         return [policy for part in self.parts for policy in part.policies()]
 

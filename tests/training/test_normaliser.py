@@ -12,8 +12,8 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.imagination import Standards
 from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset, make_dataset, save
-from pdocrl.training.loop import Run, Trainer, scales_of, standardised
-from pdocrl.training.window import open_windows
+from pdocrl.training.buffer import open_buffers
+from pdocrl.training.trainer import Run, Trainer, normalise_obs, normaliser_of
 
 SMALL = {"hidden": (16,), "batch_size": 32, "cost_limit": (5.0,), "horizon": 20.0}
 
@@ -38,7 +38,7 @@ def scaled(dataset: Dataset, factor: np.ndarray, shift: np.ndarray) -> Dataset:
 
 def test_columns_have_mean_zero_and_unit_spread_and_constants_vanish() -> None:
     data = clocked()
-    seen = standardised(data, scales_of(data))
+    seen = normalise_obs(data, normaliser_of(data))
     np.testing.assert_allclose(seen.obs.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(seen.obs.std(0), [1, 1, 1, 0], atol=1e-4)
     np.testing.assert_array_equal(seen.initial_obs, seen.obs[seen.episode_start])
@@ -49,7 +49,7 @@ def test_rounding_around_zero_is_no_signal() -> None:
     data = clocked()
     noise = np.random.default_rng(0).normal(0, 1e-14, len(data.obs)).astype(np.float32)
     obs = np.column_stack([data.obs, noise])
-    found = scales_of(dataclasses.replace(data, obs=obs, next_obs=obs))
+    found = normaliser_of(dataclasses.replace(data, obs=obs, next_obs=obs))
     assert found.obs_scale[-1] == 0
     assert (found.obs_scale[:3] > 0).all()
 
@@ -87,7 +87,7 @@ def test_two_costs_in_other_units_change_nothing(name: str) -> None:
 def test_a_clock_has_a_unit_of_change() -> None:
     """Its change is the same at every step: measured by spread, the model's target would be a million."""
     data = clocked()
-    seen = standardised(data, scales_of(data))
+    seen = normalise_obs(data, normaliser_of(data))
     change = np.asarray(Standards.of(Standards.measure(seen)).change)
     target = (seen.next_obs - seen.obs) / change
     assert np.abs(target).max() < 10
@@ -99,10 +99,10 @@ def test_a_clock_has_a_unit_of_change() -> None:
 def test_windows_are_standardised_by_the_whole_file(tmp_path: Path) -> None:
     data = clocked()
     save(data, tmp_path / "x.npz")
-    whole = scales_of(data)
-    with open_windows(tmp_path / "x.npz", None, 30, 5) as sample:
-        found = scales_of(sample)
+    whole = normaliser_of(data)
+    with open_buffers(tmp_path / "x.npz", None, 30, 5) as sample:
+        found = normaliser_of(sample)
         np.testing.assert_allclose(found.obs_mean, whole.obs_mean, rtol=1e-6)
         np.testing.assert_allclose(found.obs_scale, whole.obs_scale, rtol=1e-6)
-        window = standardised(sample.windows.read(0), found)
-        np.testing.assert_allclose(window.initial_obs, whole.standardised(data.initial_obs), atol=1e-5)
+        window = normalise_obs(sample.buffers.read(0), found)
+        np.testing.assert_allclose(window.initial_obs, whole.normalise_obs(data.initial_obs), atol=1e-5)

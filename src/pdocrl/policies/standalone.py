@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 
-from pdocrl.policies import candidates, dial, limits, network, policy, transformer
+from pdocrl.policies import candidates, cost_conditioned, dial, mlp, policy, transformer
 
-MODULES = (network, limits, candidates, transformer, dial, policy)  # each uses only what stands before it
+MODULES = (mlp, cost_conditioned, candidates, transformer, dial, policy)  # each uses only what stands before it
 
 
 def joined_source() -> str:

@@ -15,8 +15,8 @@ from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, make_config
 from pdocrl.agents.registry import find_agent
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
-from pdocrl.training import loop
-from pdocrl.training.loop import Run, Trainer, trainings
+from pdocrl.training import trainer as loop
+from pdocrl.training.trainer import Run, Trainer, trainings
 from probes import bandit
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16, "horizon": 10.0}

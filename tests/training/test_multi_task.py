@@ -14,12 +14,12 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.training import loop
+from pdocrl.training import trainer as loop
 from pdocrl.training.folder import load_trained
-from pdocrl.training.grid import TaskPart, train_together
-from pdocrl.training.loop import Run, Trainer
-from pdocrl.training.together import Together, can_go_together
+from pdocrl.training.grid import TaskPart, train_multi_task
+from pdocrl.training.multi_task import MultiTaskTrainer, can_join
 from pdocrl.training.train import resume
+from pdocrl.training.trainer import Run, Trainer
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16, "horizon": 10.0}
 
@@ -47,7 +47,7 @@ def test_a_task_learns_together_what_it_learns_alone() -> None:
     """Of two tasks whose observations differ in length; their actions do not, so random actions are the same draws."""
     small, large = data(3, 2, 60), data(5, 2, 90)
     alone, part = trainer(small, [0, 1]), trainer(small, [0, 1])
-    together = Together([trainer(large, [2]), part])
+    together = MultiTaskTrainer([trainer(large, [2]), part])
     means = together.advance(5)
     together.hand_back()
     for name, mean in alone.advance(5).items():
@@ -60,7 +60,7 @@ def test_a_task_learns_together_what_it_learns_alone() -> None:
 def test_what_fills_up_the_networks_stays_zero() -> None:
     """So to cut a task's state out of the joined one and to fill it up again changes nothing."""
     parts = [trainer(data(3, 1, 60), [0]), trainer(data(5, 3, 90), [1])]
-    together = Together(parts)
+    together = MultiTaskTrainer(parts)
     together.advance(5)
     together.hand_back()
     narrow = parts[0]
@@ -91,7 +91,7 @@ def test_each_run_draws_from_its_own_task() -> None:
         free.terminal,
         free.timeout,
     )
-    means = Together([trainer(dear, [0]), trainer(free, [0])]).advance(3)
+    means = MultiTaskTrainer([trainer(dear, [0]), trainer(free, [0])]).advance(3)
     np.testing.assert_allclose(means["weighted_cost"], [means["w"][0], 0.0], rtol=1e-5)
 
 
@@ -100,7 +100,7 @@ def test_each_task_has_a_folder_that_can_be_gone_on_with(tmp_path: Path) -> None
     own = [Task(name, horizon=10) for name in ("First", "Second")]
     parts = [TaskPart(d, task, tmp_path / task.name, (3.0, 4.0)) for d, task in zip(sets, own, strict=True)]
     settings = {"hidden": (8, 8), "batch_size": 16}
-    done = train_together(parts, seed=[0, 1], steps=4, settings=settings, log_every=2, checkpoint_every=2)
+    done = train_multi_task(parts, seed=[0, 1], steps=4, settings=settings, log_every=2, checkpoint_every=2)
     for part, trained in zip(parts, done, strict=True):
         found = load_trained(part.out)
         assert (found.step, len(found.policies), len(found.metrics)) == (4, 4, 8)
@@ -113,12 +113,12 @@ def test_each_task_has_a_folder_that_can_be_gone_on_with(tmp_path: Path) -> None
 
 def test_what_would_learn_differently_is_not_joined() -> None:
     """The linear critic learns at π's actions too, whose added columns are not 0."""
-    assert can_go_together([trainer(data(3, 2, 60), [0])])
+    assert can_join([trainer(data(3, 2, 60), [0])])
     linear = [trainer(data(n, 2, 60), [0], critic="linear") for n in (3, 5)]
-    assert not can_go_together(linear)
+    assert not can_join(linear)
     with pytest.raises(PdocrlError, match="cannot be joined"):
-        Together(linear)
-    assert not can_go_together([trainer(data(3, 2, 60), [0], "bc")])
+        MultiTaskTrainer(linear)
+    assert not can_join([trainer(data(3, 2, 60), [0], "bc")])
 
 
 def test_the_program_compiled_while_first_states_are_made_is_the_one_that_trains(
@@ -128,7 +128,7 @@ def test_the_program_compiled_while_first_states_are_made_is_the_one_that_trains
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(loop, "BLOCK", 2)
     loop._program.cache_clear()
-    together = Together([trainer(data(3, 1, 60), [0]), trainer(data(5, 3, 90), [1])])
+    together = MultiTaskTrainer([trainer(data(3, 1, 60), [0]), trainer(data(5, 3, 90), [1])])
     before, alone = jax.device_get(together.state), jax.device_get(trainer(data(5, 3, 90), [1]).state)
     jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf: leaf[1:], before), alone)
     durations: list[str] = []

@@ -34,29 +34,29 @@ from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import precision
 from pdocrl.nn.mlp import with_low_precision, without_low_precision
-from pdocrl.policies.policy import WorldPolicy, WorldScales, in_world
-from pdocrl.training.turns import apart, in_turns, together
-from pdocrl.training.window import Window
+from pdocrl.policies.policy import NormalisedPolicy, Normaliser, with_normaliser
+from pdocrl.training.buffer import Buffer
+from pdocrl.training.per_core import run_per_core, stack, unstack
 
 
-def scales_of(dataset: Dataset) -> WorldScales:
+def normaliser_of(dataset: Dataset) -> Normaliser:
     """Between the world's numbers and a network's."""
     mean, std = dataset.obs_moments
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=dataset.obs_varies)
     low, high = np.asarray(dataset.action_bounds, np.float32)
-    choices = np.asarray(dataset.choices, np.int64)
-    return WorldScales(mean.astype(np.float32), scale.astype(np.float32), low, high, choices)
+    discrete_actions = np.asarray(dataset.discrete_actions, np.int64)
+    return Normaliser(mean.astype(np.float32), scale.astype(np.float32), low, high, discrete_actions)
 
 
-def standardised(dataset: Dataset, scales: WorldScales) -> Dataset:
+def normalise_obs(dataset: Dataset, normaliser: Normaliser) -> Dataset:
     """The same data with observations as networks see them."""
-    seen = {"obs": scales.standardised(dataset.obs), "next_obs": scales.standardised(dataset.next_obs)}
-    if isinstance(dataset, Window):
-        seen["starts"] = scales.standardised(dataset.starts)
+    seen = {"obs": normaliser.normalise_obs(dataset.obs), "next_obs": normaliser.normalise_obs(dataset.next_obs)}
+    if isinstance(dataset, Buffer):
+        seen["starts"] = normaliser.normalise_obs(dataset.starts)
     return dataclasses.replace(dataset, **seen)  # type: ignore[arg-type]
 
 
-def wake() -> None:
+def warm_up() -> None:
     """Have JAX start its device, and its compiler, in a thread, while data are read. A GPU's need seconds.
 
     No daemon: an interpreter that ends meanwhile, of bad data, waits for it. Killed on the way, it would take the
@@ -100,7 +100,7 @@ class Trainer:
     """
 
     _whole: Any = None  # the state; None before somebody asks for it, or where it lies in
-    _apart: Sequence[Any] = ()  # one state a training
+    _unstacked: Sequence[Any] = ()  # one state a training
 
     def __init__(self, agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) -> None:
         check_runs(agent, dataset, runs)
@@ -108,33 +108,33 @@ class Trainer:
         own, self.training = trainings(agent, runs)  # [T], and which of them is each run's, [R]
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
-        self.scales = scales_of(dataset)
-        seen = standardised(dataset, self.scales)
+        self.normaliser = normaliser_of(dataset)
+        seen = normalise_obs(dataset, self.normaliser)
         self.problem = agent.problem(seen)
         self.step = 0
         self.failures: dict[int, str] = {}  # run → "step 1234: critic_loss is nan"
         self._on_cpu = jax.default_backend() == "cpu"
         self._blocks = (1,) if self._on_cpu else (BLOCK, 1)
-        self._windows = dataset.windows if isinstance(dataset, Window) else None
-        self._window = -1  # the number of the window on the device
-        self._made: tuple[int, list[WorldPolicy]] | None = None  # a step and its policies
-        self._table = None if self._windows else DeviceTable.of(agent.columns(runs[0].config, seen))
-        everything = self._windows.size if self._windows else len(self._table or ())
+        self._buffers = dataset.buffers if isinstance(dataset, Buffer) else None
+        self._buffer = -1  # the number of the window on the device
+        self._made: tuple[int, list[NormalisedPolicy]] | None = None  # a step and its policies
+        self._table = None if self._buffers else DeviceTable.of(agent.columns(runs[0].config, seen))
+        everything = self._buffers.size if self._buffers else len(self._table or ())
         self._rows, self._sizes = _row_table([agent.rows(run.config, seen) for run in own], everything)
         self._form()  # an agent refuses its settings here, not at the first step
 
     @property
     def state(self) -> Any:
         """Of all trainings, each array [T, …]; on a CPU they go apart and are joined where somebody asks."""
-        if self._whole is None and self._apart:
-            self._whole = together(self._apart)
+        if self._whole is None and self._unstacked:
+            self._whole = stack(self._unstacked)
         elif self._whole is None:
             self.state = _initial(self.agent, self.problem)(self.configs, self.seeds)
         return self._whole
 
     @state.setter
     def state(self, whole: Any) -> None:
-        self._whole, self._apart = whole, apart(whole, len(self.seeds)) if self._on_cpu else ()
+        self._whole, self._unstacked = whole, unstack(whole, len(self.seeds)) if self._on_cpu else ()
 
     def blank(self) -> Any:
         """A state of zeros, of the form the first one has."""
@@ -170,7 +170,7 @@ class Trainer:
         sums: dict[str, NDArray[np.float64]] = {}
         end = self.step + steps
         while self.step < end:
-            left = min(end, self._open_window(end)) - self.step
+            left = min(end, self._open_buffer(end)) - self.step
             for block in self._blocks:
                 blocks, left = divmod(left, block)
                 if blocks:
@@ -181,23 +181,26 @@ class Trainer:
             mean[[*self.failures]] = np.nan
         return means
 
-    def _open_window(self, end: int) -> int:
+    def _open_buffer(self, end: int) -> int:
         """Have the window of the coming step on the device; the step at which the next one is due (`end`: never)."""
-        if self._windows is None:
+        if self._buffers is None:
             return end
-        number = self.step // self._windows.every
-        if number != self._window:
+        number = self.step // self._buffers.every
+        if number != self._buffer:
             self._table = None  # before the next one comes: the device need not hold both
-            window = standardised(self._windows.read(number), self.scales)
-            self._table = DeviceTable.of(self.agent.columns(self.runs[0].config, window))
-            self._window = number
-        return (number + 1) * self._windows.every
+            buffer = normalise_obs(self._buffers.read(number), self.normaliser)
+            self._table = DeviceTable.of(self.agent.columns(self.runs[0].config, buffer))
+            self._buffer = number
+        return (number + 1) * self._buffers.every
 
     def _advance(self, block: int, blocks: int) -> dict[str, NDArray[np.float64]]:
         program = _program(self.agent, self._on_cpu, block)
         if self._on_cpu:
-            abouts, before = apart(self._about, len(self.seeds)), self._apart or apart(self.state, len(self.seeds))
-            states, sums, bad = in_turns(program, self._table, abouts, before, self.step, blocks)
+            abouts, before = (
+                unstack(self._about, len(self.seeds)),
+                self._unstacked or unstack(self.state, len(self.seeds)),
+            )
+            states, sums, bad = run_per_core(program, self._table, abouts, before, self.step, blocks)
         else:
             state, *figures = program(self._table, *self._about, self.state, jnp.int32(self.step), jnp.int32(blocks))
             sums, bad = jax.device_get(figures)  # all at once: the device waits for the next call meanwhile
@@ -210,7 +213,7 @@ class Trainer:
         failed = np.isin(np.arange(len(self.seeds)), self.training[[*self.failures]])
         if self._on_cpu:
             kept = [old if over else new for over, old, new in zip(failed, before, states, strict=True)]
-            self._whole, self._apart = None, kept
+            self._whole, self._unstacked = None, kept
         else:
             self.state = _choose(jnp.asarray(failed), self.state, state) if failed.any() else state
         self.step += block * blocks
@@ -241,13 +244,13 @@ class Trainer:
             if self.step < boundary:
                 return
 
-    def policies(self) -> list[WorldPolicy]:
+    def policies(self) -> list[NormalisedPolicy]:
         """The current policy of each run, in the world's units; made once for a step."""
         if self._made is None or self._made[0] != self.step:
             self._made = self.step, self._make_policies()
         return self._made[1]
 
-    def _make_policies(self) -> list[WorldPolicy]:
+    def _make_policies(self) -> list[NormalisedPolicy]:
         leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, self.state))
         made: dict[int, Any] = {}  # training → a policy that serves every limit
         networks = []
@@ -256,12 +259,12 @@ class Trainer:
             if network is None:
                 state = jax.tree.unflatten(structure, [leaf[training] for leaf in leaves])
                 network = self.agent.policy(run.config, state)
-                if hasattr(network, "at_limit"):
+                if hasattr(network, "with_limit"):
                     made[training] = network
             else:
-                network = network.at_limit(run.config.cost_limit)
+                network = network.with_limit(run.config.cost_limit)
             networks.append(network)
-        return [in_world(network, self.scales) for network in networks]
+        return [with_normaliser(network, self.normaliser) for network in networks]
 
 
 def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
@@ -301,13 +304,13 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         raise PdocrlError(
             f"{agent.name} takes at most {agent.most_costs} cost(s); {dataset.name} has {dataset.n_costs}."
         )
-    if dataset.choices and not agent.discrete_actions:
+    if dataset.discrete_actions and not agent.discrete_actions:
         known = ", ".join(agents_for_discrete_actions())
         raise PdocrlError(
-            f"{dataset.name}: its actions are {len(dataset.choices)} choices, {agent.name} is for amounts. Agents for "
-            f"choices: {known}."
+            f"{dataset.name}: its {len(dataset.discrete_actions)} actions are discrete, {agent.name} is for continuous "
+            f"actions. Agents for discrete actions: {known}."
         )
-    if not dataset.choices and finite_actions(dataset.action):
+    if not dataset.discrete_actions and finite_actions(dataset.action):
         raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
     for run in runs:
         if len(run.config.cost_limit) != dataset.n_costs:

@@ -21,18 +21,18 @@ from pdocrl.machine import cores
 Figures = dict[str, NDArray[Any]]  # [1] of one run, [R] of all
 
 
-def apart(tree: Any, runs: int) -> list[Any]:
+def unstack(tree: Any, runs: int) -> list[Any]:
     """Arrays [R, …] as R trees of arrays [1, …]."""
     whole = jax.tree.map(np.asarray, tree)
     return [jax.tree.map(lambda leaf, run=run: leaf[run : run + 1], whole) for run in range(runs)]
 
 
-def together(trees: Sequence[Any]) -> Any:
+def stack(trees: Sequence[Any]) -> Any:
     """The other way round."""
     return jax.tree.map(lambda *own: jnp.asarray(np.concatenate(own)), *trees)
 
 
-def in_turns(
+def run_per_core(
     program: Callable[..., Any], table: Any, abouts: Sequence[Any], states: Sequence[Any], start: int, steps: int
 ) -> tuple[list[Any], Figures, Figures]:
     """`program` for each run alone: the states after `steps` steps, sums of metrics [R] and first bad steps [R].

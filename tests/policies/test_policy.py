@@ -18,18 +18,18 @@ from pdocrl.data.bounds import to_real, to_unit
 from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
 from pdocrl.policies import policy as policies
-from pdocrl.policies.one_file import joined_source
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import MLPPolicy, WorldPolicy, WorldScales, in_world
+from pdocrl.policies.policy import MLPPolicy, NormalisedPolicy, Normaliser, with_normaliser
+from pdocrl.policies.standalone import joined_source
 
 LOW, HIGH = np.array([0.0, -2.0], np.float32), np.array([5.0, 1.0], np.float32)
 
 
-def world(low: Any = LOW, high: Any = HIGH) -> WorldPolicy:
+def world(low: Any = LOW, high: Any = HIGH) -> NormalisedPolicy:
     rng = np.random.default_rng(0)
     network = MLPPolicy((rng.normal(size=(3, 2)).astype(np.float32),), (np.zeros(2, np.float32),))
     mean, scale = np.array([500, 15, 7], np.float32), np.array([1e-3, 0.1, 0], np.float32)
-    return WorldPolicy(network, WorldScales(mean, scale, np.asarray(low, np.float32), np.asarray(high, np.float32)))
+    return NormalisedPolicy(network, Normaliser(mean, scale, np.asarray(low, np.float32), np.asarray(high, np.float32)))
 
 
 class Box(gymnasium.Env):  # type: ignore[misc]
@@ -51,16 +51,18 @@ class Box(gymnasium.Env):  # type: ignore[misc]
 def test_bounds_of_one_leave_every_action_as_it_is() -> None:
     action = np.random.default_rng(0).uniform(-1, 1, (1000, 2)).astype(np.float32)
     ones = np.ones(2, np.float32)
-    np.testing.assert_array_equal(WorldScales(0 * ones, ones, -ones, ones).real(action), action)
+    np.testing.assert_array_equal(Normaliser(0 * ones, ones, -ones, ones).denormalise_action(action), action)
 
 
 def test_data_and_policies_turn_actions_with_the_same_arithmetic() -> None:
     """The file that travels with an export repeats two lines of `data.bounds`; they must stay the same."""
     action = np.random.default_rng(0).uniform(-1.1, 1.1, (1000, 2)).astype(np.float32)
-    bounds, scales = (tuple(LOW.tolist()), tuple(HIGH.tolist())), world().scales
-    np.testing.assert_array_equal(scales.real(action), to_real(action, bounds))
-    np.testing.assert_array_equal(scales.unit(action), to_unit(action, bounds))
-    np.testing.assert_allclose(scales.unit(scales.real(action)), np.clip(action, -1, 1), atol=1e-6)
+    bounds, normaliser = (tuple(LOW.tolist()), tuple(HIGH.tolist())), world().normaliser
+    np.testing.assert_array_equal(normaliser.denormalise_action(action), to_real(action, bounds))
+    np.testing.assert_array_equal(normaliser.normalise_action(action), to_unit(action, bounds))
+    np.testing.assert_allclose(
+        normaliser.normalise_action(normaliser.denormalise_action(action)), np.clip(action, -1, 1), atol=1e-6
+    )
 
 
 def test_actions_in_the_environment_from_numpy_and_from_onnx_are_equal_and_real(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_an_environment_with_another_box_is_refused_in_one_line() -> None:
 
 
 def test_an_environment_with_discrete_actions_is_refused_by_a_policy_for_amounts() -> None:
-    with pytest.raises(PdocrlError, match=r"Discrete\(2\), the policy's are amounts"):
+    with pytest.raises(PdocrlError, match=r"Discrete\(2\), the policy's are continuous"):
         rollout("CartPole-v1", world(), 1, workers=0)
 
 
@@ -105,15 +107,15 @@ def test_recorded_episodes_become_data_that_knows_its_bounds() -> None:
 class Listening(MLPPolicy):
     """A network that can be asked for a limit: it then always gives it."""
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> MLPPolicy:
+    def with_limit(self, cost_limit: tuple[float, ...]) -> MLPPolicy:
         return MLPPolicy((0 * self.weights[0],), (np.full(2, np.arctanh(cost_limit[0]), np.float32),))
 
 
 def test_a_network_that_serves_every_limit_does_so_in_the_world() -> None:
-    plain, scales = world(), world().scales
-    assert not hasattr(plain, "at_limit")
-    asked = in_world(Listening(plain.network.weights, plain.network.biases), scales).at_limit((0.5,))
-    np.testing.assert_allclose(asked(np.zeros((1, 3)))[0], scales.real(np.full(2, 0.5)), rtol=1e-6)
+    plain, normaliser = world(), world().normaliser
+    assert not hasattr(plain, "with_limit")
+    asked = with_normaliser(Listening(plain.network.weights, plain.network.biases), normaliser).with_limit((0.5,))
+    np.testing.assert_allclose(asked(np.zeros((1, 3)))[0], normaliser.denormalise_action(np.full(2, 0.5)), rtol=1e-6)
 
 
 def test_the_exported_file_acts_where_pdocrl_cannot_be_imported(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from pdocrl.data import load, save
 from pdocrl.data.dataset import make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import MLPPolicy
-from pdocrl.training.loop import Run, Trainer
-from pdocrl.training.plan import Plan
+from pdocrl.training.buffer import Buffer, open_buffers
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.train import resume, train
-from pdocrl.training.window import Window, open_windows
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit
 
 SETTINGS: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16}
@@ -63,7 +63,7 @@ def test_every_row_of_the_file_is_shown_equally_often(tmp_path: Path) -> None:
     n, size, batch, every, windows = 100, 100, 20, 5, 200
     ones, number = np.ones(n), np.arange(n)
     save(make_dataset(number, ones, number, ones, number, 0 * ones, number % 10 == 9), tmp_path / "x.npz")
-    with open_windows(tmp_path / "x.npz", None, size, every) as data:
+    with open_buffers(tmp_path / "x.npz", None, size, every) as data:
         found = Trainer(Count(), data, [Run(AgentConfig(cost_limit=(1.0,), batch_size=batch), 0)])
         found.advance(every * windows)
     counts = np.asarray(found.state.counts[0], float)
@@ -79,7 +79,7 @@ def actions(trained: Any) -> np.ndarray:
 
 
 def test_stopped_within_a_window_it_resumes_to_the_same_bits(data: Path, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"cost_limit": [2.5], "settings": SETTINGS, "window": 200, "refresh_every": 3}
+    how: dict[str, Any] = {"cost_limit": [2.5], "settings": SETTINGS, "buffer_size": 200, "refresh_every": 3}
     whole = train(data, "bc", steps=11, **how)
     folder = tmp_path / "run"
     train(data, "bc", steps=7, out=folder, **how)
@@ -95,7 +95,7 @@ def test_a_window_is_as_good_as_memory_on_the_bandit(data: Path) -> None:
     agent = find_agent("bc")
     config = make_config(agent, actor_rate=3e-3, cost_limit=(2.5,), horizon=float(HORIZON), **SETTINGS)
     chosen = []
-    with open_windows(data, None, 200, 10) as sample:
+    with open_buffers(data, None, 200, 10) as sample:
         for dataset in (load(data), sample):
             trainer = Trainer(agent, dataset, [Run(config, 0)])
             trainer.advance(2000)
@@ -106,13 +106,13 @@ def test_a_window_is_as_good_as_memory_on_the_bandit(data: Path) -> None:
 
 def test_what_is_said_of_the_data_is_said_of_the_whole_file(data: Path, tmp_path: Path) -> None:
     whole = load(data)
-    with open_windows(data, None, 100, 3) as sample:
-        assert isinstance(sample, Window)
+    with open_buffers(data, None, 100, 3) as sample:
+        assert isinstance(sample, Buffer)
         for fact in ("digest", "longest_episode", "largest_reward", "largest_cost", "n_costs", "cost_names"):
             assert getattr(sample, fact) == getattr(whole, fact), fact
         np.testing.assert_array_equal(sample.initial_obs, whole.initial_obs)
-    train(data, "bc", cost_limit=[2.5], steps=1, settings=SETTINGS, window=200, out=tmp_path / "run")
-    plan = Plan.read(tmp_path / "run")
+    train(data, "bc", cost_limit=[2.5], steps=1, settings=SETTINGS, buffer_size=200, out=tmp_path / "run")
+    plan = TrainingConfig.read(tmp_path / "run")
     assert (plan.data_digest, plan.horizon) == (whole.digest, HORIZON)
     assert plan.refresh_every == 50, "200 rows are 13 batches of 16, rounded up to whole blocks of 50 steps"
 
@@ -122,14 +122,14 @@ def test_what_is_said_of_the_data_is_said_of_the_whole_file(data: Path, tmp_path
     [
         (["--agent", "cdt"], "needs whole episodes"),
         (["--agent", "bc", "--set", "episodes=safe"], "needs whole episodes"),
-        (["--window", "-1"], "must be at least 0"),
+        (["--buffer-size", "-1"], "must be at least 0"),
         (["--refresh-every", "-3"], "must be at least 0"),
     ],
 )
 def test_what_a_window_cannot_do_is_one_line(
     data: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train", str(data), "--cost-limit", "2", "--steps", "1", "--window", "100", *arguments]) == 2
+    assert main(["train", str(data), "--cost-limit", "2", "--steps", "1", "--buffer-size", "100", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -137,4 +137,4 @@ def test_what_a_window_cannot_do_is_one_line(
 
 def test_a_dataset_in_memory_needs_no_window() -> None:
     with pytest.raises(PdocrlError, match="in memory already"):
-        train(bandit(n=200).dataset, cost_limit=[2.5], steps=1, window=10)
+        train(bandit(n=200).dataset, cost_limit=[2.5], steps=1, buffer_size=10)

@@ -24,19 +24,19 @@ class DuringTraining:
     never waits for them until the end.
     """
 
-    def __init__(self, plan: Any, folder: Path | None) -> None:
-        self._plan, self._folder = plan, folder
+    def __init__(self, config: Any, folder: Path | None) -> None:
+        self._plan, self._folder = config, folder
         self._pool: Any = None
         self._waiting: list[tuple[int, Future[Any]]] = []
-        if plan.evaluate_every:
+        if config.evaluate_every:
             from pdocrl.envs.rollout import Rollouts
 
-            task = find_task(plan.task) if plan.task else None
+            task = find_task(config.task) if config.task else None
             if task is None or task.env_id is None:
                 raise PdocrlError("evaluation during training needs a task with a simulator: give --task.")
             if folder is None:
                 raise PdocrlError("evaluation during training needs a folder for its results: give --out.")
-            self._pool = Rollouts(task.name, costs=tuple(plan.cost_names))
+            self._pool = Rollouts(task.name, costs=tuple(config.cost_names))
 
     def submit(self, step: int, policies: list[Policy]) -> None:
         self._waiting.append((step, self._pool.submit(policies, self._plan.evaluate_episodes)))
@@ -73,7 +73,7 @@ class DuringTraining:
 KNOWN = ("tensorboard", "wandb")
 
 
-class Sink(Protocol):
+class Logger(Protocol):
     """Takes the metric lines of one stop."""
 
     def write(self, step: int, lines: Sequence[dict[str, Any]]) -> None: ...
@@ -82,13 +82,13 @@ class Sink(Protocol):
 
 
 @contextlib.contextmanager
-def open_sinks(names: Sequence[str], folder: Path | None, runs: Sequence[dict[str, Any]]) -> Iterator[list[Sink]]:
+def open_loggers(names: Sequence[str], folder: Path | None, runs: Sequence[dict[str, Any]]) -> Iterator[list[Logger]]:
     """The sinks of these names, closed at the end."""
-    opened: list[Sink] = []
+    opened: list[Logger] = []
     try:
         for name in names:
             if name not in KNOWN:
-                raise UnknownNameError("sink", name, KNOWN)
+                raise UnknownNameError("logger", name, KNOWN)
             if folder is None:
                 raise PdocrlError(f"{name} needs a folder: give --out.")
             opened.append(_TensorBoard(folder, runs) if name == "tensorboard" else _WandB(folder, runs))

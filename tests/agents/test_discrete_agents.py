@@ -17,7 +17,7 @@ from pdocrl.data import Dataset, make_dataset
 from pdocrl.nn.density import Categorical
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.training.folder import Trained
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 STEPS = 8  # of an episode
 LEFT, RIGHT = 5, 6  # names of the choices: careful and free, bold and dear
@@ -31,7 +31,14 @@ def episodes(bold: np.ndarray) -> Dataset:
     end = np.tile(np.arange(STEPS) == STEPS - 1, count)
     paid = bold.reshape(-1).astype(float)
     return make_dataset(
-        coin[:-1], np.where(bold.reshape(-1), RIGHT, LEFT), paid, paid, coin[1:], 0 * end, end, choices=(LEFT, RIGHT)
+        coin[:-1],
+        np.where(bold.reshape(-1), RIGHT, LEFT),
+        paid,
+        paid,
+        coin[1:],
+        0 * end,
+        end,
+        discrete_actions=(LEFT, RIGHT),
     )
 
 
@@ -66,11 +73,11 @@ def small(name: str) -> dict[str, Any]:
 
 
 def test_cloned_probabilities_are_the_counts() -> None:
-    """The likelihood of choices in a state is largest at their shares there."""
+    """The likelihood of discrete actions in a state is largest at their shares there."""
     n = 400
     state = np.repeat([-1.0, 1.0], n // 2)[:, None]
     choice = np.concatenate([np.arange(n // 2) % 4 == 0, np.arange(n // 2) % 10 != 0]).astype(int)  # 1/4 and 9/10
-    data = make_dataset(state, choice, np.zeros(n), np.zeros(n), state, np.ones(n), np.zeros(n), choices=2)
+    data = make_dataset(state, choice, np.zeros(n), np.zeros(n), state, np.ones(n), np.zeros(n), discrete_actions=2)
     agent = find_agent("bc")
     config = make_config(agent, cost_limit=(1.0,), hidden=(16,), actor_rate=3e-3, batch_size=400)
     trainer = Trainer(agent, data, [Run(config, 0)])
@@ -79,7 +86,7 @@ def test_cloned_probabilities_are_the_counts() -> None:
     weights = tuple(jnp.asarray(w[0]) for w in trainer.state.actor.mlp.weights)
     biases = tuple(jnp.asarray(b[0]) for b in trainer.state.actor.mlp.biases)
     clone = Categorical(type(trainer.state.actor.mlp)(weights, biases))
-    seen = policy.scales.standardised(np.array([[-1.0], [1.0]]))
+    seen = policy.normaliser.normalise_obs(np.array([[-1.0], [1.0]]))
     bold = jnp.exp(clone.log_prob(jnp.asarray(seen), jnp.asarray([[0.0, 1.0]])))
     np.testing.assert_allclose(bold, [0.25, 0.9], atol=0.06)  # batches are drawn at random
     assert policy(np.array([[-1.0], [1.0]])).tolist() == [0, 1]  # the likelier one acts
@@ -121,5 +128,5 @@ def test_every_agent_for_choices_plays_them_by_name_and_onnx_says_the_same(name:
     (said,) = session.run(None, feeds)
     assert said.dtype == np.int64
     np.testing.assert_array_equal(said, policy.act(**feeds))
-    assert session.get_modelmeta().custom_metadata_map == {"choices": "[5, 6]"}
+    assert session.get_modelmeta().custom_metadata_map == {"discrete_actions": "[5, 6]"}
     assert set(said.tolist()) <= {LEFT, RIGHT}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdocrl.training import turns
+from pdocrl.training import per_core
 
 
 def count(table: Any, size: Any, breaks: Any, state: Any, start: Any, steps: Any) -> Any:
@@ -23,10 +23,10 @@ def count(table: Any, size: Any, breaks: Any, state: Any, start: Any, steps: Any
 def test_every_run_takes_every_step_once_and_in_order(
     monkeypatch: pytest.MonkeyPatch, runs: int, cores: int, steps: int
 ) -> None:
-    monkeypatch.setattr(turns, "cores", lambda: cores)
+    monkeypatch.setattr(per_core, "cores", lambda: cores)
     breaks = [np.asarray([10 + 3 * run]) for run in range(runs)]
     abouts = [(np.asarray([1]), first) for first in breaks]
-    states, sums, bad = turns.in_turns(count, None, abouts, [[] for _ in range(runs)], 10, steps)
+    states, sums, bad = per_core.run_per_core(count, None, abouts, [[] for _ in range(runs)], 10, steps)
     assert states == [list(range(10, 10 + steps))] * runs
     assert sums["loss"].tolist() == [sum(range(10, 10 + steps))] * runs
     assert bad["loss"].tolist() == [10 + 3 * run if 3 * run < steps else -1 for run in range(runs)]
@@ -37,13 +37,13 @@ def test_what_a_run_raises_is_raised() -> None:
         raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        turns.in_turns(breaks, None, [(0,), (0,)], [[], []], 0, 3)
+        per_core.run_per_core(breaks, None, [(0,), (0,)], [[], []], 0, 3)
 
 
 def test_apart_and_together_again_is_the_same() -> None:
     tree = {"a": np.arange(6.0).reshape(3, 2), "b": (np.arange(3),), "none": None}
-    parts = turns.apart(tree, 3)
+    parts = per_core.unstack(tree, 3)
     np.testing.assert_array_equal(parts[1]["a"], [[2.0, 3.0]])
-    whole = turns.together(parts)
+    whole = per_core.stack(parts)
     np.testing.assert_array_equal(whole["a"], tree["a"])
     np.testing.assert_array_equal(whole["b"][0], tree["b"][0])
