@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
     """Reward is ten times the action; the first policy is shown to be safe, the second is not."""
-    status, out, err = run_cli("ope", folder, "--method", "model", "--resamples", "6", "--json")
+    status, out, err = run_cli("ope", folder, "--method", "model", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
     assert {"format": 1, **told} == json.loads((folder / "ope.json").read_text())
@@ -123,7 +123,7 @@ def test_settings_that_vary_stand_beside_the_other_fields_of_a_run(tmp_path: Pat
 
 
 def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
-    status, out, _ = run_cli("ope", folder, "--resamples", "3", "--method", "fqe")
+    status, out, _ = run_cli("ope", folder, "--method", "fqe")
     assert status == 0
     assert "estimates by fqe" in out
     assert out.count("│ bc ") == 2

@@ -114,6 +114,10 @@ def _episodes(rng, task, agent, variant, run, episodes, level) -> list[Row]:
                 pdocrl="0.1.0",
                 jax="0.7",
                 numpy="2.0",
+                commit="unknown",
+                packages="",
+                machine="",
+                played="",
             )
         )
     return found

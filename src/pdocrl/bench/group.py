@@ -73,7 +73,6 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     """Train all runs, or go on where an earlier attempt stopped."""
     if (folder / "run.json").exists():
         return resume(folder, dataset)
-    suite = group.suite
     every = max(1, min(1000, group.steps // 20))
     limits = group.limits if dataset.n_costs else [()]
     return train(
@@ -81,7 +80,7 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
         group.method.agent,
         task=group.task,
         cost_limit=limits,
-        seed=suite.seeds,
+        seed=group.seeds,
         steps=group.steps,
         settings=group.method.settings,
         out=folder,
@@ -103,7 +102,7 @@ def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path |
     return train_multi_task(
         parts,
         first.method.agent,
-        seed=first.suite.seeds,
+        seed=first.seeds,
         steps=first.steps,
         settings=first.method.settings,
         log_every=max(1, min(1000, first.steps // 20)),
@@ -119,7 +118,7 @@ def rows_of(group: Group, out: Path) -> list[Row]:
         read_scores(folder),
         group.task,
         suite=group.suite.name,
-        protocol=group.suite.protocol,
+        protocol=group.protocol,
         variant=lambda run: group.method.variant,
         seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
         episodes=group.suite.episodes,
@@ -147,7 +146,7 @@ def _refuse_another(group: Group, plan: TrainingConfig, folder: Path) -> None:
         if getattr(plan, what) != wanted:
             raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")
     limits = group.limits if plan.cost_names else ((),)
-    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.suite.seeds]
+    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.seeds]
     settings = dict(group.method.settings)
     wanted_plan = msgspec.structs.replace(plan, settings=settings, runs=runs, horizon=group.task.horizon)
     agent = find_agent(plan.agent)

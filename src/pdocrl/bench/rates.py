@@ -218,7 +218,7 @@ def _runs(group: Group, agent: Agent[Any, Any], limits: Sequence[Limit]) -> list
     return [
         Run(make_config(agent, **group.method.settings, cost_limit=limit, horizon=float(group.task.horizon)), seed)
         for limit in limits
-        for seed in group.suite.seeds
+        for seed in group.seeds
     ]
 
 

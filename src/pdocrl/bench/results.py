@@ -32,6 +32,7 @@ from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import RunScore, Scores
 from pdocrl.files import atomic_path
+from pdocrl.provenance import UNKNOWN, in_words
 from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.training.config import TrainingConfig
 
@@ -74,6 +75,10 @@ class Row:
     pdocrl: str  # versions that trained it
     jax: str
     numpy: str
+    commit: str  # of the source that trained it; "unknown": rows of 0.2, which did not record it
+    packages: str  # the others a training depends on, "equinox 0.13.8, optax 0.2.8"
+    machine: str  # that trained it
+    played: str  # what played it: commit, packages, machine
 
     @property
     def method(self) -> str:
@@ -85,6 +90,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 _VECTORS = ("cost_limit", "trained_limit", "cost")
 _REMEDY = "Give the folder that `pdocrl bench --out` wrote; the same command writes it again."
 _LATER = ("training", "trained_limit")  # not in files of 0.1, where every run counts as a training of its own
+_LATEST = {"commit": UNKNOWN, "packages": "", "machine": "", "played": ""}  # not in files of 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +121,8 @@ class SuiteMethod(Part, frozen=True, kw_only=True):
     variant: str
     settings: dict[str, object]
     steps: int
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # by task, where they are not the suite's
+    tasks: list[str] = field(default_factory=list)  # it is trained on; all of the suite's without any
 
 
 class SuiteFile(Record, frozen=True, kw_only=True):
@@ -179,7 +187,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
     except (pyarrow.ArrowException, OSError) as error:
         raise PdocrlError(f"{path}: cannot be read ({error}). `pdocrl bench` writes it again.") from error
     there = {_field(column) for column in columns}
-    missing = [name for name in FIELDS if name not in there and name not in _LATER]
+    missing = [name for name in FIELDS if name not in there and name not in (*_LATER, *_LATEST)]
     if missing:
         raise PdocrlError(f"{path}: has no column `{missing[0]}`. `pdocrl bench` of this version writes it again.")
     vectors = {name: [c for c in columns if _field(c) == name] for name in _VECTORS}
@@ -192,7 +200,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
         if not there >= set(_LATER):
             run = (values["task"], values["agent"], values["variant"], values["cost_limit"], values["seed"])
             values |= {"training": numbers.setdefault(run, len(numbers)), "trained_limit": values["cost_limit"]}
-        found.append(Row(**values))
+        found.append(Row(**_LATEST | values))
     return found
 
 
@@ -252,6 +260,8 @@ def make_rows(
     """The episodes of every run, the first `episodes` of each; `variant` names the method beside its agent."""
     digests = _digests(plan)
     name = scores.data.name
+    played = scores.played
+    others = {package: number for package, number in plan.versions.items() if package not in ("pdocrl", "jax", "numpy")}
     return [
         Row(
             suite=suite,
@@ -279,6 +289,10 @@ def make_rows(
             pdocrl=plan.versions["pdocrl"],
             jax=plan.versions["jax"],
             numpy=plan.versions["numpy"],
+            commit=plan.commit,
+            packages=in_words(others),
+            machine=plan.machine,
+            played="" if played is None else f"{played.commit}; {in_words(played.versions)}; {played.machine}",
         )
         for run in scores.runs
         for i, episode in enumerate(run.episodes[:episodes])

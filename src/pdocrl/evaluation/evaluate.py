@@ -21,6 +21,7 @@ from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
 from pdocrl.evaluation.tails import LimitScore, score_limits
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.policies.policy import Policy
+from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.training.folder import Trained, load_trained
 
@@ -85,6 +86,7 @@ class Scores(Record, frozen=True, kw_only=True):
     step: int
     runs: list[RunScore]
     summary: list[VariantScore]
+    played: Provenance | None = None  # what played them; None in files of 0.2
 
     def __repr__(self) -> str:
         episodes = sum(len(run.episodes) for run in self.runs)
@@ -228,6 +230,7 @@ def score_played(
         step=found.step,
         runs=runs,
         summary=summarise(spec, runs),
+        played=provenance(PLAYING),
     )
     if found.folder is not None:
         write_record(found.folder / FILE, result)

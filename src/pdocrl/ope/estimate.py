@@ -44,7 +44,7 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
-from pdocrl.training.config import versions
+from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
@@ -129,7 +129,7 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, 
             told[i].by_method["ensemble"] = calibrated.unknown(possible) if unknown else calibrated
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
     acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
-    if "model" in methods:
+    if "model" in methods and acting:
         played_by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
         for i, (own, share) in zip(acting, played_by_model, strict=True):
             told[i].by_method["model"] = own

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+import jax
 import msgspec
 import numpy as np
 
@@ -21,6 +21,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import find
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.provenance import UNKNOWN, commit, machine, versions
 from pdocrl.records import Record, read_record
 from pdocrl.training.trainer import Run
 
@@ -47,6 +48,8 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
     evaluate_every: int
     evaluate_episodes: int
     versions: dict[str, str]
+    commit: str = UNKNOWN  # of the source that trained it
+    machine: str = ""
     buffer_size: int = 0  # rows of the file kept on the device at a time; 0: all of them
     refresh_every: int = 0  # steps between resamplings of these rows
     action_low: list[float] = msgspec.field(default_factory=list)  # [A] what −1 stands for in the environment
@@ -81,6 +84,8 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
             evaluate_every=evaluate_every,
             evaluate_episodes=evaluate_episodes,
             versions=versions(),
+            commit=commit(),
+            machine=machine("" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind),
             action_low=list(dataset.action_low),
             action_high=list(dataset.action_high),
             discrete_actions=list(dataset.discrete_actions),
@@ -187,8 +192,3 @@ def place_of(data: str | os.PathLike[str] | Dataset) -> str:
     text = os.fspath(data)
     path = None if text.startswith("minari:") else find(data)
     return text if path is None else os.path.abspath(path)
-
-
-def versions() -> dict[str, str]:
-    """The versions a result depends on."""
-    return {name: version(name) for name in ("pdocrl", "jax", "equinox", "optax", "numpy")}
