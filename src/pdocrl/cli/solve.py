@@ -107,9 +107,11 @@ def solve(
     """
     from pdocrl.cli.solve_columns import is_for_columns, solve_columns
     from pdocrl.limits import as_limits, per_step
-    from pdocrl.records import as_plain
+    from pdocrl.records import as_plain, write_record
     from pdocrl.tabular.analysis import questions
     from pdocrl.tabular.analysis.compared_file import compared_file, compared_json, write_compared
+    from pdocrl.tabular.analysis.policy_map import FILE as MAP
+    from pdocrl.tabular.analysis.policy_map import policy_map
     from pdocrl.tabular.api import Result
     from pdocrl.tabular.api import solve as solve_counts
     from pdocrl.tabular.baselines.on_log import solve_with
@@ -218,6 +220,8 @@ def solve(
     answers = (curve, column, alternatives, result, needs, state, others)
     record = with_answers(solved_file(result, window), *answers)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
+    if out is not None:
+        write_record(out / MAP, policy_map(counts, result, curve))
     if out is not None and record.frontier is not None:
         files.append(draw_frontier(record.frontier, out / "frontier.png"))
     if json:
