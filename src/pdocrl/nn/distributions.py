@@ -1,7 +1,8 @@
-"""The class Π: policies as densities over actions in [−1, 1]^A, or as probabilities of n choices.
+"""The class Π: policies as densities over continuous actions in [−1, 1]^A, or as probabilities of n discrete ones.
 
-Of amounts two, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` copies logged
-actions by likelihood. Of both the mode acts, tanh of the network's first half. `Categorical` copies logged choices.
+Of continuous actions two, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian`
+clones logged actions by maximum likelihood. Of both the mode acts, tanh of the first half of the network's outputs.
+`Categorical` clones discrete actions.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class TanhGaussian(eqx.Module):
 
 
 class ClippedGaussian(eqx.Module):
-    """π(·|s): clip(N(μ, σ²), −1, 1) with μ = tanh(network), the density to copy logged actions with.
+    """π(·|s): clip(N(μ, σ²), −1, 1) with μ = tanh(network), the density to clone logged actions with.
 
     Controllers are logged after a clip, so 9 to 44 % of the benchmark's actions are exactly ±1. Those have no pre-image
     under tanh; here they have the probability that the Gaussian lies beyond (a Tobit model), and all others a density.
@@ -100,16 +101,16 @@ class ClippedGaussian(eqx.Module):
 
 
 class Categorical(eqx.Module):
-    """π(·|s) = softmax(network) over n choices, to copy logged choices with. Actions are one-hot, [..., n]."""
+    """π(·|s) = softmax(network) over n discrete actions, for behaviour cloning. Actions are one-hot, [..., n]."""
 
     mlp: MLP
 
     @staticmethod
-    def create(key: PRNGKeyArray, obs_dim: int, choices: int, hidden: Sequence[int]) -> Categorical:
-        return Categorical(MLP.create(key, (obs_dim, *hidden, choices)))
+    def create(key: PRNGKeyArray, obs_dim: int, n_actions: int, hidden: Sequence[int]) -> Categorical:
+        return Categorical(MLP.create(key, (obs_dim, *hidden, n_actions)))
 
     def mode(self, obs: Array) -> Array:
-        """The action taken when evaluated: the likeliest choice."""
+        """The action taken when evaluated: the most probable."""
         scores = self.mlp(obs)
         return jax.nn.one_hot(scores.argmax(-1), scores.shape[-1])
 
@@ -118,16 +119,16 @@ class Categorical(eqx.Module):
         return (action * jax.nn.log_softmax(self.mlp(obs))).sum(-1)
 
     def unclipped_log_prob(self, obs: Array, action: Array) -> Array:
-        """The same: no choice was clipped."""
+        """The same: no discrete action was clipped."""
         return self.log_prob(obs, action)
 
 
-LikelihoodActor = ClippedGaussian | Categorical
+LikelihoodActor = ClippedGaussian | Categorical  # behaviour-cloning heads, fitted by maximum likelihood
 
 
-def copier(choices: bool) -> type[LikelihoodActor]:
-    """The class that copies what was logged by likelihood: amounts, or choices."""
-    return Categorical if choices else ClippedGaussian
+def likelihood_actor(discrete: bool) -> type[LikelihoodActor]:
+    """The class for discrete or for continuous actions."""
+    return Categorical if discrete else ClippedGaussian
 
 
 def squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:
