@@ -313,8 +313,8 @@ def plain_settings(config: Any) -> dict[str, Any]:
 def config_digest(agent: str, steps: int, config: Any) -> str:
     """Over everything that decides a training but for its data, limit and seed."""
     kept = {key: value for key, value in plain_settings(config).items() if key != "cost_limit"}
-    story = {"agent": agent, "steps": steps, "settings": kept}
-    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+    decisive = {"agent": agent, "steps": steps, "settings": kept}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def _digests(plan: Plan) -> list[str]:

@@ -35,7 +35,7 @@ class GaussianActor:
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalActor:
-    """One of n choices with the probabilities softmax(network(s)): the largest score after Gumbel noise is added."""
+    """One of n discrete actions with the probabilities softmax(network(s)): the largest logit after Gumbel noise."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]

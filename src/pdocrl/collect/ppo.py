@@ -1,4 +1,4 @@
-"""PPO-Lagrangian: one policy-gradient expert that earns reward while each cost stays near its limit.
+"""PPO-Lagrangian: one policy-gradient expert that maximises reward while each cost stays near its limit.
 
     maximise  E[ min(ρ Â, clip(ρ, 1 ± ε) Â) ],   ρ = π(a|s) / π_old(a|s)
     Â = (Â_r − Σ_k λ_k Â_ck) / (1 + Σ_k λ_k)
@@ -74,10 +74,10 @@ class Moments(eqx.Module):
 
 
 class Expert(eqx.Module):
-    """The networks: a Gaussian policy, or one over choices, and one value function per signal (reward, K costs)."""
+    """The networks: a Gaussian policy, or a categorical one, and one value function per signal (reward, K costs)."""
 
     actor: MLP
-    log_std: Float[Array, " A"]  # of choices, none
+    log_std: Float[Array, " A"]  # none for discrete actions
     critics: MLP  # members 1 + K
 
     @staticmethod
@@ -94,18 +94,18 @@ class Expert(eqx.Module):
 
     @property
     def chooses(self) -> bool:
-        """Whether the policy is one over choices."""
+        """Whether actions are discrete."""
         return not len(self.log_std)
 
     def mean(self, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
-        """Of choices, their scores."""
+        """For discrete actions, their logits."""
         return _tanh_network(self.actor, obs)
 
     def values(self, obs: Float[Array, "N S"]) -> Float[Array, "N 1+K"]:
         return _tanh_network(self.critics, obs)[..., 0].T
 
     def log_prob(self, obs: Float[Array, "N S"], raw: Float[Array, "N A"]) -> Float[Array, " N"]:
-        """log π(raw | s) up to the constant, which cancels in ρ; of choices, raw is one-hot."""
+        """log π(raw | s) up to the constant, which cancels in ρ; raw is one-hot for discrete actions."""
         if self.chooses:
             return (raw * jax.nn.log_softmax(self.mean(obs))).sum(-1)
         z = (raw - self.mean(obs)) * jnp.exp(-self.log_std)
@@ -128,7 +128,7 @@ class Batch(NamedTuple):
 
     obs: Array  # [N, S]
     next_obs: Array  # [N, S]
-    noise: Array  # [N, A] what the policy added to its mean, in units of σ; of choices, which was taken, one-hot
+    noise: Array  # [N, A] what the policy added to its mean, in units of σ; discrete: the action taken, one-hot
     signals: Array  # [N, 1 + K] reward, costs
     terminal: Array  # [N] no value beyond
     end: Array  # [N] the next row is another episode

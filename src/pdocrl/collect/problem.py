@@ -30,7 +30,7 @@ class ExpertProblem:
     """An environment that has been looked at: it can be made, its actions are known, and what its steps cost."""
 
     name: str  # of the task, or the environment's id
-    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1], or choices; may be sent to another process
+    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1], or discrete ones; may be sent to another process
     info_keys: tuple[str, ...]  # where `info` holds the costs
     cost_names: tuple[str, ...]  # K
     obs_dim: int
@@ -107,13 +107,15 @@ def _with_unit_actions(make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
 
 
 def _actions_of(env: str, space: gymnasium.Space) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, ...]]:
-    """Bounds [A] of a box, or choices; refuses every other kind."""
+    """Bounds [A] of a box, or the discrete actions; refuses every other kind."""
     if isinstance(space, gymnasium.spaces.Discrete):
         none = np.zeros(0, np.float32)
         return none, none, tuple(range(int(space.start), int(space.start + space.n)))
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
         kind = type(space).__name__
-        raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] and among choices only.")
+        raise PdocrlError(
+            f"{env} has a {kind} action space; the experts take continuous actions in a box [A] or discrete ones."
+        )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise PdocrlError(f"{env} has actions without bounds; the experts explore between finite ones.")
     return space.low.astype(np.float32), space.high.astype(np.float32), ()
