@@ -57,7 +57,9 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
     def init(self, config: SaddleConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
         keys = jax.random.split(key, 3)
         weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
-        actor = likelihood_actor(problem.choices).create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(
+            keys[1], problem.obs_dim, problem.action_dim, config.hidden
+        )
         critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
         multiplier = make_multiplier(config, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pdocrl.agents.base import Agent
 from pdocrl.agents.registry import find_agent
-from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group, train_multi_task
+from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group, train_groups
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.results import GroupStatus
@@ -34,7 +34,7 @@ class Work:
 def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None:
     """Do it; every group that ends is reported, also one that failed, which does not stop the others."""
     for batched in multi_task_batches(work.groups, work.out, work.data) if work.train else []:
-        _train_multi_task(batched, work, rates)
+        _train_groups(batched, work, rates)
     loaded: tuple[Path, Dataset] | None = None  # groups of one task come one after the other
     for number, group in enumerate(work.groups, start=1):
         folder = folder_of(group, work.out)
@@ -76,7 +76,7 @@ def multi_task_batches(groups: Sequence[Group], out: Path, data: Path | None) ->
     return [batched for batched in found.values() if len(batched) > 1]
 
 
-def _train_multi_task(batched: Sequence[Group], work: Work, rates: Rates) -> None:
+def _train_groups(batched: Sequence[Group], work: Work, rates: Rates) -> None:
     """Train them together; where that fails, each has its own turn later and tells why."""
     name, first = batched[0].method.name, batched[0]
     log(
@@ -85,7 +85,7 @@ def _train_multi_task(batched: Sequence[Group], work: Work, rates: Rates) -> Non
     )
     try:
         with timed() as clock:
-            trained = train_multi_task(batched, [folder_of(group, work.out) for group in batched], work.data)
+            trained = train_groups(batched, [folder_of(group, work.out) for group in batched], work.data)
         for group, part in zip(batched, trained, strict=True):
             rates.learn_training(group, part, clock.seconds, len(batched))
     except (KeyboardInterrupt, PdocrlInterrupted):

@@ -34,7 +34,7 @@ from pdocrl.evaluation.evaluate import RunScore, Scores
 from pdocrl.files import atomic_path
 from pdocrl.provenance import UNKNOWN, in_words
 from pdocrl.records import Part, Record, read_record, write_record
-from pdocrl.training.plan import Plan
+from pdocrl.training.config import TrainingConfig
 
 SUITE = "suite.json"
 STATUS = "status.json"
@@ -247,7 +247,7 @@ def _field(column: str) -> str:
 
 
 def make_rows(
-    plan: Plan,
+    plan: TrainingConfig,
     scores: Scores,
     task: Task,
     *,
@@ -313,11 +313,11 @@ def plain_settings(config: Any) -> dict[str, Any]:
 def config_digest(agent: str, steps: int, config: Any) -> str:
     """Over everything that decides a training but for its data, limit and seed."""
     kept = {key: value for key, value in plain_settings(config).items() if key != "cost_limit"}
-    decisive = {"agent": agent, "steps": steps, "settings": kept}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    metadata = {"agent": agent, "steps": steps, "settings": kept}
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
-def _digests(plan: Plan) -> list[str]:
+def _digests(plan: TrainingConfig) -> list[str]:
     """Of each run: over the agent's full settings; "" for an agent that is not installed here."""
     try:
         runs = plan.make_runs(find_agent(plan.agent))

@@ -43,7 +43,7 @@ class Episode:
     seed: int
     terminated: bool  # the world stopped, not the clock
     obs: NDArray[np.float32]  # [T + 1, S]
-    action: NDArray[np.float32]  # [T, A] as carried out; discrete ones, [T]
+    action: NDArray[np.float32]  # [T, A] as carried out; of discrete actions, [T]
     reward: NDArray[np.float32]  # [T]
     cost: NDArray[np.float32]  # [T, K]
 
@@ -116,7 +116,7 @@ class EpisodeLog:
         return [self.entries[place] for place in sorted(self.entries)]
 
     def dataset(
-        self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...], choices: tuple[int, ...] = ()
+        self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...], discrete_actions: tuple[int, ...] = ()
     ) -> Dataset:
         """The transitions of the chosen episodes, one episode after another."""
         episodes = [self.read(entry) for entry in entries]
@@ -134,7 +134,7 @@ class EpisodeLog:
             timeout=timeout,
             name=name,
             cost_names=cost_names,
-            choices=choices,
+            discrete_actions=discrete_actions,
         )
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""The class Π: policies as densities over continuous actions in [−1, 1]^A, or as probabilities of n discrete ones.
+"""The class Π: policies as densities over actions in [−1, 1]^A, or as probabilities of n discrete actions.
 
-Of continuous actions two, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian`
-clones logged actions by maximum likelihood. Of both the mode acts, tanh of the first half of the network's outputs.
-`Categorical` clones discrete actions.
+Continuous actions: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` is fitted to logged actions by
+likelihood; of both the mode acts, tanh of the network's first half. Discrete actions: `Categorical`.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ class Categorical(eqx.Module):
     mlp: MLP
 
     @staticmethod
-    def create(key: PRNGKeyArray, obs_dim: int, n_actions: int, hidden: Sequence[int]) -> Categorical:
-        return Categorical(MLP.create(key, (obs_dim, *hidden, n_actions)))
+    def create(key: PRNGKeyArray, obs_dim: int, discrete_actions: int, hidden: Sequence[int]) -> Categorical:
+        return Categorical(MLP.create(key, (obs_dim, *hidden, discrete_actions)))
 
     def mode(self, obs: Array) -> Array:
         """The action taken when evaluated: the most probable."""
@@ -126,9 +125,9 @@ class Categorical(eqx.Module):
 LikelihoodActor = ClippedGaussian | Categorical  # behaviour-cloning heads, fitted by maximum likelihood
 
 
-def likelihood_actor(discrete: bool) -> type[LikelihoodActor]:
-    """The class for discrete or for continuous actions."""
-    return Categorical if discrete else ClippedGaussian
+def likelihood_actor(discrete_actions: bool) -> type[LikelihoodActor]:
+    """The likelihood actor (behaviour-cloning head) for continuous or discrete actions."""
+    return Categorical if discrete_actions else ClippedGaussian
 
 
 def squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:

@@ -22,7 +22,7 @@ from pdocrl.bench.results import Row
 from pdocrl.bench.sources import refuse_unsourced, source_notes
 from pdocrl.evaluation.intervals import interval_words, number
 from pdocrl.evaluation.protocols import protocols_in
-from pdocrl.evaluation.score import Cell
+from pdocrl.evaluation.score import Cell, Score
 from pdocrl.report.overview import overview_table
 from pdocrl.report.published import AVERAGE, published
 from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, names_of, standings
@@ -101,6 +101,7 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                 Text(_spread(score.cost, cell.cost_std), style),
                 Text(score.words("cost")),
                 Text(number(score.cost_iqm)),
+                *tail_cells(score),
                 Text(f"{score.safe_limits} of {score.limits}"),
                 *own,
             )
@@ -114,11 +115,12 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
         ("", "cost"),
         ("", "95 %"),
         ("", "IQM"),
+        *(("", head) for head in TAIL_HEADS),
         ("", "safe limits"),
         ("published", "reward"),
         ("published", "cost"),
     )
-    return Table("published", "Measured, beside what the paper prints", columns, tuple(body), tuple(notes))
+    return Table("published", "Measured, and what the paper prints", columns, tuple(body), (*notes, TAIL_NOTE))
 
 
 def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
@@ -136,13 +138,34 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                     Text(score.words("reward")),
                     Text(number(score.cost), style),
                     Text(score.words("cost")),
+                    *tail_cells(score),
                     Text("yes" if score.safe else "no"),
                     Text(f"{cell.score.safe_limits} of {cell.score.limits}"),
                 )
             )
-    names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", "safe", "safe limits")
+    names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", *TAIL_HEADS, "safe", "safe limits")
     title = "Normalised reward and cost at each limit, mean over seeds"
-    return Table("limits", title, tuple(("", name) for name in names), tuple(body), tuple(notes))
+    return Table("limits", title, tuple(("", name) for name in names), tuple(body), (*notes, TAIL_NOTE))
+
+
+TAIL_HEADS = ("episodes over", "95 %", "CVaR90")
+TAIL_NOTE = (
+    "Episodes over: share of single episodes that cost more than the limit, with the 95 % Clopper–Pearson interval for "
+    "further episodes of these policies, episodes taken as independent. CVaR90: mean normalised cost of the costliest "
+    "tenth of the episodes."
+)
+
+
+def tail_cells(score: Score) -> tuple[Text, Text, Text]:
+    """What the mean hides of single episodes, under `TAIL_HEADS`; dashes for scores of before version 0.3."""
+    if score.tail is None:
+        return (Text(DASH, value=""),) * 3
+    count, interval = score.tail.words()
+    return (
+        Text(count, value=score.tail.share),
+        Text(interval, value=score.tail.share_interval[1]),
+        Text(number(score.tail.cvar), value=score.tail.cvar),
+    )
 
 
 def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
@@ -155,6 +178,7 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour
             Text(interval_words(s.rank_interval)),
             Text(f"{s.safe_tasks} of {s.tasks}", value=s.safe_tasks / s.tasks),
             Text(f"{s.safe_limits} of {s.limits}", value=s.safe_limits / s.limits),
+            Text(f"{100 * s.over:.0f} %", value=s.over),
             Text(number(s.reward)),
             Text(number(s.reward_iqm)),
             Text(number(s.cost)),
@@ -162,10 +186,22 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour
         )
         for s in order
     ]
-    names = ("method", "average rank", "95 %", "safe tasks", "limits kept", "reward", "IQM", "cost", "IQM")
+    names = (
+        "method",
+        "average rank",
+        "95 %",
+        "safe tasks",
+        "limits satisfied",
+        "episodes over",
+        "reward",
+        "IQM",
+        "cost",
+        "IQM",
+    )
     note = (
         "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
-        "means over tasks. IQM: interquartile mean over all runs, the mean of the middle half."
+        "means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: interquartile "
+        "mean over all runs, the mean of the middle half."
     )
     return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 
