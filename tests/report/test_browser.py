@@ -227,3 +227,22 @@ def test_the_slider_moves_limit_marks_and_numbers(visit, make_run, viewport):
     assert float(line.get_attribute("transform")[10:].split()[0]) > float(before[10:].split()[0])
     page.get_by_role("button", name="1", exact=True).click()
     assert line.get_attribute("transform") == before
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_policy_moves_along_the_frontier_and_a_state_explains_itself(visit, answered_folder: Path, viewport):
+    page = visit(folder=answered_folder, viewport=viewport)
+    cells, slider = page.locator(".heat-map tbody td"), page.locator(".policy-map").get_by_role("slider")
+    tight = cells.all_inner_texts()
+    slider.focus()
+    page.keyboard.press("End")
+    assert page.locator(".policy-map .says").inner_text().startswith("Limit on cost 0.3: reward")
+    assert cells.all_inner_texts() != tight
+    page.get_by_role("button", name="s1", exact=True).click()
+    rows = page.locator(".explained tbody tr")
+    assert rows.count() == 2
+    assert rows.first.locator("td").all_inner_texts()[1:3] == ["50 %", "100"]  # of the log, and its rows
+    cells.first.hover()
+    assert page.locator(".pointed").inner_text().startswith("s0, action a0: policy")
+    page.get_by_role("searchbox").fill("S1")
+    assert page.locator(".heat-map tbody tr:visible th").all_inner_texts() == ["s1"]
