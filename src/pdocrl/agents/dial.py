@@ -134,7 +134,7 @@ class Dial(Agent[DialConfig, DialState]):
         lengths = dataset.episode_length
         given = condition(
             np.repeat(qualities(dataset.reward_return, dataset.cost_return, dataset.initial_obs), lengths),
-            1 - dataset.age() / float(config.horizon),
+            1 - dataset.time_step() / float(config.horizon),
             dataset.to_go()[:, 1:],
             np.repeat(dataset.cost_return, lengths, axis=0),
             dearest(dataset),
