@@ -24,6 +24,7 @@ from pdocrl.agents.base import (
     AgentConfig,
     Columns,
     DeviceTable,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -151,6 +152,11 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
 
     def policy(self, config: COptiDICEConfig, state: COptiDICEState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: COptiDICEConfig, state: COptiDICEState) -> Learned:
+        """ν, the value of the priced reward r − λ·c less the divergence, and λ as reward for a unit of cost."""
+        lam = jax.nn.softplus(state.scalars[0])
+        return Learned(v=lambda obs: state.nu(obs)[..., 0] / config.reward_scale, multipliers=lam / config.reward_scale)
 
 
 def cost_limit(config: COptiDICEConfig) -> Float[Array, " K"]:

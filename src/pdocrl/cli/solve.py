@@ -35,7 +35,7 @@ def solve(
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int | None = None,
-    relearned: int | None = None,
+    refits: int | None = None,
     seed: int = 0,
     start: str | None = None,
     dead_ends: Literal["unknown", "end"] = "unknown",
@@ -84,7 +84,7 @@ def solve(
         confidence: Such as 0.95: aim inside the limits until one half of the log clears what the other half learned.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
-        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
+        refits: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
         seed: Of the redrawn logs.
         start: The state where episodes begin, if the log does not say.
         dead_ends: What follows states that are entered and never acted in: unknown, or the end of the episode.
@@ -179,8 +179,8 @@ def solve(
             tables.compared(found).show()
             return console.log(f"note: {tables.FLATTERED}")
         if method in RIVALS and method != "pdocrl":
-            if confidence is not None or relearned is not None:
-                raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
+            if confidence is not None or refits is not None:
+                raise PdocrlError(f"--confidence and --refits learn again by lp; they are not for {method}.")
             own = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
             given: dict[str, float | str] = {name: value for name, value in own.items() if value is not None}
             given |= dict(_pair(text, "--parameter", "beta=3") for text in parameter)
@@ -201,7 +201,7 @@ def solve(
                 min_count=min_count,
                 iterations=10_000 if iterations is None else iterations,
                 resamples=resamples,
-                relearned=relearned,
+                refits=refits,
                 level=level,
                 confidence=confidence,
                 seed=seed,
@@ -239,6 +239,8 @@ def solve(
             tables.explained(record.explain, str(state)).show()
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
+    if record.assumptions:
+        console.log(f"assumes: {'; '.join(record.assumptions)}.")
     for one, cost in zip(result.limits, result.costs, strict=True):
         if result.method not in METHODS and one.sign * (cost - one.value) < -1e-7:
             console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")

@@ -76,7 +76,7 @@ def train(
         "seed": seed,
         "steps": steps,
         "out": out,
-        "cost_limit": None if cost_limit is None else [limit(word) for word in cost_limit],
+        "cost_limit": "benchmark" if cost_limit is None and resume is None else [limit(w) for w in cost_limit or ()],
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
         "log_every": log_every,
@@ -88,7 +88,7 @@ def train(
     }
     given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        others = [name for name in given if name != "steps"]
+        others = [name for name in given if name != "steps" and given[name] != []]
         if others:
             option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
             raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")

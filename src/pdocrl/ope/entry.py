@@ -58,11 +58,10 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
             raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
         return judge(policies, log, limits, **options)
     if isinstance(log, Dataset | Prepared) or (log is None and not columns) or (is_training(policies) and not columns):
-        if limits or not is_training(policies):
-            what = (
-                "its limits are in it" if is_training(policies) else "give the log: a file, a DataFrame or an EventLog"
-            )
-            raise PdocrlError(f"ope: {_words(policies)}: {what}.")
+        if not is_training(policies):
+            raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
+        if limits:
+            raise PdocrlError(f"{_words(policies)}: a training has the limits it was trained for; give none.")
         return estimate(policies[0] if isinstance(policies, list | tuple) else policies, log, **options)
     return judge(policies, read_log(log, policies, limits, **columns), limits, **options)
 

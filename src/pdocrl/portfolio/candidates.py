@@ -110,7 +110,7 @@ class Learner:
             found.append(self._of("cells", words, rule, models, cells.believed))
         evaluate = linear_values(rows, self.seed)
         for one in boosted_q.learn(rows, allowed, start, evaluate, seed=self.seed, progress=self.progress):
-            mask = {"model": "behaviour", "temperature": self.behaviour.temperature, "share": MASK}
+            mask = {"model": "behaviour", "share": MASK}
             rule = {"kind": "greedy", "values": names_of(one.values), "mask": mask}
             rule["multipliers"] = one.multipliers.tolist()
             models = {**named(one.values), "behaviour": self.behaviour}
@@ -123,7 +123,7 @@ class Learner:
         return ChoiceTrees.fit(rows.x, rows.log.action, rows.actions, rows.log.episode, self.seed)
 
     def _choice(self, name: str, what: str, trees: ChoiceTrees, mode: bool, decider: str | None = None) -> Candidate:
-        rule = {"kind": "choice", "model": "choice", "temperature": trees.temperature, "mode": mode}
+        rule = {"kind": "choice", "model": "choice", "mode": mode}
         return self._of(name, what, rule, {"choice": trees}, None, decider)
 
     def _of(

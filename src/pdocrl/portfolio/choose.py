@@ -2,8 +2,8 @@
 
     p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k ),   "shown" by Holm's step-down over all candidates at level α
 
-With a confidence 1 − α only candidates shown within every limit are eligible; the chance that any of them is over one is
-at most α, as far as the estimates' errors are what they are said to be. Without, those estimated to be one standard
+With a confidence 1 − α only candidates shown within every limit are eligible; the chance that any of them is over one
+is at most α, as far as the estimates' errors are what they are said to be. Without, those estimated to be one standard
 error within are, and nothing is tested. Among the eligible the largest reward less its standard error is taken, else
 the best decider whose own episodes kept the limits, else whoever is nearest to them.
 """

@@ -38,10 +38,19 @@ MOST_JUDGED = 60_000  # rows
 class Portfolio:
     """What `solve` returns for a log of columns: the record, the policy, and the log to explain it with."""
 
-    def __init__(self, record: SolvedLog, candidate: Candidate, learner: Learner, rows: Rows) -> None:
+    def __init__(self, record: SolvedLog, candidates: Sequence[Candidate], learner: Learner, rows: Rows) -> None:
         self.record = record
-        self.policy: RowPolicy = candidate.policy
-        self._candidate, self._learner, self._rows = candidate, learner, rows
+        self.candidates = {one.name: one for one in candidates}
+        self._learner, self._rows = learner, rows
+
+    @property
+    def policy(self) -> RowPolicy:
+        """The one that was chosen: `policy.act({column: value}, step)`."""
+        return self._candidate.policy
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self.candidates[self.record.chosen]
 
     def __repr__(self) -> str:
         return f"Portfolio({self.record.chosen}: {self.record.status}; {self.record.why})"
@@ -154,7 +163,7 @@ def fit(
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
     )
-    return Portfolio(record, best, learner, rows)
+    return Portfolio(record, candidates, learner, rows)
 
 
 def unit_words(horizon: int, gamma: float | None) -> str:
@@ -239,7 +248,7 @@ def _notes(rows: Rows) -> list[str]:
     cut = int((~rows.complete).sum())
     if cut:
         found.append(
-            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not taken as free"
+            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not free"
         )
     for j, name in enumerate(rows.names):
         if not np.any(rows.signals[1 + j]):

@@ -1,10 +1,11 @@
 """Candidates judged on the part of the log that had no say in learning them, by estimators tried on known answers.
 
-    v̂ ± z √(se² + b²),    b² = mean_d [ (v̂_d − v_d)² − se_d² ]₊
+    v̂ ± z f·se,    f² = max(1, mean_d (v̂_d − v_d)²/se_d²)
 
-b is what an estimator missed where the answer is known: the realised totals v_d of each decider d, predicted from the
-episodes of the *others*. It is the error no standard error knows of: a wrong representation, too few iterations, columns
-that are no Markov state. Each signal takes the estimator with the least se² + b²:
+f is by how much an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted
+from the episodes of the *others*. It is the error no standard error knows of: a wrong representation, too few
+iterations, columns that are no Markov state; like a standard error it grows with the distance from the log. Each signal
+takes the estimator with the least f·se:
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
@@ -57,7 +58,7 @@ class Bench:
     seed: int
     propensity: Floats  # [N] of the logged actions
     estimated: bool
-    bias: dict[tuple[str, str], float]  # (estimator, signal) → b
+    widening: dict[tuple[str, str], float]  # (estimator, signal) → f
     validation: list[Validated]
 
     @classmethod
@@ -78,7 +79,7 @@ class Bench:
             if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
                 progress(f"trying the estimators on {name}, whose outcome is known")
                 bench._validate(name, own)
-        bench._set_bias()
+        bench._set_widening()
         return bench
 
     @property
@@ -128,16 +129,26 @@ class Bench:
         )
 
     def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
-        widened = [dataclasses.replace(one, error=float(np.hypot(one.error, self._bias(one, signal)))) for one in each]
+        j = self.signals.index(signal)
+        seen = self.rows.sense[j] * self.totals[j]  # no mean leaves the range of what single episodes had
+        widened = [
+            dataclasses.replace(
+                one,
+                value=float(np.clip(one.value, seen.min(), seen.max())),
+                error=one.error * self._widening(one, signal),
+            )
+            for one in each
+        ]
         ready = [one for one in widened if one.overlap] or widened
         if not ready:
             return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
         best = min(ready, key=lambda one: one.error)
         return HeldOut(**dataclasses.asdict(best))
 
-    def _bias(self, one: Value, signal: str) -> float:
-        known = self.bias.get((one.estimator, signal))
-        return max((b for (_, s), b in self.bias.items() if s == signal), default=0.0) if known is None else known
+    def _widening(self, one: Value, signal: str) -> float:
+        """An estimator that could not be tried is as far off as the worst that was."""
+        known = self.widening.get((one.estimator, signal))
+        return max((f for (_, s), f in self.widening.items() if s == signal), default=1.0) if known is None else known
 
     def _validate(self, name: str, own: Flags) -> None:
         chances = self.learner.deciders[name].probabilities(self.rows.x)
@@ -157,24 +168,14 @@ class Bench:
                         )
                     )
 
-    def _set_bias(self) -> None:
+    def _set_widening(self) -> None:
         for key in {(one.estimator, one.signal) for one in self.validation}:
             off = [
-                (one.predicted - one.realised) ** 2 - one.error**2
+                ((one.predicted - one.realised) / max(one.error, 1e-12)) ** 2
                 for one in self.validation
                 if (one.estimator, one.signal) == key
             ]
-            self.bias[key] = float(np.sqrt(max(0.0, float(np.mean(off)))))
-
-
-def upper(one: HeldOut, level: float) -> float:
-    """The one-sided upper end of the interval."""
-    return one.value + float(stats.t.ppf(level, one.freedom)) * one.error
-
-
-def lower(one: HeldOut, level: float) -> float:
-    """The one-sided lower end."""
-    return one.value - float(stats.t.ppf(level, one.freedom)) * one.error
+            self.widening[key] = float(np.sqrt(max(1.0, float(np.mean(off)))))
 
 
 def _value(one: Estimate) -> Value | None:

@@ -67,6 +67,10 @@ def _notes(result: SolvedFile) -> list[str]:
         found.append("The limits are not shown to be kept at the confidence asked: more rows would be needed.")
     elif result.status == "approximate":
         found.append("The method was stopped before the best policy: its certificate says how far from it at most.")
+    elif result.status == "not_markov":
+        found.append("The states hide what matters, so nothing is shown and nothing is called optimal.")
+        for one in result.hidden or []:
+            found.append(f"Of the surprises in {one.signal}, {one.by} explains {100 * one.share:.2g} %.")
     elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
     broken = [name for name in result.limits if not tables.keeps(result, name)]
@@ -77,6 +81,8 @@ def _notes(result: SolvedFile) -> list[str]:
         open_ = [name for name, (low, high) in ends.items() if low <= result.limits.get(name, math.inf) < high]
         if open_:
             found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
+    if result.assumptions:
+        found.append(f"What is said assumes: {'; '.join(result.assumptions)}.")
     if result.thin > tables.FEW:
         found.append(
             f"{100 * result.thin:.2g} % of the policy's steps are at states and actions with few rows: "

@@ -84,10 +84,11 @@ class Run:
 
 
 @dataclasses.dataclass
-class Progress:
-    """What the loop hands over at every stop: where it is, and the mean metrics since the last one."""
+class StageMetrics:
+    """What the trainer hands over at every stop: the step, and the mean metrics over the steps since the last stop."""
 
     step: int
+    steps: int  # since the last stop
     metrics: dict[str, NDArray[np.float64]]  # [R] each; NaN for a run that has stopped
     steps_per_second: float
 
@@ -219,11 +220,16 @@ class Trainer:
         self.step += block * blocks
         return {name: np.asarray(total, np.float64) for name, total in sums.items()}
 
-    def train(self, until: int, every: int, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Progress]:
-        """Advance to step `until`, yielding at every multiple of `every` (and at the end, or when told to stop)."""
+    def train(
+        self, until: int, next_stop: Callable[[int], int], should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[StageMetrics]:
+        """Advance to step `until`, yielding wherever `next_stop` of the present step says, and at the end.
+
+        `should_stop` is asked every second or so, and ends the training where it then is.
+        """
         chunk = self._blocks[0]
         while self.step < until:
-            boundary = min(until, (self.step // every + 1) * every)
+            boundary = min(until, next_stop(self.step))
             first, began, totals = self.step, time.perf_counter(), None
             while self.step < boundary and not should_stop():
                 call = time.perf_counter()
@@ -240,7 +246,7 @@ class Trainer:
             done = self.step - first
             if totals is not None:
                 rate = done / (time.perf_counter() - began)
-                yield Progress(self.step, {name: value / done for name, value in totals.items()}, rate)
+                yield StageMetrics(self.step, done, {name: value / done for name, value in totals.items()}, rate)
             if self.step < boundary:
                 return
 
@@ -267,6 +273,11 @@ class Trainer:
         return [with_normaliser(network, self.normaliser) for network in networks]
 
 
+def multiples(every: int) -> Callable[[int], int]:
+    """The next multiple of `every` after a step."""
+    return lambda step: (step // every + 1) * every
+
+
 def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
     """One run for each training that is needed, and the number of each run's training, [R]."""
     shared: dict[Any, int] = {}
@@ -282,6 +293,12 @@ def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], N
             own.append(run)
         training.append(number)
     return own, np.asarray(training)
+
+
+def blank_state(agent: Agent[Any, Any], problem: Problem, runs: Sequence[Run]) -> Any:
+    """Shapes and kinds of the arrays of a state of these trainings."""
+    seeds = np.asarray([run.seed for run in runs], np.uint32)
+    return jax.eval_shape(_initial(agent, problem), _stack([run.config for run in runs]), seeds)
 
 
 @lru_cache(maxsize=64)

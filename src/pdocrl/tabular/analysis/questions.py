@@ -67,7 +67,7 @@ def frontier(
         moved = msgspec.structs.replace(own, value=float(point))
         progress(f"solving with {moved}")
         limits = [*others, moved]
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "relearned": 0}
+        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "refits": 0}
         one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
         if one.intervals is not None:
             low, high = one.intervals.value
@@ -85,7 +85,7 @@ def other_clusterings(
     for half in (0, 1):
         progress(f"clustering half {half + 1} of the log")
         counts = count(dataclasses.replace(spec, half=half))
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "relearned": 0}
+        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "refits": 0}
         found.append(solve(counts, result.gamma, result.limits, **rest))  # type: ignore[arg-type]
     return tuple(found)
 
