@@ -19,7 +19,7 @@ from pdocrl.approximate.boosting import ChoiceTrees, ValueTrees
 from pdocrl.approximate.cells import consequence_cells
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
-from pdocrl.data.named_columns import Flags, Floats, Ints
+from pdocrl.data.named_columns import Flags, Floats
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.linear import LinearSystem, values
 from pdocrl.ope.estimators.problem import Problem
