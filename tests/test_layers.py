@@ -11,7 +11,18 @@ SOURCE = Path(__file__).parents[1] / "src" / "pdocrl"
 
 # Each may import what stands in its own line or above.
 LAYERS = (
-    ("errors", "files", "limits", "table", "console", "records", "callable_package", "machine", "deprecations"),
+    (
+        "errors",
+        "files",
+        "limits",
+        "table",
+        "console",
+        "records",
+        "callable_package",
+        "machine",
+        "provenance",
+        "deprecations",
+    ),
     ("data", "nn", "tabular"),
     ("envs", "agents", "policies", "approximate"),
     ("training", "evaluation"),

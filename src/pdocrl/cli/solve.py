@@ -35,7 +35,7 @@ def solve(
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int | None = None,
-    relearned: int | None = None,
+    refits: int | None = None,
     seed: int = 0,
     start: str | None = None,
     dead_ends: Literal["unknown", "end"] = "unknown",
@@ -84,7 +84,7 @@ def solve(
         confidence: Such as 0.95: aim inside the limits until one half of the log clears what the other half learned.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
-        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
+        refits: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
         seed: Of the redrawn logs.
         start: The state where episodes begin, if the log does not say.
         dead_ends: What follows states that are entered and never acted in: unknown, or the end of the episode.
@@ -107,9 +107,11 @@ def solve(
     """
     from pdocrl.cli.solve_columns import is_for_columns, solve_columns
     from pdocrl.limits import as_limits, per_step
-    from pdocrl.records import as_plain
+    from pdocrl.records import as_plain, write_record
     from pdocrl.tabular.analysis import questions
     from pdocrl.tabular.analysis.compared_file import compared_file, compared_json, write_compared
+    from pdocrl.tabular.analysis.policy_map import FILE as MAP
+    from pdocrl.tabular.analysis.policy_map import policy_map
     from pdocrl.tabular.api import Result
     from pdocrl.tabular.api import solve as solve_counts
     from pdocrl.tabular.baselines.on_log import solve_with
@@ -177,8 +179,8 @@ def solve(
             tables.compared(found).show()
             return console.log(f"note: {tables.FLATTERED}")
         if method in RIVALS and method != "pdocrl":
-            if confidence is not None or relearned is not None:
-                raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
+            if confidence is not None or refits is not None:
+                raise PdocrlError(f"--confidence and --refits learn again by lp; they are not for {method}.")
             own = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
             given: dict[str, float | str] = {name: value for name, value in own.items() if value is not None}
             given |= dict(_pair(text, "--parameter", "beta=3") for text in parameter)
@@ -199,7 +201,7 @@ def solve(
                 min_count=min_count,
                 iterations=10_000 if iterations is None else iterations,
                 resamples=resamples,
-                relearned=relearned,
+                refits=refits,
                 level=level,
                 confidence=confidence,
                 seed=seed,
@@ -218,6 +220,8 @@ def solve(
     answers = (curve, column, alternatives, result, needs, state, others)
     record = with_answers(solved_file(result, window), *answers)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
+    if out is not None:
+        write_record(out / MAP, policy_map(counts, result, curve))
     if out is not None and record.frontier is not None:
         files.append(draw_frontier(record.frontier, out / "frontier.png"))
     if json:
@@ -235,6 +239,8 @@ def solve(
             tables.explained(record.explain, str(state)).show()
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
+    if record.assumptions:
+        console.log(f"assumes: {'; '.join(record.assumptions)}.")
     for one, cost in zip(result.limits, result.costs, strict=True):
         if result.method not in METHODS and one.sign * (cost - one.value) < -1e-7:
             console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")

@@ -23,11 +23,12 @@ from scipy import stats
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.named_columns import Flags, Floats
 from pdocrl.ope.estimators import propensity
+from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
 from pdocrl.ope.estimators.fqe import q_values
-from pdocrl.ope.estimators.marginalised import double, ratios
+from pdocrl.ope.estimators.marginalised import ratios
 from pdocrl.ope.estimators.problem import LEVEL, Estimate, Problem
-from pdocrl.ope.judge import usable
+from pdocrl.ope.verdicts import usable
 from pdocrl.portfolio.candidates import Learner, decided_by
 from pdocrl.portfolio.record import HeldOut, Validated
 
