@@ -146,9 +146,9 @@ def solve(
             found = found.ending_in(found.dead_ends) if dead_ends == "end" else found
             return found.going_on() if per == "step" else found
 
-        counts = counted(spec)
+        policies = {str(folder): _policy(folder) for folder in compare}
+        counts = counted(spec or questions.cells_of(policies))
         if compare:
-            policies = {str(folder): _policy(folder) for folder in compare}
             judged = questions.compare(counts, gamma, limits, policies, level)
             found = compared_file(judged, limits, level)
             if out is not None:
@@ -198,7 +198,7 @@ def solve(
     state = explain if explain is None or horizon is None else f"{explain}, step {step}"
     asked = (curve, column, alternatives, result, needs, state, others)
     record = with_answers(solved_file(result, window), *asked)
-    files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
+    files = report.save(result, out, window, unseen, counts.cells, record, counts.columns) if out is not None else []
     if out is not None and record.frontier is not None:
         files.append(draw_frontier(record.frontier, out / "frontier.png"))
     if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
-def policy_content(result: Result, unseen: str = "careful", cells: Cells | None = None) -> dict[str, Any]:
+def policy_content(
+    result: Result, unseen: str = "careful", cells: Cells | None = None, columns: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What `policy.load` reads.
 
     `unseen`: the log's mix of the actions that cost least ("careful"), of all actions ("behaviour"), "uniform",
@@ -48,6 +51,8 @@ def policy_content(result: Result, unseen: str = "careful", cells: Cells | None 
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
     rows = [as_plain(line) for line in policy_lines(result)]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
+    if columns is not None:
+        content |= {"columns": {role: columns[role] for role in ("state", "action") if role in columns}}
     return content if cells is None else content | {"cells": cells.values}
 
 
@@ -71,6 +76,9 @@ def notes(result: Result, counts: Counts) -> list[str]:
             "counted as independent, and intervals are too narrow if they are not."
         )
     if counts.cells is not None:
+        for column, asked, there in counts.cells.collapsed():
+            bins = "one bin" if there == 1 else f"{there} bins"
+            found.append(f"`{column}` has {bins} in place of {asked}: too many of its values are the same.")
         for one in counts.cells.hidden:
             if one.share > HIDES:
                 found.append(
@@ -131,6 +139,7 @@ def save(
     unseen: str = "careful",
     cells: Cells | None = None,
     record: SolvedFile | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
@@ -138,7 +147,7 @@ def save(
 
     from pdocrl.tabular.result.picture import draw
 
-    content = policy_content(result, unseen, cells)
+    content = policy_content(result, unseen, cells, columns)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", FILE, "solve.png")]
