@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pdocrl.data import save as save
     from pdocrl.envs import rollout as rollout
     from pdocrl.evaluation.evaluate import evaluate as evaluate
-    from pdocrl.tabular.api import solve as solve
+    from pdocrl.portfolio.entry import solve as solve
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
     from pdocrl.training.train import resume as resume
@@ -40,7 +40,7 @@ _HOMES = {
     "resume": "pdocrl.training.train",
     "rollout": "pdocrl.envs",
     "save": "pdocrl.data",
-    "solve": "pdocrl.tabular.api",
+    "solve": "pdocrl.portfolio.entry",
     "train": "pdocrl.training.train",
 }
 __all__ = sorted([*_HOMES, "__version__", "collect", "ope", "report"])

@@ -20,8 +20,8 @@ from pdocrl.ope.result import cost_score, read_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import CandidatePolicy, MLPPolicy
 from pdocrl.records import write_record
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
-from pdocrl.training.plan import Plan
 
 HORIZON = 10
 Cli = Callable[..., tuple[int, str, str]]
@@ -52,7 +52,7 @@ def constant(action: float) -> MLPPolicy:
 
 
 def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], data: str = "drifting") -> Trained:
-    plan = Plan(
+    plan = TrainingConfig(
         data=data,
         data_digest=dataset.digest,
         task=None,
@@ -73,7 +73,7 @@ def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], 
 
 def write(folder: Path, made: Trained) -> Path:
     folder.mkdir(exist_ok=True)
-    write_record(folder / "run.json", made.plan)
+    write_record(folder / "run.json", made.config)
     policies.save(folder / "policies.npz", made.policies, {"step": 1, "failures": {}})
     return folder
 
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
     """Reward is ten times the action; the first policy is shown to be safe, the second is not."""
-    status, out, err = run_cli("ope", folder, "--method", "model", "--resamples", "6", "--json")
+    status, out, err = run_cli("ope", folder, "--method", "model", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
     assert {"format": 1, **told} == json.loads((folder / "ope.json").read_text())
@@ -115,7 +115,7 @@ def test_verdicts_estimates_and_the_file(folder: Path, run_cli: Cli) -> None:
 def test_settings_that_vary_stand_beside_the_other_fields_of_a_run(tmp_path: Path) -> None:
     dataset = drifting()
     made = trained(dataset, [(3.0,)], [constant(0.2)])
-    made.plan.runs[0]["learning_rate"] = 0.5
+    made.config.runs[0]["learning_rate"] = 0.5
     result = estimate(dataclasses.replace(made, folder=tmp_path), dataset, method="model", resamples=2)
     (run,) = json.loads((tmp_path / "ope.json").read_text())["runs"]
     assert run["learning_rate"] == 0.5
@@ -123,7 +123,7 @@ def test_settings_that_vary_stand_beside_the_other_fields_of_a_run(tmp_path: Pat
 
 
 def test_the_table_has_a_row_per_run(folder: Path, run_cli: Cli) -> None:
-    status, out, _ = run_cli("ope", folder, "--resamples", "3", "--method", "fqe")
+    status, out, _ = run_cli("ope", folder, "--method", "fqe")
     assert status == 0
     assert "estimates by fqe" in out
     assert out.count("│ bc ") == 2

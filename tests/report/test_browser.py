@@ -176,7 +176,7 @@ def test_all_text_has_a_contrast_of_4_5(visit, make_run, answered_folder, scheme
     assert page.evaluate(LOW_CONTRAST) == []
 
 
-@pytest.mark.parametrize(("kind", "cells"), [("benchmark", 3 * 3), ("training", 2 * 6), ("solved", 2 * 6)])
+@pytest.mark.parametrize(("kind", "cells"), [("benchmark", 3 * 3), ("training", 2 * 4), ("solved", 2 * 6)])
 def test_a_phone_shows_the_page_without_sideways_scrolling(visit, make_run, answered_folder, kind, cells):
     page = visit(viewport=PHONE, folder={"benchmark": None, "training": make_run(), "solved": answered_folder}[kind])
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
@@ -209,3 +209,21 @@ def test_a_solved_log_shows_what_was_asked_of_it(visit, answered_folder: Path, v
     assert "Where more rows would help most" in heads
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert page.evaluate(LOW_CONTRAST) == []
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_slider_moves_limit_marks_and_numbers(visit, make_run, viewport):
+    page = visit(folder=make_run({1.0: [0.0, 1.0], 3.0: [2.0, 6.0]}), viewport=viewport)
+    slider, line = page.get_by_role("slider"), page.locator('[data-part="cost-limit"]')
+    before = line.get_attribute("transform")
+    assert slider.get_attribute("aria-valuetext").startswith("limit 1: played: mean cost 0.5, satisfied")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext").startswith("limit 3: played: mean cost 4.0, violated")
+    assert page.locator(".says").inner_text() == "Limit 3: played: mean cost 4.0, violated"
+    assert (
+        page.locator('[aria-label="At the chosen limit"] tr', has_text="Played").inner_text().split()[:3][-1] == "4.0"
+    )
+    assert float(line.get_attribute("transform")[10:].split()[0]) > float(before[10:].split()[0])
+    page.get_by_role("button", name="1", exact=True).click()
+    assert line.get_attribute("transform") == before

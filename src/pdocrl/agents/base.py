@@ -65,7 +65,7 @@ class Problem:
     n_costs: int
     reward_scale: float = 1.0  # largest |r| in the data
     cost_scale: float = 1.0  # largest c in the data
-    choices: bool = False  # whether actions are one-hot choices
+    discrete_actions: bool = False  # whether actions are one-hot discrete actions
     frontier: tuple[tuple[float, ...], ...] = ()  # (return, cost, …) of the best episodes, for agents that ask for them
 
     @staticmethod
@@ -76,7 +76,7 @@ class Problem:
             dataset.n_costs,
             dataset.largest_reward,
             dataset.largest_cost,
-            bool(dataset.choices),
+            bool(dataset.discrete_actions),
         )
 
 

@@ -26,10 +26,10 @@ from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of, mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.density import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.limits import BudgetPolicy
+from pdocrl.policies.cost_conditioned import BudgetPolicy
 
 
 class BCRLConfig(AgentConfig):
@@ -89,7 +89,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         assert isinstance(problem, BCRLProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
-        make = copier(problem.choices).create
+        make = likelihood_actor(problem.discrete_actions).create
         actor, safe = make(keys[2], s + k, a, config.hidden), make(keys[3], s, a, config.hidden)
         units = jnp.asarray([unit or 1.0 for unit in problem.cost_units], jnp.float32)
         adam = optax.scale_by_adam()
@@ -178,4 +178,4 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         }
         limit = tuple(float(one) for one in config.cost_limit)
         units = tuple(float(unit) for unit in state.unit)
-        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.chooses)
+        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.discrete)

@@ -22,7 +22,7 @@ from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.nn.density import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.limits import SwitchingPolicy
+from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 
 class CAPSIQLConfig(CAPSConfig):
@@ -57,7 +57,7 @@ class GaussianHeads(eqx.Module):
 
 
 class CategoricalHeads(eqx.Module):
-    """H distributions over n choices on one network."""
+    """H distributions over n discrete actions on one network."""
 
     mlp: MLP
     heads: int = eqx.field(static=True)
@@ -96,7 +96,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
         actor: Heads = GaussianHeads.create(keys[2], s, a, config.heads, config.hidden)
-        if problem.choices:
+        if problem.discrete_actions:
             actor = CategoricalHeads(actor.mlp, config.heads)
         return CAPSIQLState(
             ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
@@ -143,5 +143,5 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
     def policy(self, config: CAPSIQLConfig, state: CAPSIQLState) -> SwitchingPolicy:
         actor = state.actor
         action_dim = actor.mlp.biases[-1].shape[-1] // config.heads
-        chooses = isinstance(actor, CategoricalHeads)
-        return switching_policy(config, actor.mlp, action_dim, state.reward.critic, state.cost.critic, chooses)
+        discrete = isinstance(actor, CategoricalHeads)
+        return switching_policy(config, actor.mlp, action_dim, state.reward.critic, state.cost.critic, discrete)

@@ -32,7 +32,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
 from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.limits import SwitchingPolicy
+from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 
 class CAPSSACConfig(CAPSConfig):

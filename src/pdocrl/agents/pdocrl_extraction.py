@@ -17,7 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.base import Agent, Metrics, Problem, Transitions
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.density import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optimise import adam_step
@@ -57,7 +57,9 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
     def init(self, config: SaddleConfig, problem: Problem, key: PRNGKeyArray) -> PDOCRLExtractionState:
         keys = jax.random.split(key, 3)
         weight = MLP.create(keys[0], (problem.obs_dim + problem.action_dim, *config.hidden, 1))
-        actor = copier(problem.choices).create(keys[1], problem.obs_dim, problem.action_dim, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(
+            keys[1], problem.obs_dim, problem.action_dim, config.hidden
+        )
         critic = MLP.create(keys[2], (problem.obs_dim, *config.hidden, 1), members=2)
         multiplier = make_multiplier(config, problem.n_costs)
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale

@@ -57,17 +57,17 @@ def certify_log(
             "data split) and give the other one: --held-out FILE; or audit some episodes: --episodes 59."
         ]
     else:
-        dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.plan.task)
+        dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.config.task)
         fresh, notes = _is_fresh(found, dataset, data)
     ready = Prepared.of(dataset, seed=seed, config=config, thorough=thorough)
     panels = []
     for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
         own = told.by_method["ensemble"]
         assert isinstance(own, Calibrated)
-        for k, limit in enumerate(found.plan.runs[i]["cost_limit"]):
+        for k, limit in enumerate(found.config.runs[i]["cost_limit"]):
             panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
     if not panels:
-        raise PdocrlError(f"{found.folder or found.plan.data}: trained without a cost limit; nothing to certify.")
+        raise PdocrlError(f"{found.folder or found.config.data}: trained without a cost limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
@@ -82,7 +82,7 @@ def _from_log(
     fresh: bool,
     confidence: float,
 ) -> Shown:
-    costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
+    costs, name = told.imagined[:, 1 + k], found.config.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
     unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)
     unseen = never_seen(ready.dataset)[k]
@@ -90,7 +90,7 @@ def _from_log(
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )
-    logged = float(found.plan.horizon * ready.dataset.cost[:, k].max())
+    logged = float(found.config.horizon * ready.dataset.cost[:, k].max())
     largest, _ = most_possible(np.zeros(1), limit, None, logged or None)
     needed = episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
     if needed is None:
@@ -126,7 +126,7 @@ def _from_log(
         mean_cost=mean,
         mean_cost_lower=low,
         mean_cost_upper=high,
-        share_over=float(told.share_over(found.plan.runs[i]["cost_limit"])[k]),
+        share_over=float(told.share_over(found.config.runs[i]["cost_limit"])[k]),
         episodes_needed=needed,
         largest_cost=largest,
     )
@@ -135,7 +135,7 @@ def _from_log(
 
 def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[str]]:
     """Whether a log had no part in choosing the policies; looked up where the training's data is still there."""
-    if dataset.digest == found.plan.data_digest:
+    if dataset.digest == found.config.data_digest:
         return False, [f"{dataset.name} is the log the policies were trained on, so nothing is shown."]
     try:
         before = set(episode_digests(training_data(found, data)))

@@ -44,8 +44,8 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
+from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
-from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "model", "fqe", "ratio")
 STARTS = 128  # episodes imagined in each committee …
@@ -73,7 +73,7 @@ def estimate(
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS, f"Known: {', '.join(METHODS)}.")
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     for i, policy in enumerate(found.policies):
         if method != "ensemble" and remembers(policy):
             raise PdocrlError(
@@ -114,7 +114,7 @@ class Judged:
 
 def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL) -> list[Judged]:
     """Of each run the estimate by every method that can judge it, and how far the data carries it."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
     unseen = [why for why in never_seen(ready.dataset) if why is not None]
     told = [Judged(unseen=unseen) for _ in found.policies]
@@ -129,7 +129,7 @@ def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, 
             told[i].by_method["ensemble"] = calibrated.unknown(possible) if unknown else calibrated
     acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
     acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
-    if "model" in methods:
+    if "model" in methods and acting:
         played_by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
         for i, (own, share) in zip(acting, played_by_model, strict=True):
             told[i].by_method["model"] = own
@@ -152,7 +152,7 @@ def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
 
 def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:
     """Episodes of every run in the ensemble, from starts of the data."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     rng = np.random.default_rng([seed, 10])
     played: dict[int, imagine.Imagined] = {}
     with progress() as bar:
@@ -199,7 +199,7 @@ def calibration_of(ready: Prepared) -> CalibrationNote:
 
 
 def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
-    plan, chosen = found.plan, told.by_method[method]
+    plan, chosen = found.config, told.by_method[method]
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
     if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in told.by_method.values()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
@@ -240,7 +240,7 @@ def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
 
 def training_data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dataset:
     """The data of the training: given, or where it was, or under the task's name; always the same bits."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     if given is not None:
         dataset = given if isinstance(given, Dataset) else load(given, plan.task)
     else:

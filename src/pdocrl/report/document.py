@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup, escape
@@ -86,15 +87,6 @@ class Moving:
 
 
 @dataclasses.dataclass(frozen=True)
-class Films:
-    """Animations side by side, each with its title and words; stills for whoever asked for less motion."""
-
-    kind: ClassVar[str] = "films"
-    films: list[tuple[str, str, str, str]]  # title, words, animation, stills
-    caption: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Commands:
     """Command lines to copy."""
 
@@ -103,7 +95,25 @@ class Commands:
     folded: str = ""  # what to click on to see them
 
 
-Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Films | Commands
+@dataclasses.dataclass(frozen=True)
+class LimitSlider:
+    """Positions along the cost limit: the page's script moves pictures, numbers and film to the chosen one."""
+
+    kind: ClassVar[str] = "slider"
+    drawings: dict[str, Markup]
+    heads: Sequence[str]
+    stops: list[dict[str, Any]]  # limit, says, targets, cells [2][columns], verdict, film, at {part: [x, y] or None}
+    start: int
+    films: list[tuple[str, Any]]  # title and `Film`
+    jumps: list[tuple[int, str]]  # positions that were played, and their names
+
+    @property
+    def data(self) -> Markup:
+        """For the script; no text can end the element it stands in."""
+        return Markup(json.dumps(self.stops, ensure_ascii=False).replace("</", "<\\/"))
+
+
+Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Commands | LimitSlider
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,4 +164,5 @@ def _template() -> Template:
         loader=PackageLoader("pdocrl.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["prose"] = prose
+    environment.filters["image"] = as_image
     return environment.get_template("page.html")

@@ -36,6 +36,44 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
+// The slider of the cost limit: marks, numbers and film of the chosen position. All coordinates come with the page.
+for (const turn of document.querySelectorAll(".turn")) {
+  const stops = JSON.parse(turn.querySelector('script[type="application/json"]').textContent);
+  const form = turn.querySelector("form");
+  const range = form.querySelector("input");
+  const show = () => {
+    const stop = stops[Number(range.value)];
+    form.querySelector("output").textContent = stop.limit;
+    range.setAttribute("aria-valuetext", `limit ${stop.limit}: ${stop.says}`);
+    turn.querySelector(".says .at").textContent = stop.limit;
+    turn.querySelector(".says span").textContent = stop.says;
+    turn.querySelector(".says").className = `says ${stop.verdict}`;
+    const targets = turn.querySelector(".targets");
+    if (targets) targets.textContent = stop.targets;
+    for (const part of turn.querySelectorAll(".moves")) {
+      const place = stop.at[part.dataset.part];
+      part.classList.toggle("off", !place);
+      if (place) part.setAttribute("transform", `translate(${place[0]} ${place[1]})`);
+    }
+    [...turn.querySelectorAll("tbody tr")].forEach((row, i) => {
+      [...row.querySelectorAll("td")].forEach((cell, j) => { cell.textContent = stop.cells[i][j]; });
+    });
+    for (const film of turn.querySelectorAll("[data-film]")) {
+      film.classList.toggle("off", Number(film.dataset.film) !== stop.film);
+    }
+    for (const button of form.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(button.dataset.stop === range.value));
+    }
+  };
+  range.addEventListener("input", show);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  for (const button of form.querySelectorAll("button")) {
+    button.addEventListener("click", () => { range.value = button.dataset.stop; show(); });
+  }
+  form.hidden = false;
+  show();
+}
+
 // A choice hides everything that belongs to another method, task or limit. What is told over all limits at once
 // (data-limit="all") gives way to what is told of one (data-alone) where the page has both.
 const form = document.querySelector("form.filters");

@@ -1,4 +1,4 @@
-"""`train` and `resume`: from a dataset and a few choices to trained policies, in a folder that can be gone on with.
+"""`train` and `resume`: from a dataset and a few settings to trained policies, in a folder that can be resumed.
 
 plan.py (what is asked) → folder.py (where it lies) → loop.py (how it runs) → here: progress, metrics, checkpoints
 """
@@ -24,12 +24,11 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
-from pdocrl.training.folder import CHECKPOINT, Trained, locked
-from pdocrl.training.loop import BLOCK, Progress, Trainer, wake
-from pdocrl.training.on_the_way import DuringTraining, Sink, open_sinks
-from pdocrl.training.plan import (
+from pdocrl.training.buffer import open_buffers
+from pdocrl.training.callbacks import DuringTraining, Logger, open_loggers
+from pdocrl.training.config import (
     Limits,
-    Plan,
+    TrainingConfig,
     limits_of,
     place_of,
     refuse_numbers,
@@ -38,7 +37,8 @@ from pdocrl.training.plan import (
     seeds_of,
     task_of,
 )
-from pdocrl.training.window import open_windows
+from pdocrl.training.folder import CHECKPOINT, Trained, locked
+from pdocrl.training.trainer import BLOCK, Progress, Trainer, warm_up
 
 LIMITS = (10.0, 20.0, 40.0)  # DSRL's, where none is asked for
 
@@ -59,8 +59,8 @@ def train(
     checkpoint_every: int = 10_000,
     evaluate_every: int = 0,
     evaluate_episodes: int = 5,
-    sinks: Sequence[str] = (),
-    window: int = 0,
+    loggers: Sequence[str] = (),
+    buffer_size: int = 0,
     refresh_every: int = 0,
 ) -> Trained:
     """Train one policy per cost limit × seed × variant, side by side.
@@ -68,8 +68,9 @@ def train(
     A limit is the undiscounted cost allowed per episode; with K constraints each limit is a sequence of K numbers. The
     horizon is the task's, or the longest episode in the data. With `out`, everything is kept there and can be resumed.
 
-    With `window`, only so many transitions of the file are held at a time, for files larger than memory. They are drawn
-    anew every `refresh_every` steps; by default when a run has used each about once. See `pdocrl.training.window`.
+    With `buffer_size`, training uses a random subset of so many rows of the file, for files larger than memory. It is
+    resampled every `refresh_every` steps; by default when a run has used each row about once. See
+    `pdocrl.training.buffer`.
     """
     chosen = find_agent(agent)
     # What cannot be is told before any data is read.
@@ -81,21 +82,21 @@ def train(
         horizon=(horizon, 1),
         evaluate_every=(evaluate_every, 0),
         evaluate_episodes=(evaluate_episodes, 1),
-        window=(window, 0),
+        buffer_size=(buffer_size, 0),
         refresh_every=(refresh_every, 0),
     )
     limits, seeds, spec = limits_of(cost_limit), seeds_of(seed), task_of(data, task)
-    if window and not refresh_every:
-        refresh_every = -(-window // (batch_size * BLOCK)) * BLOCK
+    if buffer_size and not refresh_every:
+        refresh_every = -(-buffer_size // (batch_size * BLOCK)) * BLOCK
     folder = None if out is None else Path(out)
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
-        with _open(data, task, window, refresh_every) as dataset:
+        with _open(data, task, buffer_size, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
             if not dataset.n_costs and cost_limit == LIMITS:
                 limits = [()]  # a limit that was asked for is not left out in silence
-            plan = Plan.of(
+            config = TrainingConfig.of(
                 dataset,
                 place_of(data),
                 spec,
@@ -108,16 +109,16 @@ def train(
                 checkpoint_every=checkpoint_every,
                 evaluate_every=evaluate_every,
                 evaluate_episodes=evaluate_episodes,
-                window=window,
+                buffer_size=buffer_size,
                 refresh_every=refresh_every,
             )
-            if dataset.longest_episode > plan.horizon:
+            if dataset.longest_episode > config.horizon:
                 log(
-                    f"{dataset.name}: some episodes are longer than the horizon of {plan.horizon} steps (the longest: "
+                    f"{dataset.name}: some episodes are longer than the horizon of {config.horizon} steps (longest: "
                     f"{dataset.longest_episode}). A limit is for a whole episode: is the horizon right?"
                 )
-            trainer = Trainer(chosen, dataset, plan.make_runs(chosen))
-            return _drive(plan, trainer, folder, sinks)
+            trainer = Trainer(chosen, dataset, config.make_runs(chosen))
+            return _drive(config, trainer, folder, loggers)
 
 
 def resume(
@@ -125,65 +126,65 @@ def resume(
     data: str | os.PathLike[str] | Dataset | None = None,
     *,
     steps: int | None = None,
-    sinks: Sequence[str] = (),
+    loggers: Sequence[str] = (),
 ) -> Trained:
     """Go on with a training that was stopped, to the same bits as if it had not been; to more `steps`, where given."""
     folder = Path(folder)
-    plan = Plan.read(folder)
+    config = TrainingConfig.read(folder)
     with (
         locked(folder),
-        _open(plan.data if data is None else data, plan.task, plan.window, plan.refresh_every) as dataset,
+        _open(config.data if data is None else data, config.task, config.buffer_size, config.refresh_every) as dataset,
     ):
-        trainer = folders.restore(folder, plan, dataset)
+        trainer = folders.restore(folder, config, dataset)
         if steps is not None:
             if steps < trainer.step:
                 raise PdocrlError(f"{folder}: is at step {trainer.step} already, beyond the {steps} asked for.")
-            plan = msgspec.structs.replace(plan, steps=steps)
-        return _drive(plan, trainer, folder, sinks)
+            config = msgspec.structs.replace(config, steps=steps)
+        return _drive(config, trainer, folder, loggers)
 
 
-def _drive(plan: Plan, trainer: Trainer, folder: Path | None, sinks: Sequence[str]) -> Trained:
+def _drive(config: TrainingConfig, trainer: Trainer, folder: Path | None, loggers: Sequence[str]) -> Trained:
     """Run the loop and do between its calls what people want to see: progress, metrics, checkpoints, evaluations."""
-    every = int(np.gcd.reduce([n for n in (plan.log_every, plan.checkpoint_every, plan.evaluate_every) if n > 0]))
+    every = int(np.gcd.reduce([n for n in (config.log_every, config.checkpoint_every, config.evaluate_every) if n > 0]))
     stop = threading.Event()
     with (
         on_interrupt(stop),
-        open_sinks(sinks, folder, plan.runs) as outputs,
-        DuringTraining(plan, folder) as evaluations,
+        open_loggers(loggers, folder, config.runs) as outputs,
+        DuringTraining(config, folder) as evaluations,
         progress("{task.description}") as bar,
     ):
-        lines = folders.begin(plan, folder, trainer.step)  # not before: what cannot begin leaves nothing behind
-        row = bar.add_task(plan.agent, total=plan.steps, completed=trainer.step)
+        lines = folders.begin(config, folder, trainer.step)  # not before: what cannot begin leaves nothing behind
+        row = bar.add_task(config.agent, total=config.steps, completed=trainer.step)
         pending: list[Progress] = []
-        for stage in trainer.train(plan.steps, every, stop.is_set):
+        for stage in trainer.train(config.steps, every, stop.is_set):
             pending.append(stage)
-            finished = stage.step >= plan.steps or len(trainer.failures) == len(trainer.runs)
-            if stage.step % plan.log_every == 0 or finished or stop.is_set():
-                record(_mean(pending), plan, folder, lines, outputs)
+            finished = stage.step >= config.steps or len(trainer.failures) == len(trainer.runs)
+            if stage.step % config.log_every == 0 or finished or stop.is_set():
+                record(_mean(pending), config, folder, lines, outputs)
                 pending = []
-            bar.update(row, completed=stage.step, description=_describe(plan, stage))
-            if plan.evaluate_every and (stage.step % plan.evaluate_every == 0 or finished):
+            bar.update(row, completed=stage.step, description=_describe(config, stage))
+            if config.evaluate_every and (stage.step % config.evaluate_every == 0 or finished):
                 evaluations.submit(stage.step, [*trainer.policies()])
-            if folder is not None and (stage.step % plan.checkpoint_every == 0 or finished):
-                folders.save(plan, trainer, folder, last=finished)
+            if folder is not None and (stage.step % config.checkpoint_every == 0 or finished):
+                folders.save(config, trainer, folder, last=finished)
     for run, why in trainer.failures.items():
-        log(f"run {run} ({plan.runs[run]}) stopped at {why}; its policy is the last whole one.")
-    if stop.is_set() and trainer.step < plan.steps:
+        log(f"run {run} ({config.runs[run]}) stopped at {why}; its policy is the last whole one.")
+    if stop.is_set() and trainer.step < config.steps:
         if folder is None:
             raise PdocrlInterrupted(
                 f"interrupted at step {trainer.step}; nothing was kept, because no --out was given."
             )
-        folders.save(plan, trainer, folder, last=True)
+        folders.save(config, trainer, folder, last=True)
         raise PdocrlInterrupted(f"interrupted at step {trainer.step}. Go on with: pdocrl train --resume {folder}")
-    return Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, lines, folder)
+    return Trained(config, trainer.step, [*trainer.policies()], trainer.failures, lines, folder)
 
 
 def record(
-    stage: Progress, plan: Plan, folder: Path | None, lines: list[dict[str, Any]], outputs: Sequence[Sink]
+    stage: Progress, config: TrainingConfig, folder: Path | None, lines: list[dict[str, Any]], outputs: Sequence[Logger]
 ) -> None:
     """One line per living run."""
     new = []
-    for i, run in enumerate(plan.runs):
+    for i, run in enumerate(config.runs):
         values = {name: float(value[i]) for name, value in stage.metrics.items()}
         if all(np.isfinite(value) for value in values.values()):
             new.append(
@@ -202,10 +203,10 @@ def _mean(stages: Sequence[Progress]) -> Progress:
     return Progress(stages[-1].step, metrics, float(np.mean([s.steps_per_second for s in stages])))
 
 
-def _describe(plan: Plan, stage: Progress) -> str:
+def _describe(config: TrainingConfig, stage: Progress) -> str:
     shown = [n for n in ("lambda", "lambda_0", "q", "w", "actor_loss") if n in stage.metrics][:3]
     values = " ".join(f"{name} {np.nanmean(stage.metrics[name]):.3g}" for name in shown)
-    return f"{plan.agent} × {len(plan.runs)}  {stage.steps_per_second:.0f} steps/s  {values}"
+    return f"{config.agent} × {len(config.runs)}  {stage.steps_per_second:.0f} steps/s  {values}"
 
 
 @contextlib.contextmanager
@@ -232,15 +233,15 @@ def on_interrupt(stop: threading.Event) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open(
-    data: str | os.PathLike[str] | Dataset, task: str | Task | None, window: int, refresh_every: int
+    data: str | os.PathLike[str] | Dataset, task: str | Task | None, buffer_size: int, refresh_every: int
 ) -> Iterator[Dataset]:
-    """The dataset in memory, or with `window` the windows over its file."""
+    """The dataset in memory, or with `buffer_size` random subsets of its file."""
     if not isinstance(data, Dataset):
-        wake()
-    if not window:
+        warm_up()
+    if not buffer_size:
         yield data if isinstance(data, Dataset) else load(data, task)
     elif isinstance(data, Dataset):
-        raise PdocrlError(f"{data.name}: is in memory already; a window is for files. Train without one.")
+        raise PdocrlError(f"{data.name}: is in memory already; buffer_size is for files. Leave it out.")
     else:
-        with open_windows(data, task, window, refresh_every) as sample:
+        with open_buffers(data, task, buffer_size, refresh_every) as sample:
             yield sample
