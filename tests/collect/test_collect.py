@@ -174,12 +174,12 @@ def test_the_command_writes_a_dsrl_file_that_says_how_it_was_made(tmp_path, run_
     assert data.cost_names == ("cost", "right")
     np.testing.assert_allclose(data.next_obs[:, 1] - data.obs[:, 1], 0.1 * 2 * data.action[:, 0], atol=1e-6)
     with h5py.File(out) as file:
-        story = json.loads(file.attrs["collection"])
-    assert story["schedules"][0]["knots"][0] == [0.0, None]
-    assert story["filter"]["target"] == 60
+        metadata = json.loads(file.attrs["collection"])
+    assert metadata["schedules"][0]["knots"][0] == [0.0, None]
+    assert metadata["filter"]["target"] == 60
     assert (data.action_low, data.action_high) == ((-2.0,), (2.0,))
-    assert story["digest"] == data.digest == told["digest"]
-    assert {"pdocrl", "numpy", "jax", "gymnasium"} <= story["versions"].keys()
+    assert metadata["digest"] == data.digest == told["digest"]
+    assert {"pdocrl", "numpy", "jax", "gymnasium"} <= metadata["versions"].keys()
     again = run_cli(*words, "--costs", "cost", "right", "--target", "80")  # filters anew, plays nothing
     assert again[0] == 0
     assert load(str(out)).n_episodes == 80

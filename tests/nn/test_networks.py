@@ -16,7 +16,7 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.nn import pallas_mlp, precision
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, with_low_precision, without_low_precision
 from pdocrl.nn.vae import VAE
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import bandit
 
 FEW = st.integers(1, 5)

@@ -94,7 +94,7 @@ def test_decimal_labels_are_integers_where_they_are_whole(tmp_path: Path) -> Non
 
 def test_one_row_is_a_log(run_cli: Run, tmp_path: Path) -> None:
     log = write(table().slice(0, 1).set_column(2, "next_state", table().slice(0, 1)["state"]), tmp_path / "one.parquet")
-    status, out, err = run_cli("solve", log, "--gamma", "0.9", "--resamples", "5", "--relearned", "1", "--json")
+    status, out, err = run_cli("solve", log, "--gamma", "0.9", "--resamples", "5", "--refits", "1", "--json")
     assert status == 0, err
     assert json.loads(out)["policy"][0]["probability"] == 1
 
@@ -130,7 +130,7 @@ def continuous(n: int = 3000) -> pyarrow.Table:
 def test_bins_make_states_that_travel_with_the_policy(run_cli: Run, tmp_path: Path) -> None:
     data = continuous()
     log = write(data, tmp_path / "log.parquet")
-    quick = ("--gamma", "0.9", "--C", "5", "--resamples", "5", "--relearned", "1", "--limit", "cost<=0.3")
+    quick = ("--gamma", "0.9", "--C", "5", "--resamples", "5", "--refits", "1", "--limit", "cost<=0.3")
     out = tmp_path / "policy"
     status, _, err = run_cli("solve", log, *quick, "--bins", "stock=8", "kind=values", "--out", str(out))
     assert status == 0, err

@@ -108,7 +108,7 @@ class B2R(SequenceAgent[B2RConfig]):
             reward_scale=float(1 / scale[0]),
             cost_shift=0.0,
             spends_at_most=True,
-            chooses=state.model.choices,
+            discrete=state.model.discrete_actions,
         )
 
 

@@ -24,6 +24,7 @@ from pdocrl.agents.base import (
     Agent,
     AgentConfig,
     Columns,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -202,6 +203,13 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
     def policy(self, config: CPQConfig, state: CPQState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: CPQConfig, state: CPQState) -> Learned:
+        """Q_r, which counts safe actions alone, and Q_c."""
+        return Learned(
+            q=lambda obs, action: state.critic(obs, action).min(0) / config.reward_scale,
+            q_cost=lambda obs, action: mix_costs(state.cost_critic(obs, action), config.pessimism),
+        )
 
 
 def valued(

@@ -30,7 +30,7 @@ from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.density import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout, polyak
 from pdocrl.nn.optimise import adam_step
 from pdocrl.policies.policy import DialPolicy
@@ -151,7 +151,7 @@ class Dial(Agent[DialConfig, DialState]):
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key)
-        actor = copier(problem.choices).create(keys[0], s + 2 + 8 * k, a, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(keys[0], s + 2 + 8 * k, a, config.hidden)
         models = jax.vmap(lambda key: Model.create(key, s, a, k, config.model_hidden, 1))(
             jax.random.split(keys[1], MEMBERS)
         )
@@ -233,7 +233,7 @@ class Dial(Agent[DialConfig, DialState]):
             stop,
             np.zeros(len(ask), np.float32),
             np.zeros_like(ask),
-            network.chooses,
+            network.discrete,
         )
         lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(

@@ -1,134 +1,126 @@
-"""Logs with discrete actions as counts over distinct states: from arrays, a `Dataset`, an `EventLog`, or `Counts`."""
+"""A log as learners see it: a matrix of inputs, actions, signals in one sense, and which row follows which.
+
+    x = [encoded columns, step],   signals = [reward, g_1, …, g_K],   g_k must have an expected total ≤ τ_k
+
+A limit "served>=0.95" is held as g = −served, τ = −0.95. Totals are Σ_t x_t of an episode of at most `horizon` steps,
+with time an input since what is left to come depends on it; or Σ_t γ^t x_t, without time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.data import Dataset
+from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
+from pdocrl.data.named_columns import Flags, Floats, Ints
 from pdocrl.errors import DataError
 from pdocrl.limits import Limit
-from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.solvers.lagrangian import Lagrangian
-
-Floats = NDArray[np.float64]
-Data = Counts | Dataset | EventLog | Mapping[str, ArrayLike]
-KEYS = ("state", "action", "next_state", "reward", "costs", "terminal", "initial")
 
 
-class Log(NamedTuple):
-    """A log over its X distinct states."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """N rows of E episodes, A actions, K limits."""
 
-    counts: Counts
-    states: Floats  # [X, S]
-    dropped: int  # last rows of episodes that were cut, whose next state is unknown
+    log: EventLog
+    x: Floats  # [N, D]
+    signals: Floats  # [1 + K, N]
+    limits: Floats  # [K] on totals
+    names: tuple[str, ...]  # [K] of the limited columns
+    sense: Floats  # [1 + K] −1 where a column is limited from below, and its signal therefore has the other sign
+    discount: float
+    horizon: int
 
+    @classmethod
+    def of(
+        cls, log: EventLog, encoding: Encoding, limits: Sequence[Limit], discount: float, horizon: int | None
+    ) -> Rows:
+        longest = int(log.step.max()) + 1
+        if horizon is not None and longest > horizon:
+            raise DataError(f"{log.name}: an episode has {longest} steps, the horizon is {horizon}; give a larger one.")
+        steps = longest if horizon is None else horizon
+        if discount == 1:
+            # An episode as long as there can be is complete, whatever the log says of its last row.
+            log = dataclasses.replace(log, terminal=log.terminal | (log.step == steps - 1))
+        x = encoding(log.columns, log.name)
+        x = np.c_[x, log.step] if discount == 1 else x
+        signals = np.stack([log.reward, *(-one.sign * log.costs[one.name] for one in limits)])
+        values = np.array([-one.sign * one.value for one in limits], np.float64)
+        sense = np.array([1.0, *(-one.sign for one in limits)])
+        return cls(log, x, signals, values, tuple(one.name for one in limits), sense, discount, steps)
 
-def read(data: Data) -> Log:
-    """The log of whatever holds one.
+    def __len__(self) -> int:
+        return len(self.x)
 
-    A mapping has `state` [N, S], `action` [N] labels, `next_state` [N, S], `reward` [N], and as far as there are any
-    `costs` ([N], [N, K] or one [N] per name), `terminal` [N] and `initial` [N], true where an episode begins.
-    """
-    if isinstance(data, Counts):
-        return Log(data, np.arange(data.n_states, dtype=np.float64)[:, None], 0)
-    if isinstance(data, EventLog):
-        return _of_events(data)
-    if isinstance(data, Dataset):
-        if not data.choices:
-            raise DataError(f"{data.name}: its actions are continuous; only discrete ones have a greedy policy here.")
-        initial = np.zeros(len(data), bool)
-        initial[data.episode_start] = True
-        action = np.asarray(data.choices)[data.action.argmax(axis=1)]
-        costs = {name: data.cost[:, i] for i, name in enumerate(data.cost_names)} if data.n_costs else None
-        return _count(data.obs, action, data.next_obs, data.reward, costs, data.terminal, initial)
-    unknown = [key for key in data if key not in KEYS]
-    lacking = [key for key in KEYS[:4] if key not in data]
-    if unknown or lacking:
-        raise DataError(
-            f"arrays: keys {unknown or lacking} are {'unknown' if unknown else 'missing'}; {', '.join(KEYS)}."
-        )
-    state, then = (_matrix(key, data[key]) for key in ("state", "next_state"))
-    return _count(
-        state, data["action"], then, data["reward"], data.get("costs"), data.get("terminal"), data.get("initial")
-    )
+    @property
+    def actions(self) -> int:
+        return len(self.log.actions)
 
+    @property
+    def timed(self) -> bool:
+        """Whether the step is the last input."""
+        return self.discount == 1
 
-def lagrangian(counts: Counts, gamma: float, limits: tuple[Limit, ...], tables: bool) -> Lagrangian:
-    """L̂. Where episodes end, μ̂_D has the mass m of an occupancy that goes where the log goes, so that w is about one
-    for the policy that made the log: m = 1 − γ + γ·m·(share of rows that do not end). Tables have the behaviour's own.
-    """
-    if tables:
-        return Lagrangian.empirical(counts, gamma, limits)
-    if tail := next((limit for limit in limits if limit.tail), None):
-        raise DataError(f"limit {tail} is on a tail; function classes take limits on means.")
-    ends = float(counts.count[counts.to == counts.n_states].sum() / counts.size)
-    g = [limit.sign * counts.costs[limit.index(counts.cost_names)] for limit in limits]
-    return Lagrangian(
-        mu_D=counts.mu * (1 - gamma) / (1 - gamma * (1 - ends)),
-        P=counts.P,
-        r=counts.r,
-        g=np.reshape(g, (-1, *counts.shape)),
-        tau=np.array([limit.sign * limit.value for limit in limits]),
-        d0=counts.d0,
-        gamma=gamma,
-    )
+    @functools.cached_property
+    def starts(self) -> Ints:
+        """[E] the first row of each episode."""
+        return np.flatnonzero(self.log.step == 0)
 
+    @functools.cached_property
+    def following(self) -> Ints:
+        """[N] the next row of the episode; −1 after a terminal one, −2 where the record was cut."""
+        last = np.r_[self.log.step[1:] == 0, True]
+        return np.where(last, np.where(self.log.terminal, -1, -2), np.arange(1, len(self) + 1))
 
-def _of_events(log: EventLog) -> Log:
-    x, _ = log.features()
-    following = np.r_[x[1:], x[:1]]
-    last = np.r_[np.diff(log.episode) != 0, True]
-    known = ~last | log.terminal
-    rows = np.flatnonzero(known)
-    if not len(rows):
-        raise DataError(f"{log.name}: every episode is cut after one row, so no next state is known.")
-    labels = np.asarray(log.actions)[log.action]
-    found = _count(
-        x[rows],
-        labels[rows],
-        following[rows],
-        log.reward[rows],
-        {name: cost[rows] for name, cost in log.costs.items()} or None,
-        log.terminal[rows],
-        (log.step == 0)[rows],
-    )
-    return found._replace(dropped=int((~known).sum()))
+    @functools.cached_property
+    def complete(self) -> Flags:
+        """[E] whether an episode was recorded to its end."""
+        return ~self.log.cut_short
 
+    @functools.cached_property
+    def totals(self) -> Floats:
+        """[1 + K, E] of what was recorded."""
+        return np.stack([self.log.totals(x, self.discount) for x in self.signals])
 
-def _count(
-    state: ArrayLike, action: ArrayLike, then: ArrayLike, reward: ArrayLike, costs: Any, terminal: Any, initial: Any
-) -> Log:
-    x, after = np.asarray(state, np.float64), np.asarray(then, np.float64)
-    over = np.zeros(len(x), bool) if terminal is None else np.asarray(terminal, bool)
-    if after.shape != x.shape or over.shape != (len(x),):
-        raise DataError(f"arrays: `state` has shape {x.shape}, `next_state` {after.shape}, `terminal` {over.shape}.")
-    for name, values in (("state", x), ("next_state", after[~over])):
-        if not np.isfinite(values).all():
-            raise DataError(f"arrays: `{name}` has a value that is not a finite number, row {_bad_row(values)}.")
-    states, code = np.unique(np.concatenate([x, after[~over]]), axis=0, return_inverse=True)
-    code = code.ravel()
-    to = np.zeros(len(x), np.int64)
-    to[~over] = code[len(x) :]
-    labels, index = np.unique(np.asarray(action), return_inverse=True)
-    counts = Counts.from_arrays(
-        code[: len(x)], index.ravel(), to, reward, costs, over, initial, n_states=len(states), n_actions=len(labels)
-    )
-    return Log(dataclasses.replace(counts, actions=tuple(labels.tolist())), states, 0)
+    @functools.cached_property
+    def to_go(self) -> Floats:
+        """[1 + K, N] Σ_{u≥t} γ^{u−t} x_u of the record."""
+        found = self.signals.copy()
+        going_on = np.r_[self.log.step[1:] != 0, False]
+        for i in range(len(self) - 2, -1, -1):
+            if going_on[i]:
+                found[:, i] += self.discount * found[:, i + 1]
+        return found
 
+    @functools.cached_property
+    def possible(self) -> tuple[Floats, Floats]:
+        """[1 + K, N] the least and largest total that steps as logged can still add up to."""
+        left = np.maximum(self.horizon - self.log.step, 1).astype(np.float64)
+        weight = left if self.discount == 1 else (1 - self.discount**left) / (1 - self.discount)
+        low, high = np.minimum(self.signals.min(1), 0.0), np.maximum(self.signals.max(1), 0.0)
+        return low[:, None] * weight, high[:, None] * weight
 
-def _matrix(key: str, values: ArrayLike) -> Floats:
-    x = np.asarray(values, np.float64)
-    x = x[:, None] if x.ndim == 1 else x
-    if x.ndim != 2:
-        raise DataError(f"arrays: `{key}` has shape {x.shape}, expected [N, S].")
-    return x
+    def take(self, rows: Ints | Flags) -> Rows:
+        """Some rows, in order; whole episodes."""
+        return dataclasses.replace(self, log=self.log.take(rows), x=self.x[rows], signals=self.signals[:, rows])
 
+    def episodes(self, chosen: Flags) -> Rows:
+        """The rows of the episodes chosen [E]."""
+        return self.take(chosen[self.log.episode])
 
-def _bad_row(values: Floats) -> int:
-    return int(np.argmax(~np.isfinite(values).all(axis=1))) + 1
+    def sampled(self, most: int, seed: int) -> Ints:
+        """Rows of whole episodes drawn at random, about `most` at most."""
+        if len(self) <= most:
+            return np.arange(len(self))
+        order = np.random.default_rng(seed).permutation(len(self.starts))
+        lengths = np.bincount(self.log.episode)[order]
+        chosen = np.zeros(len(order), bool)
+        chosen[order[: max(2, int(np.searchsorted(np.cumsum(lengths), most, side="right")))]] = True
+        return np.flatnonzero(chosen[self.log.episode])
+
+    def sample(self, most: int, seed: int) -> Rows:
+        """Whole episodes of about `most` rows at most, drawn at random."""
+        return self if len(self) <= most else self.take(self.sampled(most, seed))

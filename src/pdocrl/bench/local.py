@@ -67,12 +67,12 @@ def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[lis
     """Groups that one program can train: of one method, none of them begun, on an accelerator."""
     import jax
 
-    found: dict[str, list[Group]] = {}
+    found: dict[tuple[object, ...], list[Group]] = {}  # by what the groups of one program must share
     for group in groups if jax.default_backend() != "cpu" else []:
         joins = type(find_agent(group.method.agent)).zero_padded is not Agent.zero_padded
         fresh = look(group, out, data).status == "waiting" and not (folder_of(group, out) / "run.json").exists()
         if joins and fresh:
-            found.setdefault(group.method.name, []).append(group)
+            found.setdefault((group.method.name, group.seeds), []).append(group)
     return [company for company in found.values() if len(company) > 1]
 
 

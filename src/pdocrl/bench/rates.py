@@ -23,9 +23,9 @@ from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_json
 from pdocrl.machine import cores
-from pdocrl.policies.policy import WorldPolicy
+from pdocrl.policies.policy import NormalisedPolicy
 from pdocrl.training.folder import Trained
-from pdocrl.training.loop import Run, Trainer, trainings
+from pdocrl.training.trainer import Run, Trainer, trainings
 
 FEW_SECONDS = 2.0  # of steps behind a measured rate
 ACTING = 50  # decisions behind a measured time of one
@@ -160,7 +160,7 @@ class Rates:
             write_json(self._path, self._known)
 
 
-def _decision_seconds(policy: WorldPolicy, dataset: Dataset) -> float:
+def _decision_seconds(policy: NormalisedPolicy, dataset: Dataset) -> float:
     """Of one decision in an episode; the first few are not counted."""
     step = policy.begin(0)
     obs, nothing = dataset.obs[: 2 * ACTING], (0.0, dataset.cost[0] * 0)
@@ -218,7 +218,7 @@ def _runs(group: Group, agent: Agent[Any, Any], limits: Sequence[Limit]) -> list
     return [
         Run(make_config(agent, **group.method.settings, cost_limit=limit, horizon=float(group.task.horizon)), seed)
         for limit in limits
-        for seed in group.suite.seeds
+        for seed in group.seeds
     ]
 
 

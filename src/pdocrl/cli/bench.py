@@ -32,9 +32,11 @@ def bench(
 ) -> None:
     """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
 
-    Suites: paper (eight tasks, every agent, protocol dsrl), strict (limit 5, the methods made for it), ablation (with
-    and without policy extraction), smoke (every agent in minutes, on data inside the package), or a TOML file of your
-    own, see docs/bench.md. The plan is printed first. Finished work is never redone: the same command goes on after a
+    Suites: paper (what the paper compares, with and without policy extraction; eight tasks, limits 10, 20, 40 and the
+    appendix's 20, 40, 80), eight and five (every agent on eight or five tasks, limits 10, 20, 40), lengths (pdocrl at
+    20,000, 50,000 and 100,000 steps), ablation (pdocrl with and without extraction), strict (limit 5, the methods made
+    for it), smoke (every agent in minutes, on data inside the package), or a TOML file of your own, see docs/bench.md.
+    The plan is printed first. Finished work is never redone: the same command goes on after a
     stop, and folders trained on another machine count. Exit status 1: there are results, but not all that was asked
     for.
 
@@ -46,7 +48,7 @@ def bench(
         pdocrl bench mine.toml --engine ray --ray-address auto
 
     Args:
-        suite: paper, strict, ablation, smoke, or a TOML file.
+        suite: paper, eight, five, lengths, ablation, strict, smoke, or a TOML file.
         out: folder for everything; default: runs/bench-SUITE.
         data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
         agents: only these, e.g. pdocrl bc-safe.

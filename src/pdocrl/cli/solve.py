@@ -35,10 +35,11 @@ def solve(
     confidence: float | None = None,
     level: float = 0.95,
     resamples: int | None = None,
-    relearned: int | None = None,
+    refits: int | None = None,
     seed: int = 0,
     start: str | None = None,
     dead_ends: Literal["unknown", "end"] = "unknown",
+    state_columns: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
     bins: tuple[str, ...] = (),
     cluster: int | None = None,
@@ -53,12 +54,16 @@ def solve(
     unseen: str = "careful",
     json: bool = False,
 ) -> None:
-    """From a log of finite states and actions to the best policy it supports that keeps the limits.
+    """From a log of decisions to the best policy it supports that satisfies the limits.
 
-    Example: pdocrl solve inventory --gamma 0.97 --limit "stockout<=0.02" "delivery<=0.3" --out policy/
+    Example: pdocrl solve log.csv --state-columns age lactate ward --limit "cost<=4" --horizon 40 --out policy/
 
-    The log is a Parquet or CSV file with the columns state, action, next_state, reward, the limited ones, and
-    optionally terminal, initial, episode and step; `inventory` is an example that ships with the package.
+    The log is a Parquet or CSV file. With finite states its columns are state, action, next_state, reward, the limited
+    ones, and optionally terminal, initial, episode and step; `inventory` is an example that ships with the package:
+    pdocrl solve inventory --gamma 0.97 --limit "stockout<=0.02" "delivery<=0.3". Without a column `state` it is a log
+    of columns: action, reward, episode, the limited ones, features of any kind, and optionally step, terminal, decider
+    and propensity. Of the options below --gamma, --limit, --horizon, --confidence, --seed, --state-columns, --columns,
+    --explain, --step, --out and --json are for it.
 
     Args:
         log: A file, a pattern with *, or the name of an example.
@@ -79,11 +84,12 @@ def solve(
         confidence: Such as 0.95: aim inside the limits until one half of the log clears what the other half learned.
         level: Of the intervals.
         resamples: Redrawn logs for the intervals and for choosing C; 200, or 50 if large; 0 for none.
-        relearned: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
+        refits: Redrawn logs to learn from again, to see by how much learning overrates itself; 20, or 3 if large.
         seed: Of the redrawn logs.
         start: The state where episodes begin, if the log does not say.
         dead_ends: What follows states that are entered and never acted in: unknown, or the end of the episode.
-        columns: This log's names for columns, such as state=room next_state=then.
+        state_columns: Features a policy may look at, in a log of columns; all without a role by default.
+        columns: This log's names for columns, such as state=room next_state=then, or action=dose decider=doctor.
         bins: Make states of these columns: stock=10 (of equal width) age=quantile:5 kind=values.
         cluster: Make states of so many clusters of the columns given by --cells.
         cells: The columns to cluster.
@@ -91,17 +97,21 @@ def solve(
         threads: For reading the log; all cores by default.
         frontier: Solve again along a limit: stockout=0.01:0.1:10 (from, to, how many).
         compare: Folders of solved policies to judge by this log, instead of solving; --out adds it to a folder's page.
-        explain: A state; shows what the log did there, what the policy does, and what the alternatives bring.
+        explain: A state; shows what the log did there, what the policy does, and what the alternatives bring. In a log
+            of columns ROW.json, or "age=61 ward=north".
         step: The step to explain, with --horizon.
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
         unseen: What the exported policy does in states the log never had: careful (of what the log does, what costs
             least), behaviour, uniform, refuse, or an action.
         json: Print one JSON object instead of tables.
     """
+    from pdocrl.cli.solve_columns import is_for_columns, solve_columns
     from pdocrl.limits import as_limits, per_step
-    from pdocrl.records import as_plain
+    from pdocrl.records import as_plain, write_record
     from pdocrl.tabular.analysis import questions
     from pdocrl.tabular.analysis.compared_file import compared_file, compared_json, write_compared
+    from pdocrl.tabular.analysis.policy_map import FILE as MAP
+    from pdocrl.tabular.analysis.policy_map import policy_map
     from pdocrl.tabular.api import Result
     from pdocrl.tabular.api import solve as solve_counts
     from pdocrl.tabular.baselines.on_log import solve_with
@@ -114,6 +124,17 @@ def solve(
     from pdocrl.tabular.result.record import solved_file, with_answers
 
     limits = as_limits([text for group in limit for text in group])
+    renamed = dict(_pair(text, "--columns", "state=room") for text in columns)
+    if not (bins or cluster or compare) and is_for_columns(log, state_columns, renamed):
+        given = {"--method": method != "lp", "--C": C, "--B": B, "--min-count": min_count, "--window": window}
+        given |= {"--frontier": frontier, "--parameter": parameter, "--start": start, "--resamples": resamples}
+        unknown = [option for option, value in given.items() if value]
+        if unknown:
+            raise PdocrlError(
+                f"{unknown[0]} is for finite states; the log has no column `state`, and no --bins are given."
+            )
+        asked = (gamma, limits, horizon, confidence, state_columns, renamed, seed, explain, step, out, json)
+        return solve_columns(log, *asked)
     if window is not None and horizon is not None:
         raise PdocrlError("--horizon is for episodes, --window for a process that goes on: give one of them.")
     if window is not None:
@@ -137,7 +158,7 @@ def solve(
                 find_log(log),
                 costs=list(dict.fromkeys([*(one.name for one in limits), *([along[0]] if along else [])])),
                 start=start,
-                columns=dict(_pair(text, "--columns", "state=room") for text in columns),
+                columns=renamed,
                 memory=memory,
                 threads=threads,
                 horizon=horizon,
@@ -158,8 +179,8 @@ def solve(
             tables.compared(found).show()
             return console.log(f"note: {tables.FLATTERED}")
         if method in RIVALS and method != "pdocrl":
-            if confidence is not None or relearned is not None:
-                raise PdocrlError(f"--confidence and --relearned learn again by lp; they are not for {method}.")
+            if confidence is not None or refits is not None:
+                raise PdocrlError(f"--confidence and --refits learn again by lp; they are not for {method}.")
             own = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
             given: dict[str, float | str] = {name: value for name, value in own.items() if value is not None}
             given |= dict(_pair(text, "--parameter", "beta=3") for text in parameter)
@@ -180,7 +201,7 @@ def solve(
                 min_count=min_count,
                 iterations=10_000 if iterations is None else iterations,
                 resamples=resamples,
-                relearned=relearned,
+                refits=refits,
                 level=level,
                 confidence=confidence,
                 seed=seed,
@@ -196,9 +217,11 @@ def solve(
     needs = questions.more_data(counts, result)
     column = along[0] if along else ""
     state = explain if explain is None or horizon is None else f"{explain}, step {step}"
-    asked = (curve, column, alternatives, result, needs, state, others)
-    record = with_answers(solved_file(result, window), *asked)
+    answers = (curve, column, alternatives, result, needs, state, others)
+    record = with_answers(solved_file(result, window), *answers)
     files = report.save(result, out, window, unseen, counts.cells, record) if out is not None else []
+    if out is not None:
+        write_record(out / MAP, policy_map(counts, result, curve))
     if out is not None and record.frontier is not None:
         files.append(draw_frontier(record.frontier, out / "frontier.png"))
     if json:
@@ -216,6 +239,8 @@ def solve(
             tables.explained(record.explain, str(state)).show()
     for line in report.notes(result, counts):
         console.log(f"note: {line}")
+    if record.assumptions:
+        console.log(f"assumes: {'; '.join(record.assumptions)}.")
     for one, cost in zip(result.limits, result.costs, strict=True):
         if result.method not in METHODS and one.sign * (cost - one.value) < -1e-7:
             console.log(f"note: {result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")

@@ -3,7 +3,7 @@
 `terminal` ends the bootstrap (the world stopped), `timeout` does not (only the recording stopped); both end an episode.
 Costs are a matrix [N, K] with K ≥ 0 constraints everywhere, so that no code needs a special case for one cost.
 Actions are within [−1, 1]; what that stands for in the environment, `action_low … action_high`, travels with them.
-Where an action is one of n choices, it is one-hot, and what its columns stand for, `choices`, travels with it.
+Discrete actions are one-hot, and the action of each column, `discrete_actions`, travels with them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bounds
-from pdocrl.data.choices import Choices, make_choices, one_hot
+from pdocrl.data.discrete import DiscreteActions, make_discrete_actions, one_hot
 from pdocrl.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -35,7 +35,7 @@ class Dataset:
     """N transitions (s, a, r, c, s′). Arrays are read-only; rows of an episode are contiguous and in time order."""
 
     obs: Floats  # [N, S]
-    action: Floats  # [N, A] in [−1, 1]; of choices, one-hot
+    action: Floats  # [N, A] in [−1, 1]; of discrete actions, one-hot
     reward: Floats  # [N]
     cost: Floats  # [N, K]
     next_obs: Floats  # [N, S]
@@ -46,7 +46,7 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
     action_low: tuple[float, ...] = ()  # [A] the environment's action that −1 stands for; defaults to −1
     action_high: tuple[float, ...] = ()  # [A] … and 1
-    choices: Choices = ()  # [A] the environment's action that column i stands for; (): actions are amounts
+    discrete_actions: DiscreteActions = ()  # [A] the environment's action of column i; (): continuous
 
     def __post_init__(self) -> None:
         n = len(self.obs)
@@ -69,23 +69,24 @@ class Dataset:
             low, high = unit_bounds(self.action_dim)
         else:
             low, high = make_bounds(self.name, self.action_low, self.action_high, self.action_dim)
-        if self.choices:
-            self._refuse_other_than_choices()
+        if self.discrete_actions:
+            self._check_discrete_actions()
         object.__setattr__(self, "action_low", low)
         object.__setattr__(self, "action_high", high)
 
-    def _refuse_other_than_choices(self) -> None:
-        object.__setattr__(self, "choices", make_choices(self.name, self.choices))
-        if self.action_dim != len(self.choices) or not is_one_hot(self.action):
+    def _check_discrete_actions(self) -> None:
+        object.__setattr__(self, "discrete_actions", make_discrete_actions(self.name, self.discrete_actions))
+        if self.action_dim != len(self.discrete_actions) or not is_one_hot(self.action):
             raise DataError(
-                f"{self.name}: `action` has shape {self.action.shape}, expected {len(self.choices)} choices one-hot."
+                f"{self.name}: `action` has shape {self.action.shape}, expected {len(self.discrete_actions)} "
+                "discrete actions, one-hot."
             )
 
     def __repr__(self) -> str:
         costs = ", ".join(self.cost_names) or "no costs"
         return (
             f"Dataset({self.name}: {len(self):,} transitions, {self.obs_dim} observations, {self.action_dim} "
-            f"{'choices' if self.choices else 'actions'}, "
+            f"{'discrete actions' if self.discrete_actions else 'actions'}, "
             f"{costs})"
         )
 
@@ -183,7 +184,7 @@ class Dataset:
             sha.update(array.data)
         for field in ("terminal", "timeout"):
             sha.update(np.packbits(getattr(self, field)).tobytes())
-        add_meaning(sha, self.action_bounds, self.choices)
+        add_meaning(sha, self.action_bounds, self.discrete_actions)
         return sha.hexdigest()
 
     def age(self) -> Rows:
@@ -243,12 +244,12 @@ def varies(mean: NDArray[np.float64], std: NDArray[np.float64]) -> Flags:
     return np.asarray((std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max(initial=0.0)))
 
 
-def add_meaning(sha: Any, bounds: Bounds, choices: Choices) -> None:
-    """Bounds other than ±1, and choices, are part of a digest: the same numbers then mean other actions."""
+def add_meaning(sha: Any, bounds: Bounds, discrete_actions: DiscreteActions) -> None:
+    """Bounds other than ±1, and discrete actions, are part of a digest: the same numbers then mean other actions."""
     if not is_unit(bounds):
         sha.update(np.asarray(bounds, "<f4").tobytes())
-    if choices:
-        sha.update(f"choices{choices}".encode())
+    if discrete_actions:
+        sha.update(f"choices{discrete_actions}".encode())
 
 
 def is_one_hot(action: Floats) -> bool:
@@ -268,12 +269,12 @@ def make_dataset(
     cost_names: tuple[str, ...] = (),
     action_low: ArrayLike | None = None,
     action_high: ArrayLike | None = None,
-    choices: int | Sequence[int] = (),
+    discrete_actions: int | Sequence[int] = (),
 ) -> Dataset:
     """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0.
 
     With `action_low` and `action_high` (a number, or one per dimension) actions are given in these units. With
-    `choices` (how many, or each) they are choices, given by their names, [N].
+    `discrete_actions` (how many, or each) they are discrete, given by their labels, [N].
     """
     n = len(np.asarray(obs))
 
@@ -290,7 +291,7 @@ def make_dataset(
     def flags(values: ArrayLike) -> Flags:
         return np.ascontiguousarray(column(values) != 0)
 
-    known = make_choices(name, choices) if np.size(choices) else ()
+    known = make_discrete_actions(name, discrete_actions) if np.size(discrete_actions) else ()
     actions = one_hot(action, known, f"{name}: `action`") if known else matrix(action)
     bounds = unit_bounds(actions.shape[1])
     if action_low is not None and action_high is not None:
@@ -308,5 +309,5 @@ def make_dataset(
         cost_names=cost_names,
         action_low=bounds[0],
         action_high=bounds[1],
-        choices=known,
+        discrete_actions=known,
     )

@@ -17,8 +17,8 @@ import numpy as np
 
 from pdocrl.data import validate
 from pdocrl.data.bounds import rescaled
-from pdocrl.data.choices import chosen
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.discrete import chosen
 from pdocrl.data.io import columns as tables
 from pdocrl.data.io import dsrl, minari, npz
 from pdocrl.data.source import Source
@@ -36,22 +36,22 @@ def load(
     *,
     action_low: float | Sequence[float] = (),
     action_high: float | Sequence[float] = (),
-    choices: int | Sequence[int] = (),
+    discrete_actions: int | Sequence[int] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Dataset:
     """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
 
     A file is checked against `task` when one is given; a task's own file always is. A file with actions in the
     environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each;
-    one whose actions are choices with `choices`, how many or each. Of a table with other names than ours, `columns`
-    says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
+    one whose actions are discrete with `discrete_actions`, how many or each. Of a table with other names than ours,
+    `columns` says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
     """
     low, high = np.atleast_1d(action_low).tolist(), np.atleast_1d(action_high).tolist()
     with open_named(name_or_path, task, columns) as (source, known):
         if low or high:
             source = rescaled(source, low, high)
-        if np.size(choices):
-            source = chosen(source, choices)
+        if np.size(discrete_actions):
+            source = chosen(source, discrete_actions)
         dataset = validate.read(source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
     return dataset

@@ -94,7 +94,7 @@ class Source:
     cost_names: tuple[str, ...] = ()
     action_bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # what ±1 stands for; None: not said
     task: str | None = None  # whose data the file says it is
-    choices: tuple[int, ...] = ()  # what the columns of one-hot actions stand for; (): actions are amounts
+    discrete_actions: tuple[int, ...] = ()  # what the columns of one-hot actions stand for; (): actions are continuous
     spelling: Mapping[str, str] = dataclasses.field(default_factory=lambda: {field.name: field.key for field in FIELDS})
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""The class Π: policies as densities over actions in [−1, 1]^A, or as probabilities of n choices.
+"""The class Π: policies as densities over actions in [−1, 1]^A, or as probabilities of n discrete actions.
 
-Of amounts two, by what they are for: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` copies logged
-actions by likelihood. Of both the mode acts, tanh of the network's first half. `Categorical` copies logged choices.
+Continuous actions: `TanhGaussian` is sampled from to climb a critic, `ClippedGaussian` is fitted to logged actions by
+likelihood; of both the mode acts, tanh of the network's first half. Discrete actions: `Categorical`.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ class ClippedGaussian(eqx.Module):
 
 
 class Categorical(eqx.Module):
-    """π(·|s) = softmax(network) over n choices, to copy logged choices with. Actions are one-hot, [..., n]."""
+    """π(·|s) = softmax(network) over n discrete actions, for behaviour cloning. Actions are one-hot, [..., n]."""
 
     mlp: MLP
 
     @staticmethod
-    def create(key: PRNGKeyArray, obs_dim: int, choices: int, hidden: Sequence[int]) -> Categorical:
-        return Categorical(MLP.create(key, (obs_dim, *hidden, choices)))
+    def create(key: PRNGKeyArray, obs_dim: int, discrete_actions: int, hidden: Sequence[int]) -> Categorical:
+        return Categorical(MLP.create(key, (obs_dim, *hidden, discrete_actions)))
 
     def mode(self, obs: Array) -> Array:
         """The action taken when evaluated: the likeliest choice."""
@@ -125,9 +125,9 @@ class Categorical(eqx.Module):
 LikelihoodActor = ClippedGaussian | Categorical
 
 
-def copier(choices: bool) -> type[LikelihoodActor]:
-    """The class that copies what was logged by likelihood: amounts, or choices."""
-    return Categorical if choices else ClippedGaussian
+def likelihood_actor(discrete_actions: bool) -> type[LikelihoodActor]:
+    """The likelihood actor (behaviour-cloning head) for continuous or discrete actions."""
+    return Categorical if discrete_actions else ClippedGaussian
 
 
 def squashed_log_density(raw: Array, standardised: Array, log_std: Array) -> Array:

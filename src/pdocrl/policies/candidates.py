@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Layers, SavedNetworks, Step, forward
+from pdocrl.policies.mlp import Layers, SavedNetworks, Step, forward
 
 
 class ProposingPolicy:

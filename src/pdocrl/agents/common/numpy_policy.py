@@ -20,9 +20,9 @@ def network_policy(network: MLP) -> MLPPolicy:
 
 
 def mode_policy(actor: TanhGaussian | ClippedGaussian | Categorical) -> MLPPolicy:
-    """The network of the mean, without the half that gives the scale; of choices, the network of their scores."""
+    """The network of the mean, without the half of the scale; of discrete actions, the network of their scores."""
     if isinstance(actor, Categorical):
-        return MLPPolicy(*layers_of(actor.mlp), chooses=True)
+        return MLPPolicy(*layers_of(actor.mlp), discrete=True)
     whole = network_policy(actor.mlp)
     half = whole.weights[-1].shape[-1] // 2
     weights = (*whole.weights[:-1], whole.weights[-1][:, :half])

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds
-from pdocrl.data.choices import KEY, chosen, stored
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.discrete import KEY, chosen, stored
 from pdocrl.data.source import FIELDS, ArrayColumn, Source, blaming
 from pdocrl.errors import DataError, UnknownNameError
 from pdocrl.files import atomic_path
@@ -52,8 +52,8 @@ def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) 
     bounds = _action_bounds(path.name, table, len(found.get("action", ())))
     names = tuple(found.get("cost", ()))
     source = Source(path.name, columns, tuple(table.column_names), None, names, bounds, spelling=SPELLING)
-    choices = _choices(path.name, table)
-    yield source if choices is None else chosen(source, choices)
+    discrete_actions = _discrete_actions(path.name, table)
+    yield source if discrete_actions is None else chosen(source, discrete_actions)
 
 
 def write(dataset: Dataset, path: Path) -> None:
@@ -78,9 +78,9 @@ def _named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
         if field.name == "cost":
             names = [name if name.startswith("cost") else f"cost_{name}" for name in dataset.cost_names]
             named |= {name: np.ascontiguousarray(array[:, i]) for i, name in enumerate(names)}
-        elif field.name == "action" and dataset.choices:
-            named |= {"action_0": stored(array, dataset.choices)}
-            named |= {KEY: np.full(len(dataset), " ".join(map(str, dataset.choices)))}
+        elif field.name == "action" and dataset.discrete_actions:
+            named |= {"action_0": stored(array, dataset.discrete_actions)}
+            named |= {KEY: np.full(len(dataset), " ".join(map(str, dataset.discrete_actions)))}
         elif field.axes == 2:
             named |= {f"{field.name}_{i}": np.ascontiguousarray(array[:, i]) for i in range(array.shape[1])}
         else:
@@ -110,14 +110,14 @@ def _action_bounds(name: str, table: pyarrow.Table, dims: int) -> Bounds | None:
     return make_bounds(name, sides[0], sides[1], dims)
 
 
-def _choices(name: str, table: pyarrow.Table) -> list[int] | None:
-    """Which choices there are, from a column that holds their names, separated by spaces, in every row."""
+def _discrete_actions(name: str, table: pyarrow.Table) -> list[int] | None:
+    """Which discrete actions there are, from a column that holds their names, separated by spaces, in every row."""
     if KEY not in table.column_names:
         return None
     told = set(table.column(KEY).to_pylist())
     words = str(next(iter(told))).split()
     if len(told) != 1 or not all(word.lstrip("-").isdigit() for word in words):
-        raise DataError(f"{name}: `{KEY}` must hold the same choices throughout, such as `0 1 2`.")
+        raise DataError(f"{name}: `{KEY}` must hold the same discrete actions throughout, such as `0 1 2`.")
     return [int(word) for word in words]
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds
-from pdocrl.data.choices import KEY, chosen, stored
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.discrete import KEY, chosen, stored
 from pdocrl.data.io.hdf5 import new_file
 from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
 from pdocrl.errors import DataError
@@ -63,10 +63,10 @@ def open_source(path: Path) -> Iterator[Source]:
             columns = {field: _column(file, key, path.name) for field, key in fields_by_key(keys).items()}
             names, bounds = _cost_names(file, columns), _action_bounds(file, columns, path.name)
             told = file.attrs.get("task")
-            choices = np.asarray(file[KEY][...]) if KEY in file else None
+            discrete_actions = np.asarray(file[KEY][...]) if KEY in file else None
         task = told if isinstance(told, str) else None
         source = Source(path.name, columns, keys, path.stat().st_size, names, bounds, task)
-        yield source if choices is None else chosen(source, choices)
+        yield source if discrete_actions is None else chosen(source, discrete_actions)
 
 
 def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = None) -> None:
@@ -76,7 +76,7 @@ def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = N
         for field in FIELDS:
             array = getattr(dataset, field.name)
             if field.name == "action":
-                array = stored(array, dataset.choices)
+                array = stored(array, dataset.discrete_actions)
             if not array.size:  # no costs: an array without columns, which has no chunks to compress
                 file.create_dataset(field.key, data=array)
                 continue
@@ -86,8 +86,10 @@ def write(dataset: Dataset, path: Path, attributes: Mapping[str, str] | None = N
         if not is_unit(dataset.action_bounds):
             bounds = np.asarray(dataset.action_bounds, np.float32)
             file.create_dataset(BOUNDS, data=bounds, chunks=bounds.shape, fletcher32=True)
-        if dataset.choices:
-            file.create_dataset(KEY, data=dataset.choices, chunks=(len(dataset.choices),), fletcher32=True)
+        if dataset.discrete_actions:
+            file.create_dataset(
+                KEY, data=dataset.discrete_actions, chunks=(len(dataset.discrete_actions),), fletcher32=True
+            )
 
 
 def _column(file: h5py.File, key: str, name: str) -> Column:

@@ -25,7 +25,7 @@ from pdocrl.tabular.baselines.quadratic import atac, pspi
 from pdocrl.tabular.baselines.spibb import mo_spibb, soft_spibb, spibb
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.count_threshold import trusted
+from pdocrl.tabular.solvers.count_threshold import frequent_only
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass
 from pdocrl.tabular.solvers.saddle import Setup, best_policy
 
@@ -87,7 +87,7 @@ class Rival:
 
 def _pdocrl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, min_count: int = 1) -> Floats:
     """The paper's saddle point, exactly; `min_count` leaves out pairs tried less often, as `pdocrl solve` does."""
-    L = Lagrangian.empirical(trusted(counts, min_count), gamma, as_limits(limits))
+    L = Lagrangian.empirical(frequent_only(counts, min_count), gamma, as_limits(limits))
     return best_policy(L, Setup(C))
 
 

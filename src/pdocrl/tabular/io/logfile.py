@@ -27,6 +27,7 @@ INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT",
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
 
+MOST_OUTCOMES = 12  # other columns of numbers that a test of the Markov property looks at
 LARGEST = 1e100  # of a signal: squares must not overflow
 _T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
 
@@ -147,6 +148,40 @@ class LogFile:
         )
         with self._errors():
             return dict(self.connection.execute(asked).fetchnumpy())
+
+    def episodes(self, one_in: int) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[str, ...]]:
+        """One episode in so many, in order: arrays episode, s, a, z, over, x0 … (signals), c0 … and o0 …; their names.
+
+        c are the columns of numbers that cells were made of, o other columns of numbers (outcomes of a step, perhaps).
+        """
+        own = [] if self.cells is None else [c for c in self.cells["columns"] if self.types.get(c) in NUMBERS]
+        used = {*self.column.values(), *self.costs, *own, *([] if self.cells is None else self.cells["columns"])}
+        others = [
+            c
+            for c, kind in self.types.items()
+            if kind in NUMBERS and c not in used and not c.startswith(("next_", "pdocrl "))
+        ][:MOST_OUTCOMES]
+        episode = f"CAST({_quote(self.column['episode'])} AS VARCHAR)"
+        rows, time = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {self.rows})", _ROW
+        if self.horizon is not None:
+            rows, time = self.rows, _T
+        elif "step" in self.column:
+            rows, time = self.rows, self._time(self.column["step"])
+        elif _ROW.strip('"') in self.types:
+            rows = self.rows
+        state, over = self.label("state"), self._over()
+        columns = [
+            *(f"{self._number(x)} AS x{i}" for i, x in enumerate(self.signals)),
+            *(f"{self._number(x)} AS c{i}" for i, x in enumerate(own)),
+            *(f"{self._number(x)} AS o{i}" for i, x in enumerate(others)),
+        ]
+        asked = (
+            f"SELECT {episode} AS episode, {time} AS time, {state} AS s, {self.label('action')} AS a, {over} AS over, "
+            f"CASE WHEN {over} THEN {state} ELSE {self.label('next_state')} END AS z, {', '.join(columns)} "
+            f"FROM {rows} WHERE hash({episode}) % {one_in} = 0 ORDER BY episode, time"
+        )
+        with self._errors():
+            return dict(self.connection.execute(asked).fetchnumpy()), tuple(own), tuple(others)
 
     def starts_by_group(self, groups: int) -> list[tuple[Any, int, int]]:
         """(state, group, episodes of that group begun there)."""

@@ -13,14 +13,16 @@ from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
-from pdocrl.tabular.inference.confidence import Assurance
+from pdocrl.tabular.inference.confidence import SafetyTest
+from pdocrl.tabular.inference.markov import copied_episodes
 from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
 from pdocrl.tabular.result.record import FILE, SolvedFile, policy_lines, solved_file
 from pdocrl.tabular.result.tables import FEW
-from pdocrl.tabular.solvers.count_threshold import OFTEN
+from pdocrl.tabular.solvers.count_threshold import BELIEVED
 
+COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
@@ -57,6 +59,17 @@ def notes(result: Result, counts: Counts) -> list[str]:
     elif never := unknown_size(counts, result.limits):
         names = " and ".join(f"`{name}`" for name in never)
         found.append(f"{names} is 0 in every row: how much one would cost the log cannot know.")
+    for one in () if result.markov is None else result.markov.failed:
+        found.append(
+            f"the states are not Markov: {one.by} explains {100 * one.share:.2g} % of the surprises in `{one.signal}`. "
+            "No limit is shown and nothing is called optimal; intervals are moved out by what may be hidden. "
+            "Make it part of the state."
+        )
+    if counts.groups is not None and (copies := copied_episodes(counts)) > COPIES:
+        found.append(
+            f"{100 * copies:.0f} % of the episodes are copies of others in every state, action and signal; they are "
+            "counted as independent, and intervals are too narrow if they are not."
+        )
     if counts.cells is not None:
         for one in counts.cells.hidden:
             if one.share > HIDES:
@@ -69,7 +82,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.thin > FEW:
         help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {OFTEN} rows: what they "
+            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: what they "
             f"earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
@@ -83,14 +96,14 @@ def notes(result: Result, counts: Counts) -> list[str]:
             f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
             "times); what follows there is unknown and taken to be the worst. If episodes end there: --dead-ends end."
         )
-    if np.array_equal(counts.starts, counts.n.sum(axis=1)):
+    if counts.trajectories is None and np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
     return found
 
 
-def _not_shown(result: Result, shown: Assurance, counts: Counts) -> str:
+def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
     level = f"not shown at {100 * shown.confidence:g} %"
-    if shown.learned == "log":
+    if shown.objective == "behaviour":
         never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
         return (
             f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "
