@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "pdocrl"
 LAYERS = (
     ("errors", "files", "limits", "table", "console", "records", "callable_package", "machine", "deprecations"),
     ("data", "nn", "tabular"),
-    ("envs", "agents", "policies"),
+    ("dynamics", "envs", "agents", "policies"),
     ("training", "evaluation"),
     ("ope", "collect"),
     ("bench",),

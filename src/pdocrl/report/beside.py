@@ -19,14 +19,14 @@ class Foretold(Part, frozen=True, kw_only=True):
     agent: str
     cost_limit: list[float]
     reward: float
-    cost: list[float]  # [K] an upper estimate, with its margin
+    cost: list[float]  # [K] an upper bound, with its margin
     safe: bool
 
 
 class SafetyForecast(Record, frozen=True, kw_only=True):
     """What the data alone said of every policy, in the order of methods and limits."""
 
-    step: int  # of the training whose model rehearsed them
+    step: int  # of the training whose models predicted them
     policies: list[Foretold]
 
 
@@ -38,7 +38,7 @@ def beside(records: Sequence[Results], forecast: SafetyForecast | None) -> list[
 
 
 def answers(records: Sequence[Results], forecast: SafetyForecast | None) -> Table:
-    """A line per limit and method: rehearsed from the data alone, and played."""
+    """A line per limit and method: predicted from the data alone, and played."""
     said = {} if forecast is None else {(one.agent, tuple(one.cost_limit)): one for one in forecast.policies}
     lines = []
     for method, played in _in_turn(records):
@@ -61,14 +61,14 @@ def answers(records: Sequence[Results], forecast: SafetyForecast | None) -> Tabl
             _answer(played.safe),
         ]
         lines.append((Text(f"{method}, limit {played.limit}"), *before, *after))
-    foretold = ["Foretold cost", "Foretold return", "Would it be safe?"] if forecast else []
+    foretold = ["Predicted cost", "Predicted return", "Would it be safe?"] if forecast else []
     heads = ["Policy", *foretold, "Played cost", "Played return", "Episodes over", "Was it safe?"]
     names = " and ".join(record.methods[0] for record in records)
     note = f"{names} play the same episodes. Safe: mean cost within the limit."
     if forecast is not None:
         note += (
-            " Foretold: before anything was played, each policy was rehearsed in the model of the world that dial "
-            "learned from the log; the cost is the largest that a member of the model comes to, with dial's margin."
+            " Predicted: before anything was played, from rollouts in the dynamics models that dial learned from the "
+            "log, and for dial also by fitted Q evaluation; the cost is an upper bound, with dial's margin."
         )
     return Table("", "Would it be safe?", tuple(("", head) for head in heads), tuple(lines), (note,))
 
