@@ -20,7 +20,7 @@ from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.registry import find_agent
 from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
 from pdocrl.training.trainer import Run, Trainer

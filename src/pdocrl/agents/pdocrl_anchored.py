@@ -37,10 +37,10 @@ from pdocrl.agents.base import (
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.imagination import FORGETTING, Imagination, Standards, dearest_step
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import Policy
 
 # A limit of zero is held as half a unit of cost, so that ratios to it stay finite; where no step costs a whole unit, as

@@ -1,11 +1,11 @@
 """Candidates judged on the part of the log that had no say in learning them, by estimators tried on known answers.
 
-    v̂ ± z f·se,    f² = max(1, mean_d (v̂_d − v_d)²/se_d²)
+    v̂ + [−ē]₊ ± z f·se,    e_d = v̂_d − v_d,   f² = max(1, mean_d e_d²/se_d²)        (costs; rewards likewise: v̂ − [ē]₊)
 
-f is by how much an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted
-from the episodes of the *others*. It is the error no standard error knows of: a wrong representation, too few
-iterations, columns that are no Markov state; like a standard error it grows with the distance from the log. Each signal
-takes the estimator with the least f·se:
+e_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
+the episodes of the *others*. That is the error no standard error knows of: a wrong representation, columns that are no
+Markov state. What flattered deciders on average is taken off, what merely scattered widens; like a standard error that
+grows with the distance from the log. Each signal takes the estimator with the least f·se:
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
@@ -59,6 +59,7 @@ class Bench:
     propensity: Floats  # [N] of the logged actions
     estimated: bool
     widening: dict[tuple[str, str], float]  # (estimator, signal) → f
+    flattery: dict[tuple[str, str], float]  # (estimator, signal) → [−ē]₊ of a cost, [ē]₊ of the reward
     validation: list[Validated]
 
     @classmethod
@@ -73,7 +74,7 @@ class Bench:
     ) -> Bench:
         known = rows.log.propensity
         chances = _propensity(rows, learner, features, seed) if known is None else known
-        bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, [])
+        bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, {}, [])
         for place, name in enumerate(rows.log.deciders):
             own = decided_by(rows, place)
             if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
@@ -134,7 +135,7 @@ class Bench:
         widened = [
             dataclasses.replace(
                 one,
-                value=float(np.clip(one.value, seen.min(), seen.max())),
+                value=float(np.clip(self._corrected(j, one), seen.min(), seen.max())),
                 error=one.error * self._widening(one, signal),
             )
             for one in each
@@ -144,6 +145,11 @@ class Bench:
             return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
         best = min(ready, key=lambda one: one.error)
         return HeldOut(**dataclasses.asdict(best))
+
+    def _corrected(self, j: int, one: Value) -> float:
+        """Without what flattered the deciders: a reward is lowered, a limited cost moved towards its limit."""
+        worse = -1.0 if j == 0 else float(self.rows.sense[j])
+        return one.value + worse * self.flattery.get((one.estimator, self.signals[j]), 0.0)
 
     def _widening(self, one: Value, signal: str) -> float:
         """An estimator that could not be tried is as far off as the worst that was."""
@@ -170,12 +176,14 @@ class Bench:
 
     def _set_widening(self) -> None:
         for key in {(one.estimator, one.signal) for one in self.validation}:
-            off = [
-                ((one.predicted - one.realised) / max(one.error, 1e-12)) ** 2
-                for one in self.validation
-                if (one.estimator, one.signal) == key
-            ]
-            self.widening[key] = float(np.sqrt(max(1.0, float(np.mean(off)))))
+            tried = [one for one in self.validation if (one.estimator, one.signal) == key]
+            off = np.array([one.predicted - one.realised for one in tried])
+            errors = np.maximum([one.error for one in tried], 1e-12)
+            j = self.signals.index(key[1])
+            better = 1.0 if j == 0 else -float(self.rows.sense[j])
+            self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
+            if len(tried) > 1:  # one trial cannot tell flattery from chance
+                self.flattery[key] = max(0.0, float(better * off.mean()))
 
 
 def _value(one: Estimate) -> Value | None:
