@@ -43,7 +43,7 @@ print(f"limit on fluids, 10 % less: {LIMIT}")
 # ## Solve
 
 # %%
-result = pdocrl.solve(counts, gamma=GAMMA, limits={"fluids": LIMIT}, resamples=20, relearned=2)
+result = pdocrl.solve(counts, gamma=GAMMA, limits={"fluids": LIMIT}, resamples=20, refits=2)
 print(result)
 print(f"optimism bias of the reward: {result.intervals.optimism:.5f}")
 print(f"time on pairs with few rows: {100 * result.thin:.0f} %")
