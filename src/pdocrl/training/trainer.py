@@ -33,7 +33,6 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import precision
-from pdocrl.nn.mlp import with_low_precision, without_low_precision
 from pdocrl.policies.policy import NormalisedPolicy, Normaliser, with_normaliser
 from pdocrl.training.buffer import Buffer
 from pdocrl.training.per_core import run_per_core, stack, unstack
@@ -393,13 +392,11 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                     return body(carry, (numbers[0], draw(numbers[0])))[0]
                 return jax.lax.scan(body, carry, (numbers, jax.vmap(draw)(numbers)))[0]
 
-            with precision.training(agent.mixed_precision):
-                state = with_low_precision(state)
             names = jax.eval_shape(step, state, jax.eval_shape(draw, start))[1]
             zero = {name: jnp.zeros(()) for name in names}
             none = {name: jnp.int32(-1) for name in names}
             state, sums, bad = jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
-            return without_low_precision(state), sums, bad
+            return state, sums, bad
 
         return over_runs(one_run, rows, sizes, configs, seeds, states)
 

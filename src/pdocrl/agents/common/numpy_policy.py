@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdocrl.nn.density import Categorical, ClippedGaussian, TanhGaussian
+from pdocrl.nn.distributions import Categorical, ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import Layers, MLPPolicy
 
