@@ -92,7 +92,7 @@ class SavedNetworks:
         return cls(layers_from(arrays, settings["layers"]), **own)  # type: ignore[call-arg]
 
 
-LOG_STD_RANGE = (-5.0, 2.0)  # of a tanh-Gaussian, as in pdocrl.nn.density
+LOG_STD_RANGE = (-5.0, 2.0)  # of a tanh-Gaussian, as in pdocrl.nn.distributions
 LOG_SCALE_RANGE = (-3.0, 0.5)  # of a clipped Gaussian
 AT_BOUND = 1 - 1e-6  # an action this far out was clipped
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)

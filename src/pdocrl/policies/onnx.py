@@ -316,31 +316,32 @@ def _gelu(graph: Graph, x: str) -> str:
 
 
 def _dial(graph: Graph, policy: DialPolicy) -> str:
-    costs = len(policy.largest)
+    costs = len(policy.max_episode_cost)
     obs, time = graph.observations(policy.weights[0].shape[0] - 2 - 8 * costs), graph.input("time", 1)
     limit, spent = graph.input("limit", costs), graph.input("spent", costs)
-    # the setting that earns most among those within the limit, else the one that exceeds it least
-    beyond = graph.op("Sub", graph.constant(policy.cost), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
-    excess = graph.op("ReduceMax", graph.op("Div", beyond, graph.constant(policy.largest)), axes=[2], keepdims=0)
-    kept = graph.op("LessOrEqual", excess, graph.constant(0.0))
-    missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.MISSED)
+    # the setting of largest predicted return among those within the limit, else the one that exceeds it least
+    beyond = graph.op("Sub", graph.constant(policy.bound), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
+    shares = graph.op("Div", beyond, graph.constant(policy.max_episode_cost))
+    excess = graph.op("ReduceMax", shares, axes=[2], keepdims=0)
+    within = graph.op("LessOrEqual", excess, graph.constant(0.0))
+    missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.EXCEEDED)
     missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
-    chosen = graph.op("ArgMax", graph.op("Where", kept, graph.constant(policy.reward), missed), axis=1, keepdims=0)
-    quality = graph.op("Gather", graph.constant(policy.quality[:, None]), chosen, axis=0)
-    ask = graph.op("Gather", graph.constant(policy.ask), chosen, axis=0)
-    stop = graph.op("Gather", graph.constant(policy.stop), chosen, axis=0)
-    over = graph.op("Cast", graph.op("GreaterOrEqual", spent, stop), to=1)
-    going_on = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
-    ask = graph.op("Mul", ask, going_on)
+    chosen = graph.op("ArgMax", graph.op("Where", within, graph.constant(policy.reward), missed), axis=1, keepdims=0)
+    wished = graph.op("Gather", graph.constant(policy.relative_return[:, None]), chosen, axis=0)
+    target = graph.op("Gather", graph.constant(policy.target_cost), chosen, axis=0)
+    cap = graph.op("Gather", graph.constant(policy.cost_cap), chosen, axis=0)
+    over = graph.op("Cast", graph.op("GreaterOrEqual", spent, cap), to=1)
+    below_cap = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
+    target = graph.op("Mul", target, below_cap)
     time_left = graph.op("Sub", graph.constant(1.0), graph.op("Div", time, graph.constant(policy.horizon)))
-    left, whole = graph.op("Sub", ask, spent), graph.op("Max", ask, spent)
+    left, whole = graph.op("Sub", target, spent), graph.op("Max", target, spent)
 
     def features(budget: str) -> list[str]:
-        share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.largest))
+        share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.max_episode_cost))
         curves = [graph.op("Div", share, graph.op("Add", share, graph.constant(scale))) for scale in policy.SCALES]
         return [graph.scaled(curve, 2.0) for curve in (graph.op("Sqrt", share), *curves)]
 
-    inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(whole), axis=1)
+    inputs = graph.op("Concat", obs, wished, time_left, *features(left), *features(whole), axis=1)
     out = graph.network(inputs, (policy.weights, policy.biases))
     return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.discrete else graph.op("Tanh", out)
 

@@ -9,7 +9,6 @@ grows with the distance from the log. Each signal takes the estimator with the l
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
-    fitted Q evaluation (trees)     correction of the latter by boosted trees, for the few that are tested
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Bench:
         """In the order of the rows' signals."""
         return ["reward", *self.rows.names]
 
-    def values(self, chances: Floats, among: Flags | None = None, trees: bool = False) -> dict[str, list[Value]]:
+    def values(self, chances: Floats, among: Flags | None = None) -> dict[str, list[Value]]:
         """Signal → every estimator's word on a policy [N, A], by the episodes `among` [E]."""
         rows, features, logged = self.rows, self.features, self.propensity
         if among is not None:
@@ -100,19 +99,16 @@ class Bench:
         for signal in dict.fromkeys(self.signals):
             q = q_values(problem, signal)
             each = [doubly_robust(problem, signal, q), double(problem, signal, q, weights)]
-            if trees:
-                boosted = double(problem, signal, q_values(problem, signal, "trees"), weights)
-                each.append(_renamed(boosted, "double reinforcement learning (trees)"))
             found[signal] = [value for one in each if (value := _value(one)) is not None]
         return found
 
-    def judge(self, chances: Floats, decider: str | None = None, trees: bool = False) -> dict[str, HeldOut]:
+    def judge(self, chances: Floats, decider: str | None = None) -> dict[str, HeldOut]:
         """Signal → what is held of a policy; a decider's clone is judged by the decider's own episodes."""
         if decider is not None and decider in self.rows.log.deciders:
             own = decided_by(self.rows, self.rows.log.deciders.index(decider))
             if own.sum() >= FEWEST:
                 return {name: self._own(j, own) for j, name in enumerate(self.signals)}
-        return {signal: self._best(signal, each) for signal, each in self.values(chances, trees=trees).items()}
+        return {signal: self._best(signal, each) for signal, each in self.values(chances).items()}
 
     def everyone(self) -> dict[str, HeldOut]:
         """Of the behaviour policy: the mean of all episodes."""
@@ -193,18 +189,6 @@ def _value(one: Estimate) -> Value | None:
     half = (one.interval[1] - one.interval[0]) / 2
     error = half / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
     return Value(one.estimator, one.value, error, freedom, usable(one))
-
-
-def _renamed(one: Estimate, name: str) -> Estimate:
-    return Estimate(
-        estimator=name,
-        signal=one.signal,
-        value=one.value,
-        interval=one.interval,
-        effective_sample_size=one.effective_sample_size,
-        largest_weight=one.largest_weight,
-        assumptions=one.assumptions,
-    )
 
 
 def _propensity(rows: Rows, learner: Learner, features: Floats, seed: int) -> Floats:
