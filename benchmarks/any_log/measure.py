@@ -71,7 +71,8 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
     found = fit(log, limits, horizon=world.horizon, seed=seed)
     seconds = time.monotonic() - began
     held = {one.name: one.held_out for one in found.record.candidates}
-    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE)
+    order = found.learner.sequence(list(found.candidates.values()))
+    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order)
     truths: dict[str, Any] = {}
 
     def truth(name: str) -> Any:

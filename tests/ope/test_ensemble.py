@@ -397,13 +397,14 @@ def test_budgets_of_many_episodes_are_spent_as_the_dial_spends_them_in_each() ->
         tuple(layers),
         tuple(np.zeros(n, np.float32) for n in sizes[1:]),
         horizon=6.0,
-        largest=np.array([4.0], np.float32),
+        max_episode_cost=np.array([4.0], np.float32),
         limit=(2.0,),
-        quality=np.ones(2, np.float32),
-        ask=np.array([[1.0], [2.0]], np.float32),
-        stop=np.array([[1.0], [9.0]], np.float32),
+        relative_return=np.ones(2, np.float32),
+        target_cost=np.array([[1.0], [2.0]], np.float32),
+        cost_cap=np.array([[1.0], [9.0]], np.float32),
         reward=np.array([1.0, 2.0], np.float32),
-        cost=np.array([[1.0], [2.0]], np.float32),
+        bound=np.array([[1.0], [2.0]], np.float32),
+        mean_cost=np.array([[1.0], [2.0]], np.float32),
     )
     together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
     reward, cost = np.zeros(4), np.zeros((4, 1))

@@ -22,7 +22,7 @@ from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twi
 from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import CandidatePolicy
 

@@ -26,9 +26,9 @@ from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Tr
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of, mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import BudgetPolicy
 
 

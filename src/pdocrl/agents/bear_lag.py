@@ -20,10 +20,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_costs, mix_twins, mix_values
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import adam_step, descend
+from pdocrl.nn.optim import adam_step, descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 

@@ -19,9 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions, per_constraint
 from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
-from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.distributions import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 

@@ -30,9 +30,9 @@ from pdocrl.agents.base import (
 )
 from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
+from pdocrl.nn.distributions import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 

@@ -33,10 +33,10 @@ from pdocrl.agents.base import (
 )
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -35,10 +35,10 @@ from pdocrl.agents.base import (
 from pdocrl.agents.common.candidates import fit_twins, mix_costs
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 

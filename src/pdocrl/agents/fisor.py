@@ -25,9 +25,9 @@ from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.policies.candidates import FeasiblePolicy
 
 

@@ -25,10 +25,10 @@ from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step, descend
+from pdocrl.nn.optim import adam_step, descend
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -17,10 +17,10 @@ from jaxtyping import Array, PRNGKeyArray
 from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -15,11 +15,11 @@ from scipy.sparse import issparse
 
 from pdocrl.approximate.certificate import certify, lower_value, upper_value
 from pdocrl.approximate.classes import FunctionClass, StateBasis
+from pdocrl.approximate.distinct_states import Data, Log, lagrangian, read
 from pdocrl.approximate.features import AnyFeatures, Kind, Matrix, OneHot, make_features
 from pdocrl.approximate.game import Floats, Game, Saddle
 from pdocrl.approximate.lp import best_response, saddle_lp
 from pdocrl.approximate.record import Solved
-from pdocrl.approximate.distinct_states import Data, Log, lagrangian, read
 from pdocrl.approximate.saddle import make_players, run
 from pdocrl.approximate.smoothed import Smoothed, smoothed_saddles
 from pdocrl.approximate.softmax_policy import LinearPolicy, averager, fit_softmax

@@ -14,7 +14,7 @@ import numpy as np
 
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.filters import episode_digests
+from pdocrl.data.episodes import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path

@@ -24,7 +24,7 @@ from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.act import RowPolicy
-from pdocrl.portfolio.candidates import Candidate, Learner
+from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import choose, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
 from pdocrl.portfolio.heldout import Bench
@@ -41,7 +41,7 @@ class Portfolio:
     def __init__(self, record: SolvedLog, candidates: Sequence[Candidate], learner: Learner, rows: Rows) -> None:
         self.record = record
         self.candidates = {one.name: one for one in candidates}
-        self._learner, self._rows = learner, rows
+        self.learner, self._rows = learner, rows
 
     @property
     def policy(self) -> RowPolicy:
@@ -71,7 +71,7 @@ class Portfolio:
 
     def explain(self, row: dict[str, Any], step: int | None = None, similar: int = 5) -> explain.RowExplanation:
         """For one row: the policy's choice, predicted consequences of every action, and similar logged cases."""
-        return explain.row(self._learner, self._candidate, self._rows, row, step, similar)
+        return explain.row(self.learner, self._candidate, self._rows, row, step, similar)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write policy.json, models.npz, act.py and result.json into a new folder."""
@@ -120,11 +120,12 @@ def fit(
     held: dict[str, dict[str, HeldOut]] = {}
     for one in candidates:
         progress(f"judging {one.name} on held-out episodes")
-        if one.name == "behaviour":
+        if one.name == BEHAVIOUR:
             held[one.name] = bench.everyone()
         else:
             held[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
-    name, status, why, shown = choose(candidates, held, on_totals, confidence)
+    order = learner.sequence(candidates) if confidence is not None and on_totals else []
+    name, status, why, shown = choose(candidates, held, on_totals, confidence, order)
     best = next(one for one in candidates if one.name == name)
     progress("explaining the policy")
     surrogate = explain.surrogate(learner, best, bench)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from pdocrl.agents.base import Transitions
 from pdocrl.nn.mlp import CostCritic, Critic
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 Q = TypeVar("Q", Critic, CostCritic)
 
