@@ -192,7 +192,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
     by_method = {"ensemble": EstimatedSums.of(chosen)}
     if told.fqe is not None and np.isfinite(told.fqe).all():
         by_method["fqe"] = EstimatedSums(reward=float(told.fqe[0]), cost=told.fqe[1:].tolist())
-    sums = by_method["ensemble"]
+    reward_ends, *cost_ends = [(low, high) for low, high in chosen.interval.tolist()]
     reward, reward_interval = reward_score(find_task(plan.task) if plan.task else None, chosen)
     cost, cost_interval = cost_score(chosen, limit)
     return OpeRun(
@@ -200,10 +200,10 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
         cost_limit=list(limit),
         seed=run["seed"],
         varied={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
-        reward=sums.reward,
-        reward_interval=sums.reward_interval,
-        cost=sums.cost,
-        cost_interval=sums.cost_interval,
+        reward=float(chosen.value[0]),
+        reward_interval=reward_ends,
+        cost=chosen.value[1:].tolist(),
+        cost_interval=cost_ends,
         normalized_reward=reward,
         normalized_reward_interval=reward_interval,
         normalized_cost=cost,
