@@ -16,6 +16,7 @@ episodes may have missed: with k of n effective episodes that cost anything, and
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -205,7 +206,7 @@ def distance(a: Estimate, b: Estimate) -> float:
     if a.interval is None or b.interval is None or a.value is None or b.value is None or a.value == b.value:
         return 0.0
     halves = [(one[1] - one[0]) / 2 for one in (a.interval, b.interval)]
-    return abs(a.value - b.value) / max(float(np.hypot(*halves)), 1e-300)
+    return abs(a.value - b.value) / max(math.hypot(*halves), 1e-300)
 
 
 def disagreement(signal: str, estimates: Estimates) -> float:
