@@ -31,7 +31,7 @@ from pdocrl.envs import split_run_costs
 from pdocrl.envs.rollout import Rollouts
 from pdocrl.evaluation.normalise import normalised_reward
 from pdocrl.files import write_csv
-from pdocrl.policies.policy import DialPolicy, in_world
+from pdocrl.policies.policy import DialPolicy, with_normaliser
 from pdocrl.training.folder import load_trained, restore
 from pdocrl.training.train import train
 
@@ -97,18 +97,18 @@ def asked(folder: Path, variant: str, data: Any) -> Iterator[Asked]:
     """What a training is played as."""
     found: Any = load_trained(folder)
     tables = {"earlier": REHEARSED, "short averages": (MORE,), "32 rows, short averages": (MORE,)}.get(variant, ())
-    trainer: Any = restore(folder, found.plan, data) if tables else None
-    for i, (run, policy) in enumerate(zip(found.plan.runs, found.policies, strict=True)):
+    trainer: Any = restore(folder, found.config, data) if tables else None
+    for i, (run, policy) in enumerate(zip(found.config.runs, found.policies, strict=True)):
         limits = BOTH if variant == "two limits" else [(x,) for x in (LIMITS if variant in WHOLE else FEWER)]
         for limit in limits:
-            yield variant, run["seed"], limit, policy.at_limit(limit)
+            yield variant, run["seed"], limit, policy.with_limit(limit)
         if trainer is not None and run["seed"] in THREE:
             state = jax.tree.map(lambda x, i=i: np.asarray(x[int(trainer.training[i])]), trainer.state)
             for part in tables:
                 network = left_out(trainer.runs[i].config, state, part)
                 name = f"{variant}, {part}" if part == MORE else part
                 for x in FEWER:
-                    yield name, run["seed"], (x,), in_world(network.at_limit((x,)), policy.scales)
+                    yield name, run["seed"], (x,), with_normaliser(network.with_limit((x,)), policy.normaliser)
 
 
 def left_out(config: agent.DialConfig, state: agent.DialState, part: str) -> DialPolicy:

@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from pdocrl.console import print_table
 from pdocrl.files import read_csv, write_csv
-from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import CMDP, evaluate, garnet
-from pdocrl.tabular.policy import load
+from pdocrl.tabular.result.policy import load
+from pdocrl.tabular.solvers import exact
 
 RESULTS = Path(__file__).parent / "results" / "solve_large.csv"
 ACTIONS, ROWS_A_PAIR, GAMMA = 10, 10, 0.95

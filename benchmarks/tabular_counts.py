@@ -26,8 +26,8 @@ from pdocrl.console import print_table
 from pdocrl.files import atomic_path
 from pdocrl.limits import as_limits
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.logs import count_log
+from pdocrl.tabular.io.logs import count_log
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
 
 STATES, ACTIONS, GAMMA = 200, 5, 0.95
 HERE = Path(__file__).parent

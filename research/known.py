@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import Floats, extract
-from pdocrl.tabular.highs import maximise
-from pdocrl.tabular.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.solvers.highs import maximise
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.tabular.cmdp import CMDP, evaluate, random_cmdp
-from pdocrl.tabular.exact import solve
+from pdocrl.tabular.solvers.exact import solve
 
 HORIZON = 10
 Policy = Callable[[NDArray[Any]], NDArray[Any]]

@@ -37,6 +37,10 @@ EPISODE = Row(
     pdocrl="0.1.0",
     jax="0.10.2",
     numpy="2.4.6",
+    commit="unknown",
+    packages="optax 0.2.8",
+    machine="Linux x86_64, 2 cores",
+    played="unknown; pybullet 3.2.7; Linux x86_64, 2 cores",
 )
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from pdocrl.console import progress
 from pdocrl.table import Table, Text
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.baselines.plain import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.saddle import solve
 from research.experiments.experiment import Experiment, Rows, new_figure, save_figure
 from research.lucky import LIMIT, Lucky, lucky2
 

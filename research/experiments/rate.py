@@ -13,11 +13,11 @@ import numpy as np
 from pdocrl.console import progress
 from pdocrl.limits import as_limits
 from pdocrl.table import Table, Text
-from pdocrl.tabular import exact
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
+from pdocrl.tabular.solvers.saddle import Setup, solve_saddle
 from research.experiments.experiment import Experiment, Rows, new_figure, save_figure
 
 SIZES = (1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)

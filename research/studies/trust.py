@@ -19,14 +19,14 @@ import numpy as np
 from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
 from pdocrl.limits import Limit, as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.choice import GRID
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.saddle import solve
-from pdocrl.tabular.solution import Setup, solve_saddle
+from pdocrl.tabular.inference.sensitivity import GRID
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
+from pdocrl.tabular.solvers.saddle import Setup, solve_saddle
 from research.lucky import lucky2
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pdocrl.envs import rollout as rollout
     from pdocrl.evaluation.evaluate import evaluate as evaluate
     from pdocrl.ope.certificates import certify as certify
-    from pdocrl.tabular.saddle import solve as solve
+    from pdocrl.portfolio.entry import solve as solve
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
     from pdocrl.training.train import resume as resume
@@ -42,7 +42,7 @@ _HOMES = {
     "resume": "pdocrl.training.train",
     "rollout": "pdocrl.envs",
     "save": "pdocrl.data",
-    "solve": "pdocrl.tabular.saddle",
+    "solve": "pdocrl.portfolio.entry",
     "train": "pdocrl.training.train",
 }
 __all__ = sorted([*_HOMES, "__version__", "collect", "ope", "report"])

@@ -20,10 +20,10 @@ from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.registry import find_agent
 from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 HORIZON, SLOW, FAST = 20, 0.2, 0.9
 
@@ -264,7 +264,9 @@ def test_luck_is_not_copied_where_lower_qualities_are_rehearsed() -> None:
     assert risky[reward.sum(1).argsort()[-20:]].all()
     obs = rng.normal(0, 1, (risky.size, 1))
     ends = np.tile(np.arange(steps) == steps - 1, count)
-    data = make_dataset(obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, choices=2)
+    data = make_dataset(
+        obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, discrete_actions=2
+    )
     agent = find_agent("dial")
     small = {"hidden": (32, 32), "model_hidden": (32, 32), "batch_size": 128, "model_batch": 64}
     some = make_config(agent, cost_limit=(1.0,), horizon=float(steps), qualities=(1.0, 0.8, 0.6, 0.4), **small)

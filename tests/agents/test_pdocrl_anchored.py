@@ -20,7 +20,7 @@ from pdocrl.agents.imagination import Imagination, Model, Standards
 from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import make_dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 
 S, A, K, B = 3, 2, 2, 16

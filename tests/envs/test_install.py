@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.markers import Marker
 
+from pdocrl.data.tasks import find_task
 from pdocrl.envs import install
 from pdocrl.errors import PdocrlError
 
@@ -81,9 +83,39 @@ def test_the_other_build_of_the_engine_has_to_go_first(monkeypatch: pytest.Monke
         install._refuse_two_engines()
 
 
-def test_a_seeded_episode_has_the_same_digest_twice() -> None:
+def test_agreement_tells_rounding_from_another_episode() -> None:
+    known = install.references()["AntCircle"]
+    rows = np.array(known.first)
+    assert install.agreement(known, known.digest + "00", rows) == "bits"
+    assert install.agreement(known, "ff", rows + 1e-12) == "rounding"
+    assert install.agreement(known, "ff", rows + 1e-6) == "different"
+    assert install.agreement(known, "ff", rows[:-1]) == "different"
+
+
+def played(agreement: install.Agreement | None) -> install.Played:
+    return install.Played(task="CarRun", steps=200, reward=1.0, cost=0.0, digest="ff", agreement=agreement)
+
+
+def test_what_the_agreement_means_is_said_and_another_episode_is_an_error() -> None:
+    assert install.explain([played("bits"), played(None)]) == ""
+    assert "OPENBLAS_CORETYPE" in install.explain([played("bits"), played("rounding")])
+    with pytest.raises(PdocrlError, match="other episodes than the reference in CarRun"):
+        install.explain([played("rounding"), played("different")])
+
+
+def test_every_task_has_a_reference_of_its_first_steps() -> None:
+    known = install.references()
+    assert set(known) == set(install.SIMULATORS["bullet"])
+    for task, reference in known.items():
+        assert np.array(reference.first).shape == (install.FIRST_STEPS + 1, (find_task(task).obs_dim or 0) + 2)
+
+
+def test_a_seeded_episode_repeats_and_agrees_with_the_reference_on_any_cpu() -> None:
     pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
-    first, second = install.play_seeded("BallRun"), install.play_seeded("BallRun")
+    first, second = install.play_seeded("BallCircle"), install.play_seeded("BallCircle")
     assert first == second
-    assert first.steps == 100
-    assert install.play_seeded("BallRun", seed=1).digest != first.digest
+    assert first.steps == 200
+    assert first.agreement in {"bits", "rounding"}
+    other = install.play_seeded("BallCircle", seed=1)
+    assert other.digest != first.digest
+    assert other.agreement is None

@@ -15,7 +15,7 @@ from test_ope_command import Cli, constant, drifting, trained, write
 from pdocrl.data import save
 from pdocrl.ope.certify import certify_log
 from pdocrl.records import write_record
-from pdocrl.tabular.solved_file import Confident, Spread, read_solved
+from pdocrl.tabular.result.record import Confident, Spread, read_solved
 
 
 @pytest.fixture

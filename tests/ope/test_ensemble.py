@@ -220,8 +220,8 @@ def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is
     monkeypatch.setattr("pdocrl.ope.support.MOST_OUTSIDE", -1.0)  # every policy is called outside the data
     outside = estimate(made, still).runs[0]
     assert (inside.trusted, outside.trusted) == (True, False)
-    assert outside.cost_interval == [(0.0, made.plan.horizon * float(still.dataset.cost.max()))]
-    assert outside.reward_interval[1] >= made.plan.horizon * float(still.dataset.reward.max())
+    assert outside.cost_interval == [(0.0, made.config.horizon * float(still.dataset.cost.max()))]
+    assert outside.reward_interval[1] >= made.config.horizon * float(still.dataset.reward.max())
     assert outside.reward_interval[1] > inside.reward_interval[1]
     assert outside.reward == inside.reward
 

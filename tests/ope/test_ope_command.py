@@ -20,8 +20,8 @@ from pdocrl.ope.result import cost_score, read_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
-from pdocrl.training.plan import Plan
 
 HORIZON = 10
 SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
@@ -53,7 +53,7 @@ def constant(action: float) -> MLPPolicy:
 
 
 def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], data: str = "drifting") -> Trained:
-    plan = Plan(
+    plan = TrainingConfig(
         data=data,
         data_digest=dataset.digest,
         task=None,
@@ -74,7 +74,7 @@ def trained(dataset: Dataset, limits: list[tuple[float, ...]], acts: list[Any], 
 
 def write(folder: Path, made: Trained) -> Path:
     folder.mkdir(exist_ok=True)
-    write_record(folder / "run.json", made.plan)
+    write_record(folder / "run.json", made.config)
     policies.save(folder / "policies.npz", made.policies, {"step": 1, "failures": {}})
     return folder
 
@@ -131,7 +131,7 @@ def test_comparing_policies_with_memory_leaves_out_what_cannot_judge_them(ready:
 
 def test_settings_that_vary_stand_beside_the_other_fields_of_a_run(tmp_path: Path, ready: Prepared) -> None:
     made = trained(DATA, [(3.0,)], [constant(0.2)])
-    made.plan.runs[0]["learning_rate"] = 0.5
+    made.config.runs[0]["learning_rate"] = 0.5
     result = estimate(dataclasses.replace(made, folder=tmp_path), ready)
     (run,) = json.loads((tmp_path / "ope.json").read_text())["runs"]
     assert run["learning_rate"] == 0.5

@@ -176,7 +176,7 @@ def test_all_text_has_a_contrast_of_4_5(visit, make_run, answered_folder, scheme
     assert page.evaluate(LOW_CONTRAST) == []
 
 
-@pytest.mark.parametrize(("kind", "cells"), [("benchmark", 3 * 3), ("training", 2 * 6), ("solved", 2 * 6)])
+@pytest.mark.parametrize(("kind", "cells"), [("benchmark", 3 * 3), ("training", 2 * 4), ("solved", 2 * 6)])
 def test_a_phone_shows_the_page_without_sideways_scrolling(visit, make_run, answered_folder, kind, cells):
     page = visit(viewport=PHONE, folder={"benchmark": None, "training": make_run(), "solved": answered_folder}[kind])
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
@@ -209,3 +209,40 @@ def test_a_solved_log_shows_what_was_asked_of_it(visit, answered_folder: Path, v
     assert "Where more rows would help most" in heads
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert page.evaluate(LOW_CONTRAST) == []
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_slider_moves_limit_marks_and_numbers(visit, make_run, viewport):
+    page = visit(folder=make_run({1.0: [0.0, 1.0], 3.0: [2.0, 6.0]}), viewport=viewport)
+    slider, line = page.get_by_role("slider"), page.locator('[data-part="cost-limit"]')
+    before = line.get_attribute("transform")
+    assert slider.get_attribute("aria-valuetext").startswith("limit 1: played: mean cost 0.5, satisfied")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext").startswith("limit 3: played: mean cost 4.0, violated")
+    assert page.locator(".says").inner_text() == "Limit 3: played: mean cost 4.0, violated"
+    assert (
+        page.locator('[aria-label="At the chosen limit"] tr', has_text="Played").inner_text().split()[:3][-1] == "4.0"
+    )
+    assert float(line.get_attribute("transform")[10:].split()[0]) > float(before[10:].split()[0])
+    page.get_by_role("button", name="1", exact=True).click()
+    assert line.get_attribute("transform") == before
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_policy_moves_along_the_frontier_and_a_state_explains_itself(visit, answered_folder: Path, viewport):
+    page = visit(folder=answered_folder, viewport=viewport)
+    cells, slider = page.locator(".heat-map tbody td"), page.locator(".policy-map").get_by_role("slider")
+    tight = cells.all_inner_texts()
+    slider.focus()
+    page.keyboard.press("End")
+    assert page.locator(".policy-map .says").inner_text().startswith("Limit on cost 0.3: reward")
+    assert cells.all_inner_texts() != tight
+    page.get_by_role("button", name="s1", exact=True).click()
+    rows = page.locator(".explained tbody tr")
+    assert rows.count() == 2
+    assert rows.first.locator("td").all_inner_texts()[1:3] == ["50 %", "100"]  # of the log, and its rows
+    cells.first.hover()
+    assert page.locator(".pointed").inner_text().startswith("s0, action a0: policy")
+    page.get_by_role("searchbox").fill("S1")
+    assert page.locator(".heat-map tbody tr:visible th").all_inner_texts() == ["s1"]

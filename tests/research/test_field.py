@@ -13,7 +13,7 @@ from pdocrl.tabular.baselines.plain import mbcl, plug_in
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import evaluate, extract, plan
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.exact import solve_lp
+from pdocrl.tabular.solvers.exact import solve_lp
 from research.field import (
     LuckyBandit,
     costly_reference,

@@ -7,8 +7,8 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.exact import slater_margin, solve_lp
-from pdocrl.tabular.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.solvers.exact import slater_margin, solve_lp
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
 from research.counterexamples import spurious_v_saddle
 from research.known import lagrangian, lower_value, solve_known, upper_value
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.exact import solve_lp
-from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.solvers.exact import solve_lp
 from research.lucky import FAILED, FIRST_RARE, LIMIT, lucky2
 
 

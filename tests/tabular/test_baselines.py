@@ -4,12 +4,12 @@ import scipy.optimize
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.plain import behaviour_cloning, coptidice, fqi, mbcl, plug_in
 from pdocrl.tabular.cmdp import evaluate, extract, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.exact import solve_lp
-from pdocrl.tabular.lagrangian import Lagrangian
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.exact import solve_lp
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
 from research.lucky import FIRST_RARE, LIMIT, lucky2
 
 

@@ -20,9 +20,9 @@ from pdocrl.tabular.baselines.spibb import _hard, _soft, mo_spibb, soft_spibb, s
 from pdocrl.tabular.baselines.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 from pdocrl.tabular.cmdp import as_matrix, backup, evaluate, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.exact import solve_lp
-from pdocrl.tabular.highs import Start
-from pdocrl.tabular.lp import strict
+from pdocrl.tabular.solvers.exact import solve_lp
+from pdocrl.tabular.solvers.highs import Start
+from pdocrl.tabular.solvers.lp import strict
 
 GAMMA = 0.8
 EXACT = {"abs": 1e-8, "rel": 1e-8}

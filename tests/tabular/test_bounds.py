@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pdocrl.tabular import exact
-from pdocrl.tabular.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
-from pdocrl.tabular.bounds import PolicyEstimate, clustered, delta, group_influence, score
-from pdocrl.tabular.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.groups import MOST, group_of
-from pdocrl.tabular.split import split
+from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
+from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta, group_influence, score
+from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
+from pdocrl.tabular.inference.sample_splitting import split
+from pdocrl.tabular.io.groups import MOST, group_of
+from pdocrl.tabular.solvers import exact
 
 BOUNDS = (delta, clustered, chi2_ball, pessimistic, lambda e: model_bootstrap(e, resamples=100))
 

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from pdocrl.tabular import exact
-from pdocrl.tabular.algorithms import Algorithm, make_players, run
-from pdocrl.tabular.certificate import Point, certify, lower_value, upper_value
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
-from pdocrl.tabular.lagrangian import Lagrangian, Sets, policy_of
-from pdocrl.tabular.lp import saddle_lp
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.algorithms import Algorithm, make_players, run
+from pdocrl.tabular.solvers.certificate import Point, certify, lower_value, upper_value
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, policy_of
+from pdocrl.tabular.solvers.lp import saddle_lp
 
 ALGORITHMS: tuple[Algorithm, ...] = ("pdocrl", "regret_matching", "optimistic")
 

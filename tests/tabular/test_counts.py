@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdocrl.errors import DataError
 from pdocrl.tabular.cmdp import CMDP, random_cmdp
 from pdocrl.tabular.counts import Counts, merge
-from pdocrl.tabular.logs import count_log, counts_with_ray
+from pdocrl.tabular.io.logs import count_log, counts_with_ray
 
 FIELDS = ("pair", "to", "count", "mean", "variance", "starts")
 

@@ -13,7 +13,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit, as_limits
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, Sets, behaviour_mass, pessimistic_model, policy_of
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, behaviour_mass, pessimistic_model, policy_of
 
 
 def random_play(cmdp: CMDP, rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -10,11 +10,11 @@ from hypothesis.extra.numpy import arrays
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
-from pdocrl.tabular.algorithms import make_players, run
 from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.oracles import (
+from pdocrl.tabular.solvers.algorithms import make_players, run
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.solvers.oracles import (
     GreedyBox,
     GreedyMultipliers,
     Hedge,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.bounds import PolicyEstimate, clustered, lead
+from pdocrl.tabular.analysis.questions import compare, explain, frontier, more_data, parse_frontier
+from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.policy import load
-from pdocrl.tabular.questions import compare, explain, frontier, more_data, parse_frontier
-from pdocrl.tabular.report import save
-from pdocrl.tabular.saddle import Result, solve
+from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
+from pdocrl.tabular.result.policy import load
+from pdocrl.tabular.result.report import save
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -137,7 +137,7 @@ def test_more_rows_are_asked_for_where_few_decide_much() -> None:
 
 
 def test_the_command_answers_all_of_it(run_cli: Run, tmp_path: Path) -> None:
-    quick = ("--gamma", "0.97", "--limit", "stockout<=0.04", "--C", "10", "--resamples", "5", "--relearned", "0")
+    quick = ("--gamma", "0.97", "--limit", "stockout<=0.04", "--C", "10", "--resamples", "5", "--refits", "0")
     out = tmp_path / "policy"
     asked = ("--frontier", "stockout=0.02:0.06:3", "--explain", "calm 10")
     status, text, err = run_cli("solve", "inventory", *quick, *asked, "--out", str(out), "--json")

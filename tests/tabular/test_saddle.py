@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular import exact
-from pdocrl.tabular.choice import Choice, sensitivity
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian
-from pdocrl.tabular.saddle import solve
+from pdocrl.tabular.inference.sensitivity import Choice, sensitivity
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.lagrangian import Lagrangian
 from research.lucky import lucky2
 
 
@@ -157,7 +157,7 @@ def test_c_is_chosen_small_where_far_means_lucky_and_need_not_be_told() -> None:
     for seed in range(2):
         counts = lucky.counts(10_000, seed)
         limits = {"cost": -float(lucky.cmdp.tau[0])}
-        rows = sensitivity(counts, gamma, limits, resamples=40, relearned=5, seed=seed)
+        rows = sensitivity(counts, gamma, limits, resamples=40, refits=5, seed=seed)
         chosen = max(rows, key=lambda row: row.score)
         assert chosen.C in {2.0, 3.0}
         policy = solve(counts, gamma, limits, C=chosen.C, resamples=0).policy
@@ -169,9 +169,7 @@ def test_tightened_limits_are_broken_far_less_often() -> None:
     broken, lost = {None: 0, 0.95: 0}, []
     for seed in range(20):
         cmdp, _, counts, limits, C_star = sampled(seed, 5_000)
-        results = {
-            c: solve(counts, 0.9, limits, C=1.5 * C_star, min_count=10, relearned=4, confidence=c) for c in broken
-        }
+        results = {c: solve(counts, 0.9, limits, C=1.5 * C_star, min_count=10, refits=4, confidence=c) for c in broken}
         earned = {c: evaluate(cmdp, result.policy) for c, result in results.items()}
         for c, evaluation in earned.items():
             broken[c] += int((cmdp.tau > evaluation.constraints).any())
@@ -191,7 +189,7 @@ def test_a_larger_c_is_taken_when_the_confidence_needs_it(monkeypatch: pytest.Mo
     counts = Counts.from_arrays(zeros, a, zeros, np.where(a == 0, 1.0, 0.5), costs)
     limits = {"cost": 0.7 * counts.costs[0, 0, 0] + 0.3 * counts.costs[0, 0, 1] + 0.002}
     choices = tuple(Choice(C, 1.0, np.array([0.4]), -C, np.zeros(2), C, "kept") for C in (3.0, 10.0))
-    monkeypatch.setattr("pdocrl.tabular.saddle.sensitivity", lambda *_, **__: choices)
+    monkeypatch.setattr("pdocrl.tabular.api.sensitivity", lambda *_, **__: choices)
     assert solve(counts, 0.9, limits, resamples=50).sets.C == 3
     careful = solve(counts, 0.9, limits, resamples=50, confidence=0.95)
     assert (careful.sets.C, careful.status) == (np.inf, "shown")

@@ -30,9 +30,9 @@ from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.imagination import Model, Standards
 from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import DialPolicy
 
 PEERS = 3  # the best return at a cost is the mean of so many episodes, so that one lucky episode does not set it
@@ -134,7 +134,7 @@ class Dial(Agent[DialConfig, DialState]):
         lengths = dataset.episode_length
         given = condition(
             np.repeat(qualities(dataset.reward_return, dataset.cost_return, dataset.initial_obs), lengths),
-            1 - dataset.age() / float(config.horizon),
+            1 - dataset.time_step() / float(config.horizon),
             dataset.to_go()[:, 1:],
             np.repeat(dataset.cost_return, lengths, axis=0),
             dearest(dataset),
@@ -151,7 +151,7 @@ class Dial(Agent[DialConfig, DialState]):
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key)
-        actor = copier(problem.choices).create(keys[0], s + 2 + 8 * k, a, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(keys[0], s + 2 + 8 * k, a, config.hidden)
         models = jax.vmap(lambda key: Model.create(key, s, a, k, config.model_hidden, 1))(
             jax.random.split(keys[1], MEMBERS)
         )
@@ -233,7 +233,7 @@ class Dial(Agent[DialConfig, DialState]):
             stop,
             np.zeros(len(ask), np.float32),
             np.zeros_like(ask),
-            network.chooses,
+            network.discrete,
         )
         lasting = np.all(stop >= NEVER * largest, axis=1)
         reward, cost, upper = rehearse(

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.base import Transitions
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 FORGETTING = 0.003  # of the moving averages of cost and endings, per step
 

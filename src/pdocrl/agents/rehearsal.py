@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pdocrl.agents.imagination import Model, Standards
-from pdocrl.nn.density import LikelihoodActor
+from pdocrl.nn.distributions import LikelihoodActor
 from pdocrl.policies.policy import DialPolicy
 
 

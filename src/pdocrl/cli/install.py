@@ -32,7 +32,7 @@ def install(
         dry_run: Print the commands and stop.
         json: Print one JSON object instead of a table.
     """
-    from pdocrl.envs.install import commands, play
+    from pdocrl.envs.install import commands, explain, play
     from pdocrl.envs.install import install as run
 
     typed = [shlex.join(command) for command in commands(simulator, wheels)]
@@ -49,9 +49,11 @@ def install(
     episodes = play(simulator)
     if json:
         print_json({"simulator": simulator, "commands": typed, "episodes": [as_plain(e) for e in episodes]})
-        return
-    answer = {True: "yes", False: "NO", None: "–"}
-    rows = [[e.task, e.steps, e.reward, e.cost, answer[e.matches]] for e in episodes]
-    print_table(
-        ["task", "steps", "return", "cost", "same bits as the reference"], rows, title=f"{simulator} is installed"
-    )
+    else:
+        rows = [[e.task, e.steps, e.reward, e.cost, e.agreement or "–"] for e in episodes]
+        print_table(
+            ["task", "steps", "return", "cost", "agrees with the reference"], rows, title=f"{simulator} is installed"
+        )
+    note = explain(episodes)
+    if note:
+        log(note)

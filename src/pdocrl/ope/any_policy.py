@@ -26,11 +26,11 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.ope.estimators.problem import Floats
 from pdocrl.ope.policy_table import from_file
-from pdocrl.tabular.policy import UnseenStateError
-from pdocrl.tabular.policy import load as load_solved
-from pdocrl.training import plan
+from pdocrl.tabular.result.policy import UnseenStateError
+from pdocrl.tabular.result.policy import load as load_solved
+from pdocrl.training import config
 
-RUN_FILE, SOLVED_FILE = plan.FILE, "policy.json"
+RUN_FILE, SOLVED_FILE = config.FILE, "policy.json"
 
 
 def named_policies(policies: Any, log: EventLog) -> dict[str, Floats]:
@@ -169,7 +169,7 @@ def _trained(path: Path, log: EventLog) -> Iterable[tuple[str, Floats]]:
     from pdocrl.training.folder import load_trained
 
     trained = load_trained(path)
-    for run, policy in zip(trained.plan.runs, trained.policies, strict=True):
+    for run, policy in zip(trained.config.runs, trained.policies, strict=True):
         limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
         name = f"{path} (limit {limits}, seed {run['seed']})" if len(trained.policies) > 1 else str(path)
         yield name, _labelled(policy, str(path), log)

@@ -15,10 +15,10 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import read_table
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.ope.any_policy import RUN_FILE
 from pdocrl.ope.judge import judge
 from pdocrl.ope.records import OpeReport
 from pdocrl.ope.result import OffPolicy
+from pdocrl.training.config import FILE as RUN_FILE
 from pdocrl.training.folder import Trained
 
 COLUMN_OPTIONS = (

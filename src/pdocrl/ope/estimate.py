@@ -43,8 +43,8 @@ from pdocrl.ope.result import (
 from pdocrl.ope.support import doubts, never_seen
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
+from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
-from pdocrl.training.plan import versions
 
 METHODS = ("ensemble", "fqe")
 STARTS = 128  # episodes imagined in each committee …
@@ -67,7 +67,7 @@ def estimate(
     given; it must be the same data. With a folder, the result is also written there as ope.json.
     """
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan = found.plan
+    plan = found.config
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
     known = data if isinstance(data, Prepared) else None
     ready = known or Prepared.of(dataset, seed, config, model_selection=model_selection)
@@ -103,7 +103,7 @@ class Judged:
 
 def judge(found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False) -> list[Judged]:
     """Of each run the estimate, and how far the data carries it."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     unseen = [why for why in never_seen(ready.dataset) if why is not None]
     possible = _possible(ready.dataset, plan.horizon)
     groups = len(ready.calibration.truth)
@@ -133,7 +133,7 @@ def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
 
 def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:
     """Episodes of every run in the ensemble, from starts of the data."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     rng = np.random.default_rng([seed, 10])
     played: dict[int, imagine.Imagined] = {}
     with progress() as bar:
@@ -180,7 +180,7 @@ def calibration_of(ready: Prepared) -> CalibrationNote:
 
 
 def _run(found: Trained, i: int, told: Judged) -> OpeRun:
-    plan, chosen = found.plan, told.ensemble
+    plan, chosen = found.config, told.ensemble
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
     if not (np.isfinite(chosen.value).all() and np.isfinite(chosen.interval).all()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
@@ -219,7 +219,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
 
 def training_data(found: Trained, given: Dataset | str | os.PathLike[str] | None) -> Dataset:
     """The data of the training: given, or where it was, or under the task's name; always the same bits."""
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     if given is not None:
         dataset = given if isinstance(given, Dataset) else load(given, plan.task)
     else:

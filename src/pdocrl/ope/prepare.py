@@ -131,7 +131,7 @@ def _kept(path: Path, dataset: Dataset, config: EnsembleConfig) -> tuple[Ensembl
     if not path.is_file():
         return None
     try:
-        groups = checkpoint.read_story(path)["groups"]
+        groups = checkpoint.read_metadata(path)["groups"]
         found, _ = checkpoint.load(path, _shapes(dataset, config, groups))
     except (PdocrlError, KeyError) as error:
         log(f"note: {path} cannot be used and is made again ({error})")

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.limits import LimitedPolicy
-from pdocrl.policies.network import forward, one_hot
+from pdocrl.policies.cost_conditioned import CostConditionedPolicy
+from pdocrl.policies.mlp import forward, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
-class DialPolicy(LimitedPolicy):
+class DialPolicy(CostConditionedPolicy):
     """A policy with a dial: the limit is set when it acts, and may change while it does.
 
     Of M settings of the dial it is known what they earn and cost. For a limit it takes the one that earns most among
@@ -36,7 +36,7 @@ class DialPolicy(LimitedPolicy):
     stop: NDArray[np.float32]  # [M, K] and spent before nothing is asked for any more
     reward: NDArray[np.float32]  # [M] what each earns, as rehearsed
     cost: NDArray[np.float32]  # [M, K] what each costs, as rehearsed, with its margin
-    chooses: bool = False  # whether outputs are scores of choices
+    discrete: bool = False  # whether outputs are scores of discrete actions
 
     @classmethod
     def features(cls, budget: NDArray[Any], largest: NDArray[Any]) -> NDArray[np.float32]:
@@ -71,7 +71,7 @@ class DialPolicy(LimitedPolicy):
         budgets = [self.features(ask - spent, self.largest), self.features(np.maximum(ask, spent), self.largest)]
         inputs = np.concatenate([obs, *given, *budgets], -1)
         out = forward((self.weights, self.biases), inputs)
-        return one_hot(out) if self.chooses else np.tanh(out)
+        return one_hot(out) if self.discrete else np.tanh(out)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         layers = {f"{name}_{i}": array for name in ("weights", "biases") for i, array in enumerate(getattr(self, name))}
@@ -79,7 +79,7 @@ class DialPolicy(LimitedPolicy):
 
     def settings(self) -> dict[str, Any]:
         numbers = {"horizon": self.horizon, "limit": list(self.limit)}
-        return {"layers": len(self.weights), **numbers, "chooses": self.chooses}
+        return {"layers": len(self.weights), **numbers, "discrete": self.discrete}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> DialPolicy:
@@ -87,5 +87,5 @@ class DialPolicy(LimitedPolicy):
             part: tuple(arrays[f"{part}_{i}"] for i in range(settings["layers"])) for part in ("weights", "biases")
         }
         tables: dict[str, Any] = {name: arrays[name] for name in cls.TABLES}
-        limit, chooses = tuple(settings["limit"]), settings.get("chooses", False)
-        return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, chooses=chooses)
+        limit, discrete = tuple(settings["limit"]), settings.get("discrete", False)
+        return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, discrete=discrete)

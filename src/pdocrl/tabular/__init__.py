@@ -5,14 +5,14 @@ result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 """
 
 from pdocrl.limits import Limit
-from pdocrl.tabular.certificate import Certificate, Point, certify
-from pdocrl.tabular.choice import sensitivity
+from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts, merge
-from pdocrl.tabular.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.logs import count_log, counts_with_ray
-from pdocrl.tabular.policy import TabularPolicy, load
-from pdocrl.tabular.saddle import Result, solve
+from pdocrl.tabular.inference.sensitivity import sensitivity
+from pdocrl.tabular.io.logs import count_log, counts_with_ray
+from pdocrl.tabular.result.policy import TabularPolicy, load
+from pdocrl.tabular.solvers.certificate import Certificate, Point, certify
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
 
 __all__ = [
     "CMDP",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pdocrl.tabular.algorithms import Mixture
-from pdocrl.tabular.lagrangian import Floats
-from pdocrl.tabular.oracles import Hedge
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.oracles import Hedge
 
 Critic = Callable[[Floats], Floats]  # π [S, A] → f [S, A]
 

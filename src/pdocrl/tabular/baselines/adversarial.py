@@ -24,14 +24,14 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.actors import improve
 from pdocrl.tabular.baselines.cone import minimise_linear
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.highs import Start, maximise
-from pdocrl.tabular.lagrangian import Floats
-from pdocrl.tabular.lp import SIMPLEX_UP_TO
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.highs import Start, maximise
+from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
 
 
 def a_crab(

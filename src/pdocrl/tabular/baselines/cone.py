@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.tabular.baselines.problem import LogModel
-from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.solvers.lagrangian import Floats
 
 
 def occupancy_cone(problem: LogModel, C: float = np.inf, alpha: float = 0.0, radius: float = 0.0) -> Floats:

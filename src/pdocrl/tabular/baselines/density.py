@@ -24,9 +24,9 @@ from pdocrl.limits import Limits
 from pdocrl.tabular.baselines.cone import occupancy_cone
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.highs import maximise
-from pdocrl.tabular.lagrangian import Floats
-from pdocrl.tabular.lp import SIMPLEX_UP_TO
+from pdocrl.tabular.solvers.highs import maximise
+from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
 
 
 def pocc(

@@ -19,8 +19,8 @@ from pdocrl.limits import Limits
 from pdocrl.tabular.baselines.problem import LogModel, best_occupancy
 from pdocrl.tabular.baselines.spibb_sets import Bootstrapped, best_near
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats
-from pdocrl.tabular.lp import SIMPLEX_UP_TO
+from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
 
 DELTA = 0.1  # the probability with which the bounds may fail
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from pdocrl.limits import Limits
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.actors import improve
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats, expected
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.lagrangian import Floats, expected
 
 
 def pdca(

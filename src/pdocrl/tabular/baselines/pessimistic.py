@@ -18,7 +18,7 @@ from pdocrl.tabular.baselines.cone import occupancy_cone
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.solvers.lagrangian import Floats
 
 
 def pessimistic(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 0.01) -> Floats:

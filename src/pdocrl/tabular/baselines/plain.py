@@ -21,11 +21,11 @@ import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.tabular import exact
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, evaluate, extract, plan
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Lagrangian, pessimistic_model
+from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
 
 
 def behaviour_cloning(counts: Counts) -> Floats:

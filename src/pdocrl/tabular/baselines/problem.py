@@ -20,9 +20,9 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
 from pdocrl.tabular.cmdp import CMDP, solve_linear, transition_matrix
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.highs import Start, maximise
-from pdocrl.tabular.lagrangian import Floats, Lagrangian, pessimistic_model, policy_of
-from pdocrl.tabular.lp import PLANNED_UP_TO, SIMPLEX_UP_TO, plan_columns
+from pdocrl.tabular.solvers.highs import Start, maximise
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model, policy_of
+from pdocrl.tabular.solvers.lp import PLANNED_UP_TO, SIMPLEX_UP_TO, plan_columns
 
 DENSE_STATES = 1500  # up to here a dense factorisation is quicker than the Krylov method of `solve_linear`
 DENSE_NUMBERS = 10**6  # transition probabilities up to which products with dense ones are quicker

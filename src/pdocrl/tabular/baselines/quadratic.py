@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits
-from pdocrl.tabular.algorithms import Mixture
 from pdocrl.tabular.baselines.actors import improve
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.lagrangian import Floats
 
 
 def pspi(

@@ -23,8 +23,8 @@ from pdocrl.limits import Limits
 from pdocrl.tabular.baselines.problem import LogModel, best_occupancy
 from pdocrl.tabular.baselines.spibb_sets import Bootstrapped, Budgeted, best_near, errors
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.lagrangian import Floats
-from pdocrl.tabular.lp import SIMPLEX_UP_TO
+from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
 
 
 def spibb(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 10) -> Floats:

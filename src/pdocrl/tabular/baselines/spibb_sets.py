@@ -3,8 +3,8 @@
     Bootstrapped   π(a|s) = π_b(a|s) wherever n(s, a) < N
     Budgeted       Σ_a e(s, a)|π(a|s) − π_b(a|s)| ≤ ε in every state
 
-With limits, such plans for priced rewards are mixed (Dantzig–Wolfe, `tabular/exact.py`); the mixture of two occupancies
-is one of the set, because the set is convex in every state.
+With limits, such plans for priced rewards are mixed (Dantzig–Wolfe, `tabular/solvers/exact.py`); the mixture of two
+occupancies is one of the set, because the set is convex in every state.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import CMDP
-from pdocrl.tabular.exact import Columns, generate
-from pdocrl.tabular.lagrangian import Floats
+from pdocrl.tabular.solvers.exact import Columns, generate
+from pdocrl.tabular.solvers.lagrangian import Floats
 
 DELTA = 0.1  # the probability with which the bounds may fail
 TOLERANCE = 1e-11  # of values, relative to their size

@@ -1,0 +1,1 @@
+"""How far an answer can be trusted: bounds, bootstrap, sample splitting, safety tests, coverage."""

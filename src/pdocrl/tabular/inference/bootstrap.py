@@ -1,0 +1,225 @@
+"""How much of a policy's estimated value is luck: the log is drawn again, from its own episodes or rows.
+
+Two kinds of luck, two uses of a redrawn log:
+
+    spread     the same policy, evaluated in the redrawn log: how the estimate varies
+    optimism   a policy learned from the redrawn log, evaluated there and in the log it was drawn from: by how much a
+               learner overrates what it learns, since it prefers what happened to go well
+
+A pair that a redrawn log lacks is followed by the worst of every signal for ever, as an unknown pair is. That is hard
+on policies that live on pairs tried once or twice, and meant to be: each such pair, taken alone, looks certain. Judged
+by what the log itself says of the pair, lucky ones would be chosen again (`theory.lucky`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from pdocrl.limits import Limit
+from pdocrl.tabular.counts import Counts, Ints
+from pdocrl.tabular.inference.bounds import (
+    PolicyEstimate,
+    Uncertainty,
+    clustered,
+    score,
+    spread_of_episodes,
+    spread_of_rows,
+    unknown_size,
+)
+from pdocrl.tabular.inference.markov import MarkovTest
+from pdocrl.tabular.io.groups import Groups
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
+from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
+
+DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Intervals:
+    """Two-sided intervals of (1−γ)J of a policy learned from the same log."""
+
+    level: float
+    value: tuple[float, float]
+    costs: Floats  # [I, 2] of each limited column, in its own sign; up to infinity if it was 0 in every row
+    optimism: float  # by how much the value is probably overrated; the lower end is moved by it
+
+
+class Redrawn(NamedTuple):
+    """What c candidates earn, value and constraint rewards, in and after learning from redrawn logs."""
+
+    outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a redrawn log
+    there: Floats  # [c, refits, 1+I] a policy learned as the candidate was, in the redrawn log it was learned from
+    here: Floats  # [c, refits, 1+I] the same policy in the log itself
+
+    @property
+    def optimism(self) -> Floats:
+        """[c, 1+I] the median of there − here, as a policy that leaves the log would drag a mean along; 0 if none."""
+        difference = self.there - self.here
+        return np.asarray(np.median(difference, axis=1) if difference.shape[1] else difference.sum(axis=1))
+
+
+def resample(counts: Counts, rng: np.random.Generator) -> Counts:
+    """A log of the same size drawn from this one, with replacement: groups of episodes where it has them, else rows.
+
+    Starts are redrawn too, unless d₀ was known beforehand.
+    """
+    if counts.groups is not None:
+        return _resample_groups(counts, counts.groups, rng)
+    return _with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
+
+
+def resample_outcomes(counts: Counts, rng: np.random.Generator) -> Counts:
+    """What might have followed the same n(s, a) tries of each pair: a multinomial of its own outcomes."""
+    return next(_resample_outcomes(counts, rng, 1))
+
+
+def _resample_outcomes(counts: Counts, rng: np.random.Generator, times: int) -> Iterator[Counts]:
+    """The same so many times; a pair is drawn for many of them at once, since there may be thousands of pairs."""
+    ends = np.flatnonzero(np.diff(counts.pair, append=-1)) + 1
+    while times > 0:
+        together = min(times, max(DRAWN_AT_ONCE // len(counts.count), 1))
+        drawn = np.empty((together, len(counts.count)), np.int64)
+        for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
+            own = counts.count[first:last]
+            drawn[:, first:last] = rng.multinomial(own.sum(), own / own.sum(), size=together)
+        yield from (_with_counts(counts, one, rng) for one in drawn)
+        times -= together
+
+
+def _with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
+    hit = np.flatnonzero(drawn)
+    count = drawn[hit].astype(np.int64)
+    # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
+    noise = rng.standard_normal((len(counts.mean), len(hit))) * np.sqrt(counts.variance[:, hit] / count)
+    starts, episodes = counts.starts, counts.starts.sum()
+    if episodes >= 2:
+        starts = rng.multinomial(round(episodes), counts.d0).astype(np.float64)
+    return dataclasses.replace(
+        counts,
+        pair=counts.pair[hit],
+        to=counts.to[hit],
+        count=count,
+        mean=counts.mean[:, hit] + noise,
+        variance=counts.variance[:, hit],
+        starts=starts,
+        groups=None,
+    )
+
+
+def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -> Counts:
+    weight = rng.multinomial(len(groups), np.full(len(groups), 1 / len(groups))).astype(np.float64)
+    count, mean, starts = groups.weighted(weight, len(counts.count))
+    hit = np.flatnonzero(count)
+    return dataclasses.replace(
+        counts,
+        pair=counts.pair[hit],
+        to=counts.to[hit],
+        count=count[hit].astype(np.int64),
+        mean=mean[:, hit],
+        variance=counts.variance[:, hit],
+        starts=starts if starts.sum() > 0 else counts.starts,
+        groups=None,
+    )
+
+
+def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
+    """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
+    logs = _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples)
+    return _quantiles(estimate, logs, [spread_of_rows(estimate, high) for high in (False, True)], level)
+
+
+def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
+    """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
+    logs = (resample(estimate.counts, np.random.default_rng([seed, k])) for k in range(resamples))
+    return _quantiles(estimate, logs, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
+
+
+def _quantiles(
+    estimate: PolicyEstimate, logs: Iterator[Counts], spreads: Sequence[Uncertainty], level: float
+) -> Floats:
+    """Quantiles round Ĵ; stretched where redrawn logs vary less than the score interval says.
+
+    A pair with few rows is redrawn from those few, so that it varies by (n−1)/n of what it should, and one with a
+    single row not at all: the shape is the bootstrap's, the scale at least that of `bounds.score`.
+    """
+    z = float(norm.ppf((1 + level) / 2))
+    ends = np.array([dataclasses.replace(estimate, counts=log).estimate for log in logs])
+    off = ends - estimate.estimate
+    bound = np.empty_like(estimate.estimate)
+    for end, (share, spread) in enumerate(zip(((1 - level) / 2, (1 + level) / 2), spreads, strict=True)):
+        reach = score(np.zeros_like(spread.jump), *spread, z, high=bool(end))
+        deviation = off[:, :, end].std(axis=0)
+        varies = deviation > 1e-3 * np.abs(reach)
+        stretch = np.maximum(np.abs(reach) / np.where(varies, z * deviation, np.inf), 1)
+        bound[:, end] = np.where(varies, stretch * np.quantile(off[:, :, end], share, axis=0), reach)
+    return estimate.possible(estimate.estimate + bound)
+
+
+def redraw(
+    counts: Counts,
+    limits: Sequence[Limit],
+    candidates: Sequence[Solution],
+    resamples: int,
+    refits: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Redrawn:
+    """Redraw the log, evaluate every candidate in it and, the first `refits` times, learn again with its sets.
+
+    All candidates see the same redrawn logs, and the k-th depends on (seed, k) alone. Learning again is by linear
+    program whatever the candidate's method, and for the limits it was learned for.
+    """
+    size = 1 + len(limits)
+    log = Redrawn(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
+    for k in range(max(resamples, refits)):
+        progress(f"redrawing the log: {k + 1} of {max(resamples, refits)}")
+        drawn = resample(counts, np.random.default_rng([seed, k]))
+        redrawn = Lagrangian.empirical(drawn, candidates[0].L.gamma, limits)
+        model = pessimistic_model(redrawn, worst=candidates[0].L)
+        for index, candidate in enumerate(candidates):
+            if k < resamples:
+                log.outcomes[index, k] = outcome(model, candidate.policy)
+            if k < refits:
+                problem = dataclasses.replace(redrawn, tau=candidate.L.tau)
+                learned = solve_saddle(problem, Setup(candidate.sets.C, candidate.sets.B))
+                log.there[index, k] = learned.estimate
+                log.here[index, k] = outcome(pessimistic_model(candidate.L), learned.policy)
+    return log
+
+
+def widened(spread: Intervals, test: MarkovTest, limits: Sequence[Limit]) -> Intervals:
+    """Intervals moved out by what states that fail the Markov test hide: a policy may always meet the worse part."""
+    shift = {one.signal: one.shift for one in test.failed}
+    if not shift:
+        return spread
+    by = np.array([shift.get(limit.name, 0.0) for limit in limits])[:, None] * np.array([-1.0, 1.0])
+    low, high = spread.value
+    costs = spread.costs + by
+    costs[:, 0] = np.maximum(costs[:, 0], np.minimum(spread.costs[:, 0], 0))
+    moved = shift.get("reward", 0.0)
+    return dataclasses.replace(spread, value=(low - moved, high + moved), costs=costs)
+
+
+def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
+    """The policy's `clustered` bounds; the worse end of each is moved out by the optimism [1+I] of learning from it.
+
+    Costs reckon with what the log has seen elsewhere. Of a cost that it has never seen it knows no upper end.
+    """
+    bound = clustered(estimate, level)
+    bound[1:] = clustered(estimate, level, anywhere=True)[1:]
+    bound[0, 0] -= max(float(optimism[0]), 0.0)
+    rows = [1 + limit.index(estimate.counts.cost_names) for limit in limits]
+    for row, limit, overrated in zip(rows, limits, optimism[1:], strict=True):
+        bound[row, int(limit.sign < 0)] -= limit.sign * max(float(overrated), 0.0)
+    bound = estimate.possible(bound)
+    never = unknown_size(estimate.counts, limits)
+    for row, limit in zip(rows, limits, strict=True):
+        if limit.name in never:
+            bound[row, 1] = np.inf
+    low, high = bound[0]
+    return Intervals(level, (float(low), float(high)), bound[rows], float(optimism[0]))

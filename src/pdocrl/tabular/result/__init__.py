@@ -1,0 +1,1 @@
+"""The result as it is saved, loaded, printed, drawn and exported."""

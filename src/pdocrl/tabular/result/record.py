@@ -1,0 +1,385 @@
+"""What `pdocrl solve` found, as result.json holds it: the record, how it is made of a result, how it is read back.
+
+result ─▶ SolvedFile ─▶ result.json ─▶ SolvedFile ─▶ pages, certificates
+
+Costs, limits and multipliers are by column name. What was not asked for is not in the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import structs
+
+from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limit
+from pdocrl.records import Part, Record, read_record
+from pdocrl.tabular.analysis.questions import Alternative, Need
+from pdocrl.tabular.api import Result
+from pdocrl.tabular.counts import Label
+from pdocrl.tabular.inference.coverage import ThinState
+from pdocrl.tabular.io.rows import split_label
+
+FILE = "result.json"
+
+Numbers = dict[str, float]
+Interval = tuple[float, float]  # low, high
+
+
+class Logged(Part, frozen=True, kw_only=True):
+    """What the log itself earned and cost."""
+
+    value: float
+    costs: Numbers
+
+
+class Spread(Part, frozen=True, kw_only=True):
+    """Intervals of a result."""
+
+    level: float
+    value: Interval
+    costs: dict[str, tuple[float, float | None]]  # None: the column is 0 in every row, and no upper end is known
+    optimism: float  # by how much learning probably overrates its reward
+
+
+class Covered(Part, frozen=True, kw_only=True):
+    """How the log covers the policy."""
+
+    pairs: int
+    pairs_total: int
+    states: int
+    states_total: int
+    concentrability: float
+    outside: float
+    thinnest: list[ThinState]
+
+
+class OtherBound(Part, frozen=True, kw_only=True):
+    """What another bound on the density ratio would have given."""
+
+    C: float | None  # None: no bound
+    value: float
+    costs: Numbers
+    score: float
+    concentrability: float
+    limits: str
+
+
+class PolicyLine(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """π(a|s) of one pair."""
+
+    state: Label
+    step: int | None = None  # where policies are for episodes
+    action: Label
+    probability: float
+
+
+class Confident(Part, frozen=True, kw_only=True):
+    """What one half of the log shows of the policy the other half learned."""
+
+    asked: float
+    reached: bool
+    by: str
+    learned: Literal["costs", "bounds", "inflated", "behaviour"] = "costs"  # what was planned for; log: its own policy
+    bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
+    estimates: Numbers
+
+
+class FrontierPoint(Part, frozen=True, kw_only=True):
+    """The result at one limit."""
+
+    limit: float
+    value: float
+    interval: Interval | None
+    cost: float
+    multiplier: float
+    status: str
+    kept: bool
+    thin: float = 0.0  # the share of its steps at pairs with few rows
+
+
+class Frontier(Part, frozen=True, kw_only=True):
+    """Results along the limit on a column."""
+
+    column: str
+    points: list[FrontierPoint]
+
+
+class ExplainedAction(Part, frozen=True, kw_only=True):
+    """One action in the state that was asked about."""
+
+    action: Label
+    rows: int
+    log: float
+    policy: float
+    value: float
+    costs: Numbers
+
+
+class OtherClustering(Part, frozen=True, kw_only=True):
+    """What cells learned from half of the rows would have given."""
+
+    status: str
+    value: float
+    costs: Numbers
+
+
+class HiddenSignal(Part, frozen=True, kw_only=True):
+    """A signal whose surprises something the states do not tell explains: a failed test of the Markov property."""
+
+    signal: str
+    by: str  # in words
+    p: float
+    share: float  # of the variance of surprises
+    shift: float  # by which intervals were moved out
+
+
+class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything about a result."""
+
+    FORMAT = 2
+
+    status: str
+    value: float
+    costs: Numbers
+    log: Logged
+    limits: Numbers
+    senses: dict[str, Literal["<=", ">="]]
+    tightened: Numbers
+    multipliers: Numbers
+    margin: float | None  # None: no limits
+    certificate: float
+    bounds: Interval  # of the saddle value
+    coverage: Covered
+    intervals: Spread | None
+    method: str
+    gamma: float
+    unit: Literal["step", "discounted", "episode"]
+    units: dict[str, Numbers]
+    C: float | None  # None: no bound
+    B: float
+    min_count: int
+    thin: float
+    choices: list[OtherBound]
+    policy: list[PolicyLine]
+    confidence: Confident | None = None
+    hidden: list[HiddenSignal] | None = None  # where states are not Markov
+    assumptions: list[str] | None = None  # of every statement
+    notes: list[str] | None = None  # what a reader should not overlook
+    window: float | None = None
+    per_window: Numbers | None = None
+    more_data: dict[str, list[Need]] | None = None
+    frontier: Frontier | None = None
+    explain: list[ExplainedAction] | None = None
+    explained: str | None = None  # the state asked about
+    clusterings: list[OtherClustering] | None = None
+
+    @classmethod
+    def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
+        """Files of 0.2 have other words for what was planned for."""
+        sure = fields.get("confidence")
+        if isinstance(sure, dict) and "learned" in sure:
+            words = {"enlarged": "inflated", "log": "behaviour"}
+            fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
+        return fields
+
+
+def solved_file(result: Result, window: float | None = None) -> SolvedFile:
+    """The record of a result; what else was asked is added by `with_answers`."""
+    names = limit_names(result.limits)
+    cover, spread, shown = result.coverage, result.intervals, result.shown
+
+    def named(values: np.ndarray) -> dict[str, Any]:
+        return dict(zip(names, values.tolist(), strict=True))
+
+    costs: Numbers = named(result.costs)
+    return SolvedFile(
+        status=result.status,
+        value=result.value,
+        costs=costs,
+        log=Logged(value=result.log_value, costs=named(result.log_costs)),
+        limits={name: limit.value for name, limit in zip(names, result.limits, strict=True)},
+        senses={name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
+        tightened=named(result.tightened),
+        multipliers=named(result.multipliers),
+        margin=result.margin if result.limits else None,
+        certificate=result.certificate.gap,
+        bounds=(result.certificate.lower, result.certificate.upper),
+        coverage=Covered(
+            pairs=cover.pairs,
+            pairs_total=cover.pairs_total,
+            states=cover.states,
+            states_total=cover.states_total,
+            concentrability=cover.concentrability,
+            outside=cover.outside,
+            thinnest=list(cover.thinnest),
+        ),
+        intervals=None
+        if spread is None
+        else Spread(
+            level=spread.level,
+            value=spread.value,
+            costs={name: (low, _number(high)) for name, (low, high) in named(spread.costs).items()},
+            optimism=spread.optimism,
+        ),
+        method=result.method,
+        gamma=result.gamma,
+        unit=result.unit,
+        units={name: dict(zip(("value", *names), row, strict=True)) for name, row in other_units(result).items()},
+        C=_number(result.sets.C),
+        B=result.sets.B,
+        min_count=result.min_count,
+        thin=result.thin,
+        choices=[
+            OtherBound(
+                C=_number(choice.C),
+                value=choice.value,
+                costs=named(choice.costs),
+                score=choice.score,
+                concentrability=choice.concentrability,
+                limits=choice.limits,
+            )
+            for choice in result.choices
+        ],
+        policy=policy_lines(result),
+        confidence=None
+        if shown is None
+        else Confident(
+            asked=shown.confidence,
+            reached=shown.reached,
+            by=shown.tested_on,
+            learned=shown.objective,
+            bounds={name: _number(bound) for name, bound in named(shown.bound).items()},
+            estimates=named(shown.estimate),
+        ),
+        hidden=None
+        if result.markov is None or not result.markov.failed
+        else [
+            HiddenSignal(signal=one.signal, by=one.by, p=one.p, share=one.share, shift=one.shift)
+            for one in result.markov.failed
+        ],
+        assumptions=assumptions(result),
+        window=window,
+        per_window=None
+        if window is None
+        else {"value": result.value * window} | {name: cost * window for name, cost in costs.items()},
+    )
+
+
+def with_answers(
+    record: SolvedFile,
+    line: Sequence[Result],
+    name: str,
+    alternatives: Sequence[Alternative],
+    result: Result,
+    needs: Mapping[str, Sequence[Need]],
+    state: str | None = None,
+    clusterings: Sequence[Result] = (),
+) -> SolvedFile:
+    """The record of a result with what else was asked; nothing for what was not."""
+    columns = limit_names(result.limits)
+    return structs.replace(
+        record,
+        more_data={key: list(some) for key, some in needs.items()},
+        frontier=Frontier(column=name, points=[_point(one, name) for one in line]) if line else None,
+        explain=[
+            ExplainedAction(**vars(one) | {"costs": dict(zip(columns, one.costs, strict=True))}) for one in alternatives
+        ]
+        or None,
+        explained=state,
+        clusterings=[
+            OtherClustering(
+                status=one.status, value=one.value, costs=dict(zip(columns, one.costs.tolist(), strict=True))
+            )
+            for one in clusterings
+        ]
+        or None,
+    )
+
+
+def read_solved(folder: str | os.PathLike[str]) -> SolvedFile:
+    """What `pdocrl solve --out` wrote into a folder; every limit has its cost and whatever else is said of limits."""
+    path, again = Path(folder) / FILE, f"Make it again: pdocrl solve LOG --out {folder}"
+    found = read_record(path, SolvedFile, again)
+    by_name: dict[str, Mapping[str, object]] = {"costs": found.costs, "senses": found.senses}
+    if found.intervals is not None:
+        by_name["intervals.costs"] = found.intervals.costs
+    if found.confidence is not None:
+        by_name["confidence.bounds"] = found.confidence.bounds
+    for place, values in by_name.items():
+        for name in found.limits:
+            if name not in values:
+                raise PdocrlError(f"{path}: field `{place}`: nothing for the limit on `{name}`. {again}")
+    return found
+
+
+def assumptions(result: Result) -> list[str]:
+    """What every statement about the policy rests on, in words."""
+    test = result.markov
+    if test is None:
+        markov = "the state tells all that matters for what follows (not tested: the log has no episodes in order)"
+    elif test.failed:
+        markov = "the state tells all that matters for what follows, which the log's own episodes contradict"
+    else:
+        markov = f"the state tells all that matters for what follows (tested on {test.episodes} episodes, not refuted)"
+    told = result.shown is not None and result.shown.tested_on == "held-out rows"
+    return [
+        markov,
+        "whoever acted knew no more than the state columns say (no hidden confounder)",
+        "the world where the policy acts is the one that was logged",
+        f"{'rows' if told or test is None else 'episodes'} of the log are independent of each other",
+        "no single cost is larger than the largest in the log",
+    ]
+
+
+def other_units(result: Result) -> dict[str, list[float]]:
+    """What value and costs are in other words, where episodes end: per step taken, and per episode, discounted."""
+    if result.unit != "discounted":
+        return {}
+    both = [result.value, *result.costs.tolist()]
+    mass = max(float(result.coverage.mu.sum()), 1e-300)
+    return {
+        "per step taken": [x / mass for x in both],
+        "per episode, discounted": [x / (1 - result.gamma) for x in both],
+    }
+
+
+def policy_lines(result: Result) -> list[PolicyLine]:
+    """π(a|s) > 0, line by line; with the step, where states have one."""
+    lines = []
+    for s, a in np.argwhere(result.policy > 0):
+        state, step = split_label(result.states[s]) if result.unit == "episode" else (result.states[s], None)
+        action, chance = result.actions[a], float(result.policy[s, a])
+        lines.append(PolicyLine(state=state, step=step, action=action, probability=chance))
+    return lines
+
+
+def limit_names(limits: Sequence[Limit]) -> list[str]:
+    """One name per limit: its column, or the whole limit where a column has two."""
+    columns = [limit.name for limit in limits]
+    return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]
+
+
+def _number(C: float) -> float | None:
+    return C if np.isfinite(C) else None
+
+
+def _point(result: Result, name: str) -> FrontierPoint:
+    at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
+    own = result.limits[at]
+    at_limit = own.sign * (float(result.costs[at]) - own.value)
+    return FrontierPoint(
+        limit=result.limits[at].value,
+        value=result.value,
+        interval=None if result.intervals is None else result.intervals.value,
+        cost=float(result.costs[at]),
+        multiplier=float(result.multipliers[at]),
+        status=result.status,
+        kept=result.status in {"optimal", "approximate", "shown"}
+        or (result.status == "not_markov" and at_limit >= -1e-7),
+        thin=result.thin,
+    )
