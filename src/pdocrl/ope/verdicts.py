@@ -25,7 +25,7 @@ from scipy.stats import beta
 from pdocrl.limits import Limit
 from pdocrl.ope import distribution, sensitivity
 from pdocrl.ope.estimators import dynamics
-from pdocrl.ope.estimators.intervals import p_value
+from pdocrl.ope.estimators.intervals import interval, p_value
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
 from pdocrl.ope.records import LimitVerdict, Verdict
 
@@ -35,6 +35,7 @@ APART = 1.5  # joint half-widths by which estimates must differ to contradict ea
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
 FORWARD = "double reinforcement learning (forward)"
+WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -74,8 +75,12 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     sized = limit.sense == "<=" and limit.measure != "exceedance"
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
-    low, high = chosen.interval
-    p = p_value(chosen.influence, chosen.effective_sample_size or 1.0, limit.value, limit.sense)
+    influence = chosen.influence
+    if chosen.estimator == FORWARD:
+        influence = influence.mean() + WIDER * (influence - influence.mean())
+    size = chosen.effective_sample_size or 1.0
+    low, high = interval(influence, size, problem.level) or chosen.interval
+    p = p_value(influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
