@@ -41,8 +41,10 @@ def report(
     from pdocrl.report.page_tables import at_one_limit
     from pdocrl.report.record import is_suite
     from pdocrl.report.solved import is_solved
+    from pdocrl.report.solved_columns import is_portfolio
 
-    if is_suite(folder) or (is_solved(folder) and not (folder / "run.json").exists()):
+    solved = is_solved(folder) or is_portfolio(folder)
+    if is_suite(folder) or (solved and not (folder / "run.json").exists()):
         page = write(folder, out)
         print_json({"page": str(page)}) if json else print(page)
         return

@@ -74,7 +74,7 @@ class Portfolio:
         return explain.row(self.learner, self._candidate, self._rows, row, step, similar)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write policy.json, models.npz, act.py and result.json into a new folder."""
+        """Write policy.json, models.npz, act.py and portfolio.json into a new folder."""
         return export.save(Path(folder), self.record, self._candidate)
 
 
