@@ -72,7 +72,7 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
     seconds = time.monotonic() - began
     held = {one.name: one.held_out for one in found.record.candidates}
     order = found.learner.sequence(list(found.candidates.values()))
-    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order)
+    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order, found.second)
     truths: dict[str, Any] = {}
 
     def truth(name: str) -> Any:
@@ -82,7 +82,13 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
 
     chosen = found.record.chosen
     write("pdocrl.solve", f"{found.record.status}: {chosen}", held[chosen], truth(chosen), seconds)
-    write("pdocrl.solve --confidence 0.95", f"{tested[1]}: {tested[0]}", held[tested[0]], truth(tested[0]), seconds)
+    write(
+        "pdocrl.solve --confidence 0.95",
+        f"{tested.status}: {tested.name}",
+        held[tested.name],
+        truth(tested.name),
+        seconds,
+    )
     for name in world.deciders:
         if name in held:
             write(f"decider {name}", "", held[name], simulated(world, world.deciders[name], given.played), 0.0)
