@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from pdocrl.bench.rates import Rates
-from pdocrl.bench.run import Choices, Done, bench, make_plan
+from pdocrl.bench.run import Selection, Done, bench, make_plan
 from pdocrl.bench.suite_file import find_suite
 
 
@@ -37,8 +37,8 @@ def run_suite(
     """
     chosen = find_suite(suite)
     folder = Path(out) if out is not None else Path(f"runs/bench-{chosen.name}")
-    choices = Choices(
+    selection = Selection(
         folder, None if data is None else Path(data), tuple(agents), tuple(tasks), train, evaluate, engine, None
     )
     rates = Rates()
-    return bench(make_plan(chosen, choices, rates, measure=False), rates)
+    return bench(make_plan(chosen, selection, rates, measure=False), rates)
