@@ -1,76 +1,67 @@
-"""The page of a log of columns that was solved: candidates and deciders against the limits, and what is known of each.
-
-result.json (`SolvedLog`) ─▶ sections. Pictures have the cost of one limit across and the reward up.
-"""
+"""A policy learned from a log of columns as a page: the deciders, the choice, what is known of it, why it does it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
 
 from pdocrl.limits import Limit
-from pdocrl.portfolio import tables
+from pdocrl.portfolio import explain, tables
 from pdocrl.portfolio.export import RESULT
 from pdocrl.portfolio.record import CandidateFound, Decider, SolvedLog
 from pdocrl.records import read_record
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
-from pdocrl.report.document import Commands, Listed, Panels, Section, Tables, render_page
+from pdocrl.report.document import Listed, Panels, Section, Tables, render_page
 
 HEIGHT = 280.0
 REACH = 1.96  # standard errors of a bar
 CANDIDATE, CHOSEN, DECIDER = 0, 2, 5  # colours and shapes
 LEGEND = [(CHOSEN, "chosen policy", ""), (CANDIDATE, "candidate", ""), (DECIDER, "decider", "")]
+CAPTION = (
+    "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The dashed "
+    "line is the limit; hollow: over it."
+)
 Place = tuple[str, int, bool, tuple[float, float, float], tuple[float, float, float]]  # cost and reward: value, ends
+VERDICTS = {
+    "shown": "tested on held-out episodes and shown within every limit",
+    "estimated": "estimated to be within every limit; not tested",
+    "best decider": "the best decider whose own episodes kept the limits",
+    "not shown": "not shown within every limit",
+    "none": "not known to be within the limits",
+}
 
 
-def is_portfolio(folder: str | os.PathLike[str]) -> bool:
-    """Whether `pdocrl solve --out` wrote this folder for a log of columns."""
-    return (Path(folder) / RESULT).is_file() and (Path(folder) / "models.npz").is_file()
+def is_portfolio(folder: Path) -> bool:
+    """Whether `pdocrl solve --out` of a log of columns wrote this folder."""
+    return (folder / RESULT).is_file()
 
 
 def render_portfolio(folder: Path) -> str:
     """The whole page as text."""
     record = read_record(folder / RESULT, SolvedLog, f"Make it again: pdocrl solve LOG --out {folder}")
     surrogate = record.surrogate
-    made = [tables.candidates(record), tables.deciders(record), tables.policy(record)]
-    made += [tables.validation(record)] if record.validation else []
-    caption = (
-        "Held-out estimates of every candidate, and what came of each decider's episodes, with 95 % intervals. The "
-        "dashed line is the limit; hollow: the estimate is over it."
-    )
-    found = [
-        Section("Result", [Listed([_result(record)])]),
-        Section("Candidates and deciders", [Panels(_planes(record), caption, LEGEND)]),
-        *(Section(table.title, [Tables([table.html(tall=len(table.rows) > 12)])]) for table in made if table.rows),
-        *([] if surrogate is None else [Section("A tree that imitates the policy", [_tree(record)])]),
-        Section("What this assumes", [Listed([f"{text[0].upper()}{text[1:]}." for text in record.assumptions])]),
-        Section("Notes", [Listed(record.notes)]),
+    imitation = []
+    if surrogate is not None:
+        own = ", ".join(f"{signal} {tables.held(x)}" for signal, x in surrogate.held_out.items())
+        first = f"A tree chooses as the policy does in {100 * surrogate.fidelity:.0f} % of rows. Followed alone: {own}."
+        imitation = [first, *surrogate.lines]
+    sections = [
+        Section("Result", [Listed([explain.summary(record)])]),
+        Section("Who decided, and what came of it", [Tables([tables.deciders(record).html()])]),
+        Section(
+            "Reward against each limit", [Panels(_planes(record), f"{CAPTION} {record.unit.capitalize()}.", LEGEND)]
+        ),
+        Section("All candidates", [Tables([tables.candidates(record).html(tall=True)])]),
+        Section("What the policy looks at", [Tables([tables.policy(record).html()])], half=True),
+        Section("The policy as a small tree", [Listed(imitation)], half=True),
+        Section("Estimators tried where the answer is known", [Tables([tables.validation(record).html()])]),
+        Section("What this assumes", [Listed([*record.assumptions, *record.notes])]),
     ]
-    title = f"Solved: {folder.name}"
-    return render_page(title, _lead(record), [section for section in found if section.is_there])
-
-
-def _lead(record: SolvedLog) -> str:
-    return (
-        f"{record.chosen}: {record.status}. {record.episodes:,} episodes, {record.rows:,} rows, "
-        f"{len(record.candidates)} candidates judged on episodes that had no part in learning."
-    )
-
-
-def _result(record: SolvedLog) -> str:
-    values = ", ".join(f"{signal} {tables.held(one)}" for signal, one in record.policy.held_out.items())
-    logged = ", ".join(f"{signal} {value:.4g}" for signal, value in record.logged.items())
-    return f"{record.policy.what}; {record.why}. Held-out estimate, {record.unit}: {values}. The log itself: {logged}."
-
-
-def _tree(record: SolvedLog) -> Commands:
-    assert record.surrogate is not None
-    share = f"chooses as the policy does in {100 * record.surrogate.fidelity:.0f} % of held-out rows:"
-    return Commands("\n".join([share, *record.surrogate.lines]))
+    lead = f"{record.chosen}: {VERDICTS[record.status]}."
+    return render_page(f"Solved: {folder.name}", lead, [one for one in sections if one.is_there])
 
 
 def _planes(record: SolvedLog) -> dict[str, Markup]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pdocrl.portfolio.export import RESULT
 from pdocrl.portfolio.record import CandidateFound, Decider, HeldOut, Measured, SolvedLog
 from pdocrl.records import write_record
 from pdocrl.report import report
@@ -18,7 +19,9 @@ def candidate(name: str, reward: float, cost: float, *, known: bool = True) -> C
         signal: HeldOut(value=value, error=0.5, freedom=9.0, estimator=estimator, overlap=True)
         for signal, value in (("reward", reward), ("cost", cost))
     }
-    return CandidateFound(name=name, what=f"about {name}", held_out=held, believed=None, limits={"cost<=4": "within"})
+    return CandidateFound(
+        name=name, what=f"about {name}", held_out=held, believed=None, second=None, limits={"cost<=4": "within"}
+    )
 
 
 @pytest.fixture
@@ -53,8 +56,7 @@ def folder(tmp_path: Path) -> Path:
         notes=[],
         seconds=1.0,
     )
-    write_record(tmp_path / "result.json", record)
-    (tmp_path / "models.npz").write_bytes(b"")
+    write_record(tmp_path / RESULT, record)
     return tmp_path
 
 
@@ -69,14 +71,14 @@ def test_the_picture_has_every_known_candidate_and_decider_hollow_over_the_limit
 
 def test_it_says_what_it_assumes(folder: Path) -> None:
     page = report(folder).read_text()
-    assert "Whoever acted knew no more than the columns." in page
-    assert "good &lt;one&gt;: estimated. 30 episodes, 120 rows, 3 candidates" in page
+    assert "whoever acted knew no more than the columns" in page
+    assert "good &lt;one&gt;: estimated to be within every limit; not tested." in page
 
 
 def test_a_broken_record_is_one_line(folder: Path, run_cli) -> None:
-    found = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").write_text(json.dumps(found | {"episodes": "many"}))
+    found = json.loads((folder / RESULT).read_text())
+    (folder / RESULT).write_text(json.dumps(found | {"episodes": "many"}))
     status, out, err = run_cli("report", folder)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "result.json: field `episodes`" in err
+    assert f"{RESULT}: field `episodes`" in err
     assert "Make it again: pdocrl solve LOG" in err
