@@ -159,7 +159,7 @@ def options(rng: Rng) -> list[str]:
         ["--horizon", "5"],
         ["--horizon", "1"],
         ["--window", "10"],
-        ["--dead-ends", "end"],
+        ["--absorbing", "end"],
         ["--min-count", "1"],
         ["--bins", "reward=3"],
         ["--cluster", "3", "--cells", "reward", "cost"],

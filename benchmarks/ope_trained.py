@@ -40,7 +40,7 @@ LIMITS = (10.0, 20.0, 40.0)
 DESIGNED_ON = ("BallRun", "BallCircle", "DroneRun")
 TASKS = ("CarRun", "CarCircle", "AntRun", "DroneCircle", *DESIGNED_ON)
 CLONE = "clone"  # the agent of policies that copy a part of the data, see ope_clones.py
-AT_ONCE = 20  # policies that are imagined side by side
+AT_ONCE = 20  # policies that are simulated side by side
 Row = dict[str, Any]
 
 

@@ -24,13 +24,13 @@ LAYERS = (
         "deprecations",
     ),
     ("data", "nn", "tabular"),
-    ("envs", "agents", "policies", "approximate"),
+    ("dynamics", "envs", "agents", "policies", "approximate"),
     ("training", "evaluation"),
     ("ope", "collect"),
     ("portfolio",),
     ("bench",),
     ("report",),
-    ("demo", "cli", "__init__"),
+    ("demo", "testing", "policy_folder", "cli", "__init__"),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 

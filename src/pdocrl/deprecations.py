@@ -12,11 +12,19 @@ from collections.abc import Mapping
 from typing import Any
 
 ENVIRONMENT = {"PDOCRL_HALVES": ("PDOCRL_PRECISION", {"0": "float32", "1": "mixed"})}  # variable, and its values
-SETTINGS: dict[str, dict[str, str]] = {}  # agent → {field of its config}; `*` stands for every agent
+SETTINGS: dict[str, dict[str, str]] = {
+    "solve": {"relearned": "refits"},
+    "dial": {"qualities": "relative_returns", "early_stops": "cost_caps"},
+    "pdocrl_anchored": {"imagined": "rollouts"},
+}  # agent → {field of its config}; `*` stands for every agent
 OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
+    "solve": {"relearned": "refits", "dead-ends": "absorbing", "window": "limit-horizon"},
+    "ope": {"thorough": "model-selection"},
+    "certify": {"thorough": "model-selection"},
     "train": {"sink": "logger", "window": "buffer-size"},
 }
 FIELDS: dict[str, dict[str, str]] = {  # result file → {key}
+    "ope.json": {"doubts": "warnings"},
     "run.json": {"window": "buffer_size", "choices": "discrete_actions"},
 }
 

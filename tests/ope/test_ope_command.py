@@ -108,6 +108,10 @@ def test_estimates_and_the_file(folder: Path, ready: Prepared) -> None:
     """Reward is ten times the action; fitted Q evaluation stands beside the ensemble."""
     result = estimate(folder, ready, compare=True)
     assert read_ope(folder) == result
+    told = json.loads((folder / "ope.json").read_text())
+    old = {"doubts": told["runs"][0].pop("warnings")}
+    (folder / "ope.json").write_text(json.dumps(told | {"format": 1, "runs": [told["runs"][0] | old]}))
+    assert read_ope(folder).runs == result.runs[:1]  # a file of version 0.2
     safe, unsafe = result.runs
     assert (safe.verdict, safe.within_limit, safe.trusted) == ("within limit at 95 %", True, True)
     assert unsafe.within_limit is not True
@@ -159,7 +163,7 @@ def test_a_cost_that_the_log_never_had_is_not_shown_to_be_kept_and_hides_no_othe
     safe, over = estimate(made, two).runs
     assert len(safe.cost) == len(safe.cost_interval) == 2
     assert (safe.within_limit, safe.trusted) == (None, False)
-    assert "`cost_1` never occurred" in safe.doubts[0]
+    assert "`cost_1` never occurred" in safe.warnings[0]
     assert over.within_limit is False
 
 

@@ -298,7 +298,7 @@ def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
 def say(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
     """Every policy is said to cost `estimated` of its limit."""
     said = {"within_limit": within, "verdict": "said of it", "trusted": trusted}
-    said["doubts"] = [] if trusted else ["few rows"]
+    said["warnings"] = [] if trusted else ["few rows"]
     runs = [told_run("pdocrl", limit, seed, 0.5, estimated, **said) for limit in LIMITS for seed in SEEDS]
     write_ope(folder, told("Toy", "pdocrl", runs))
 

@@ -85,7 +85,7 @@ def test_intervals_are_moved_out_and_a_certificate_shows_nothing(tmp_path: Path)
     moved = {one.signal: one.shift for one in result.markov.failed}["stockout"]
     assert result.intervals.costs[0, 1] - result.costs[0] > moved > 0.05
     assert any("not Markov: `order_1` of the step before" in note for note in notes(result, counts))
-    save(result, tmp_path / "policy", cells=counts.cells)
+    save(result, tmp_path / "policy", counts=counts)
     certificate, _ = certify_solved(tmp_path / "policy")
     assert [one.verdict for one in certificate.statements] == ["cannot be shown"]
     assert "no hidden confounder" in certificate.statements[0].assumption

@@ -75,7 +75,7 @@ def solve_cells(rows: Rows, points: Floats, seed: int = 0) -> ConsequenceCells |
     weight = _discounting(rows, gamma)
     limits = [Limit(name, float((1 - gamma) * weight[1 + i] * rows.limits[i])) for i, name in enumerate(names)]
     try:
-        result = solve(counts, gamma, limits, C=np.inf, min_count=10, resamples=0, relearned=0, seed=seed)
+        result = solve(counts, gamma, limits, C=np.inf, min_count=10, resamples=0, refits=0, seed=seed)
     except PdocrlError:
         return None
     if result.status in {"infeasible", "infeasible_covered"}:

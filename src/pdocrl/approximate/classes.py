@@ -40,6 +40,14 @@ class Basis(Protocol):
         """[X·A, D] sparse."""
         ...
 
+    def expected(self, pi: Floats) -> Matrix:
+        """Σ_a π(a|x) b_k(x, a) [X, D]."""
+        ...
+
+    def gram(self, mass: Floats) -> Floats:
+        """Σ_{x,a} mass(x, a) b(x, a) b(x, a)ᵀ [D, D]."""
+        ...
+
 
 class StateBasis:
     """Features of states, with coefficients of their own for each action: b_{kA+a}(x, a′) = φ_k(x) 1{a = a′}."""
@@ -56,6 +64,19 @@ class StateBasis:
 
     def matrix(self) -> Matrix:
         return sp.csr_array(sp.kron(sp.csr_array(self.phi), sp.eye_array(self.A), format="csr"))
+
+    def expected(self, pi: Floats) -> Matrix:
+        if sp.issparse(self.phi):
+            return _spread(pi) @ self.matrix()
+        return (self.phi[:, :, None] * pi[:, None, :]).reshape(len(pi), self.size)
+
+    def gram(self, mass: Floats) -> Floats:
+        d = self.phi.shape[1]
+        found = np.zeros((d, self.A, d, self.A))
+        for a in range(self.A):
+            block = self.phi.T @ (mass[:, a, None] * self.phi)
+            found[:, a, :, a] = block.toarray() if sp.issparse(block) else block
+        return found.reshape(self.size, self.size)
 
 
 class PairBasis:
@@ -78,6 +99,13 @@ class PairBasis:
 
     def matrix(self) -> Matrix:
         return sp.csr_array(self.functions)
+
+    def expected(self, pi: Floats) -> Matrix:
+        return _spread(pi) @ self.functions
+
+    def gram(self, mass: Floats) -> Floats:
+        found = self.functions.T @ (mass.reshape(-1, 1) * self.functions)
+        return np.asarray(found.toarray() if sp.issparse(found) else found)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,3 +181,9 @@ class FunctionClass:
         least = smallest.min() if smallest.shape[0] else 0.0
         positive = isinstance(self.coefficients, Simplex) or bool((self.coefficients.low >= 0).all())
         return bool(least >= 0) and positive
+
+
+def _spread(pi: Floats) -> sp.csr_array:
+    """[X, X·A] that takes functions of pairs to their means under π."""
+    X, A = pi.shape
+    return sp.csr_array((pi.ravel(), np.arange(X * A), np.arange(0, X * A + 1, A)), shape=(X, X * A))

@@ -40,11 +40,11 @@ def read(data: Data) -> Log:
     if isinstance(data, EventLog):
         return _of_events(data)
     if isinstance(data, Dataset):
-        if not data.choices:
+        if not data.discrete_actions:
             raise DataError(f"{data.name}: its actions are continuous; only discrete ones have a greedy policy here.")
         initial = np.zeros(len(data), bool)
         initial[data.episode_start] = True
-        action = np.asarray(data.choices)[data.action.argmax(axis=1)]
+        action = np.asarray(data.discrete_actions)[data.action.argmax(axis=1)]
         costs = {name: data.cost[:, i] for i, name in enumerate(data.cost_names)} if data.n_costs else None
         return _count(data.obs, action, data.next_obs, data.reward, costs, data.terminal, initial)
     unknown = [key for key in data if key not in KEYS]

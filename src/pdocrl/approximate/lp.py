@@ -71,10 +71,9 @@ def saddle_lp(game: Game) -> Saddle:
 
 def best_response(game: Game, pi: Floats) -> Saddle:
     """The w of the class that maximises D(w, π), and Q and λ that answer it best."""
-    L, (X, A) = game.L, game.L.r.shape
+    L = game.L
     w, inflow = _ratio_columns(game)
-    spread = sp.csr_array((pi.ravel(), np.arange(X * A), np.arange(0, X * A + 1, A)), shape=(X, X * A))
-    expected = sp.csr_array((spread @ game.Q.basis.matrix()).T)  # [D_Q, X] E_π b_k(x, ·)
+    expected = sp.csr_array(sp.csr_array(game.Q.basis.expected(pi)).T)  # [D_Q, X] E_π b_k(x, ·)
     w = w._replace(moments=sp.csr_array(w.moments + expected @ inflow), flow=sp.csr_array((0, game.W.size)))
     start = (1 - L.gamma) * np.asarray(expected @ L.d0)
     theta_w, _, theta_Q, lam = _optimise(game, [w], np.zeros(0), start)

@@ -33,7 +33,7 @@ class Solved(Record, frozen=True, kw_only=True):
     w_size: int
     rows: int
     states: int  # distinct ones
-    iterations: int | None  # none: a linear program
+    iterations: int | None  # of the algorithms that iterate
     notes: list[str]
     policy: LinearPolicy  # one stationary policy
     mixture: LinearPolicy | None  # Uniform(π_1 … π_T) of the paper's algorithm; `draw` one per episode

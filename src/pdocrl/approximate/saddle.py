@@ -19,6 +19,7 @@ from pdocrl.tabular.solvers.lagrangian import expected
 from pdocrl.tabular.solvers.oracles import GreedyMultipliers, Multipliers, OptimisticSimplex, Oracle
 
 Floats = NDArray[np.float64]
+BOLD = 5.0  # the optimistic softmax's steps, in those of its worst case
 
 
 @dataclasses.dataclass
@@ -87,7 +88,7 @@ def make_players(
     if algorithm == "optimistic":
         return Players(
             w=optimistic(game.W),
-            pi=SoftmaxPolicies(game.Q.basis, X, A, None, scale=float(np.sqrt(np.log(A)))),
+            pi=SoftmaxPolicies(game.Q.basis, X, A, None, scale=BOLD * float(np.sqrt(np.log(A)))),
             Q=optimistic(game.Q),
             lam=Multipliers(OptimisticSimplex((len(L.tau) + 1,)), game.B),
             power=1.0,

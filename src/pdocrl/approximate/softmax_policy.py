@@ -52,8 +52,9 @@ class LinearPolicy(Part, frozen=True, kw_only=True):
         if self.table:
             chances = np.asarray(phi @ np.asarray(self.table))
         else:
-            parts = zip(self.weights, self.logits, strict=True)
-            chances = sum(w * softmax(np.asarray(phi @ np.reshape(row, (-1, len(self.actions))))) for w, row in parts)
+            chances = np.zeros((phi.shape[0], len(self.actions)))
+            for weight, row in zip(self.weights, self.logits, strict=True):
+                chances += weight * softmax(np.asarray(phi @ np.reshape(row, (-1, len(self.actions)))))
         known = np.asarray(phi.sum(axis=1)).ravel() > 0
         return np.asarray(np.where(known[:, None], chances, self.otherwise))
 

@@ -36,6 +36,7 @@ def ope(
     confidence: float = 0.95,
     discount: float = 1.0,
     regressor: str = "linear",
+    newer: str | None = None,
     compare: bool = False,
     model_selection: bool = False,
     out: Path | None = None,
@@ -74,6 +75,7 @@ def ope(
         confidence: of intervals and verdicts.
         discount: γ of the totals.
         regressor: of fitted Q evaluation: linear, trees or network.
+        newer: rows logged since the log; warnings say where they no longer look like it.
         compare: of a training: fitted Q evaluation beside the ensemble.
         model_selection: of a training: learn the dynamics in two ways, which takes twice as long, and keep what
             predicts held-out episodes best; often shows more.
@@ -108,6 +110,7 @@ def ope(
             confidence=confidence,
             discount=discount,
             regressor=regressor,
+            newer=newer,
             seed=seed,
         )
     if isinstance(told, OffPolicy):
@@ -202,7 +205,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
             "normalised reward",
             "normalised cost",
             "verdict",
-            "doubts",
+            "warnings",
         ],
         [
             [
@@ -214,7 +217,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
                 _with_interval(r.normalized_reward, r.normalized_reward_interval),
                 _with_interval(r.normalized_cost, r.normalized_cost_interval),
                 r.verdict,
-                "; ".join(r.doubts),
+                "; ".join(r.warnings),
             ]
             for r in result.runs
         ],

@@ -18,6 +18,7 @@ from pdocrl.ope.any_policy import named_policies
 from pdocrl.ope.choice import Candidate, choose
 from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings
 from pdocrl.ope.distribution import distribution
+from pdocrl.ope.drift import drift, halves
 from pdocrl.ope.estimators import dynamics, importance, propensity, trees
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.double_reinforcement import double
@@ -42,6 +43,7 @@ def judge(
     confidence: float = LEVEL,
     discount: float = 1.0,
     regressor: str = "linear",
+    newer: EventLog | None = None,
     seed: int = 0,
 ) -> OpeReport:
     """Estimate reward and costs of policies, and give a verdict on each limit.
@@ -53,6 +55,8 @@ def judge(
         confidence: of every interval and verdict.
         discount: γ of the totals; tails are undiscounted.
         regressor: of fitted Q: `linear`, `trees` (scikit-learn) or `network`.
+        newer: rows logged since; warnings say where they no longer look like the log. Without, the later half of the
+            log is compared with the earlier one.
         seed: of the split for cross-fitting.
     """
     if not 0 < confidence < 1:
@@ -91,16 +95,22 @@ def judge(
         deciders=by_decider(log, totals, held, confidence),
         policies=reports,
         choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
-        warnings=log_warnings(log),
+        warnings=[*log_warnings(log), *_drift(log, newer)],
     )
+
+
+def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
+    if newer is not None:
+        return drift(log, newer)
+    return [f"within the log: {line}" for line in drift(*halves(log))]
 
 
 def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
     """All estimators on all signals."""
     found: list[Estimate] = []
     weights = ratios(problem)
-    forward = forward_ratios(problem) if _long(problem) and trees.installed() else None
     state = dynamics.states(problem.log, problem.discount)
+    forward = forward_ratios(problem) if state is None and _long(problem) and trees.installed() else None
     for signal in problem.log.signals:
         q = q_values(problem, signal, regressor)
         found += [estimator(problem, signal, kind) for estimator in IMPORTANCE for kind in importance.KINDS]

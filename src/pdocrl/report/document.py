@@ -161,14 +161,20 @@ class Section:
 
 
 def render_page(
-    title: str, lead: str, sections: Sequence[Section], *, filters: dict[str, list[str]] | None = None
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    *,
+    filters: dict[str, list[str]] | None = None,
+    scores: Sequence[object] = (),
 ) -> str:
-    """The whole page as text: one file that needs no network."""
+    """The whole page as text: one file that needs no network. `scores` are what filters compute ranks from."""
     return _template().render(
         title=title,
         lead=lead,
         sections=sections,
         filters=filters or {},
+        scores=script_data(scores) if scores else "",
         version=version("pdocrl"),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
@@ -177,8 +183,8 @@ def render_page(
 
 
 def script_data(value: object) -> Markup:
-    """JSON for a page's script; no text in it can end the element it stands in."""
-    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/"))
+    """JSON for a page's script; without `<` no text in it can end the element it stands in, or begin another."""
+    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def as_image(source: Path | bytes, kind: str = "png") -> str:

@@ -154,6 +154,57 @@ for (const map of document.querySelectorAll(".policy-map")) {
   form.hidden = false;
 }
 
+// Ranks of the chosen task and limit, by the rule of the table's note: safe before unsafe, then reward among the safe,
+// cost among the unsafe; ties share their rank. Intervals and interquartile means are of everything, so they give way.
+const scores = document.getElementById("scores");
+const ranking = document.querySelector('[aria-label="Methods over all tasks"] tbody');
+const before = ranking ? [...ranking.rows].map((row) => row.cloneNode(true)) : [];
+const rank = (chosen) => {
+  if (!scores || !ranking) return;
+  if (!chosen.task && !chosen.limit) { ranking.replaceChildren(...before.map((row) => row.cloneNode(true))); return; }
+  const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+  const found = new Map();  // method → {ranks, rewards, costs, limits, kept, over, episodes}
+  const tasks = new Map();  // task → method → its cells
+  for (const cell of JSON.parse(scores.textContent)) {
+    if ((chosen.task && cell.task !== chosen.task) || (chosen.limit && cell.limit !== chosen.limit)) continue;
+    if (!tasks.has(cell.task)) tasks.set(cell.task, new Map());
+    const methods = tasks.get(cell.task);
+    methods.set(cell.method, [...(methods.get(cell.method) ?? []), cell]);
+  }
+  for (const methods of tasks.values()) {
+    const merit = new Map();
+    for (const [method, cells] of methods) {
+      const [reward, cost] = [mean(cells.map((c) => c.reward)), mean(cells.map((c) => c.cost))];
+      merit.set(method, cost <= 1 ? reward : -1e6 - cost);
+      const own = found.get(method) ?? {ranks: [], rewards: [], costs: [], limits: 0, kept: 0, over: 0, episodes: 0};
+      own.rewards.push(reward);
+      own.costs.push(cost);
+      for (const cell of cells) {
+        own.limits += 1;
+        own.kept += cell.cost <= 1;
+        own.over += cell.over;
+        own.episodes += cell.episodes;
+      }
+      found.set(method, own);
+    }
+    for (const [method, own] of merit) {
+      const all = [...merit.values()];
+      const above = all.filter((other) => other > own).length;
+      found.get(method).ranks.push(above + (all.filter((other) => other === own).length + 1) / 2);
+    }
+  }
+  const rows = before.map((row) => row.cloneNode(true)).filter((row) => found.has(row.dataset.method));
+  for (const row of rows) {
+    const own = found.get(row.dataset.method);
+    const safe = own.costs.filter((cost) => cost <= 1).length;
+    const texts = [mean(own.ranks).toFixed(2), "–", `${safe} of ${own.costs.length}`, `${own.kept} of ${own.limits}`,
+      `${Math.round(100 * own.over / own.episodes)} %`, mean(own.rewards).toFixed(2), "–", mean(own.costs).toFixed(2), "–"];
+    texts.forEach((text, i) => { row.cells[i + 1].textContent = text; row.cells[i + 1].dataset.value = parseFloat(text); });
+  }
+  rows.sort((a, b) => Number(a.cells[1].textContent) - Number(b.cells[1].textContent));
+  ranking.replaceChildren(...rows);
+};
+
 // A choice hides everything that belongs to another method, task or limit. What is told over all limits at once
 // (data-limit="all") gives way to what is told of one (data-alone) where the page has both.
 const form = document.querySelector("form.filters");
@@ -162,6 +213,7 @@ if (form) {
   const said = form.querySelector("output");
   const apply = () => {
     const chosen = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+    rank(chosen);
     for (const element of document.querySelectorAll("[data-method], [data-task], [data-limit]")) {
       const fits = names.every((name) => {
         const own = element.dataset[name];
@@ -176,7 +228,7 @@ if (form) {
       card.classList.toggle("off", !card.querySelector("li[data-task]:not(.off)"));
     }
     const words = names.filter((name) => chosen[name]).map((name) => `${name} ${chosen[name]}`);
-    const means = chosen.limit ? " Results, ranks and improvement stay means over all limits." : "";
+    const means = chosen.limit ? " Results, profile and improvement stay means over all limits." : "";
     said.textContent = words.length ? `Shown: ${words.join(", ")}.${means}` : "Everything is shown.";
   };
   form.addEventListener("change", apply);

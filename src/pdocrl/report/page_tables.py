@@ -120,7 +120,7 @@ def of_estimates(record: Results) -> Table:
                 _estimated(told.normalized_reward, told.normalized_reward_interval),
                 _estimated(told.normalized_cost, told.normalized_cost_interval),
                 Text(told.verdict or DASH, kind),
-                Text("; ".join(told.doubts) or ("" if told.trusted else "not trusted")),
+                Text("; ".join(told.warnings) or ("" if told.trusted else "not trusted")),
                 _as_played(played.get(run)),
             )
         )
@@ -254,6 +254,27 @@ def _at_limit(score: Score) -> Text:
     text = f"{decimal(score.reward)} / {decimal(score.cost)}"
     belongs = (("limit", limit_name(score.limit or [])),)
     return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
+
+
+def rank_data(record: Results) -> list[dict[str, object]]:
+    """Means at each limit, from which the page's script ranks what the filters leave; of one constraint."""
+    if len({cell.method for cell in record.cells}) < 2 or any(
+        len(at.limit) != 1 for c in record.cells for at in c.limits
+    ):
+        return []
+    return [
+        {
+            "task": cell.task,
+            "method": cell.method,
+            "limit": limit_name(at.limit),
+            "reward": at.reward,
+            "cost": at.cost,
+            "over": at.over,
+            "episodes": at.rewards.size,
+        }
+        for cell in record.cells
+        for at in cell.limits
+    ]
 
 
 def _method(record: Results, method: str) -> Text:

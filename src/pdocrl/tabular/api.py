@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from pdocrl import deprecations
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.counts import Counts, Ints, Label
@@ -107,6 +108,7 @@ def solve(
     confidence: float | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
+    **renamed: int | None,
 ) -> Result:
     """The best policy the data supports that keeps the limits.
 
@@ -136,7 +138,12 @@ def solve(
             passes is returned, with status "shown". If none does it is "not_shown" (see `inference.confidence`).
         seed: of the redrawn logs.
         progress: is told in words what is being done.
+        renamed: settings under their names of 0.2, see `deprecations`.
     """
+    for name, value in deprecations.settings("solve", renamed).items():
+        if name != "refits":
+            raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+        refits = value
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
     given, episodic = gamma, isinstance(data, Counts) and data.horizon is not None

@@ -60,6 +60,7 @@ class Counts:
     cost_names: tuple[str, ...]
     groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
     trajectories: Trajectories | None = None  # a sample of episodes in their order, where the log names episodes
+    columns: Mapping[str, str] | None = None  # what a log's file calls the roles, such as {"state": "room"}
     cells: Cells | None = None  # how states were made of other columns, where they were
     horizon: int | None = None  # steps of an episode, where states are told apart by step: "calm 10 @ 3"
     restarts: bool = False  # a new episode begins where one ends, so that averages are per step taken (`going_on`)

@@ -20,7 +20,7 @@ from pdocrl.agents.base import Agent, AgentConfig, make_config
 from pdocrl.agents.registry import BUILT_IN, class_path, import_agent, is_packaged
 from pdocrl.console import log
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.load import find
+from pdocrl.data.load import place_of as place_of_file
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.provenance import UNKNOWN, commit, machine, versions
@@ -202,7 +202,8 @@ def _refuse_twice(what: str, values: Sequence[Any]) -> None:
 def task_of(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> Task | None:
     """The task given, or the one whose name the data was asked by, or whose file it is; refused where they differ."""
     name = data.name if isinstance(data, Dataset) else os.fspath(data)
-    stem = Path(name).stem.split("-v")[0].removeprefix("Safety")
+    stem = Path(name).stem.split("-v")[0].removeprefix("SafeMetaDrive-").removeprefix("Safety")
+    stem = stem.removesuffix("Gymnasium")
     try:
         own = find_task(stem)
     except UnknownNameError:
@@ -225,9 +226,5 @@ def refuse_other_dimensions(dataset: Dataset, task: Task | None) -> None:
 
 
 def place_of(data: str | os.PathLike[str] | Dataset) -> str:
-    """How to find the data again, from any folder: a task's name as it is, a file by its whole path."""
-    if isinstance(data, Dataset):
-        return data.name
-    text = os.fspath(data)
-    path = None if text.startswith("minari:") else find(data)
-    return text if path is None else os.path.abspath(path)
+    """How to find the data again: where it was loaded from, else its name, which does not lead there."""
+    return (data.path or data.name) if isinstance(data, Dataset) else place_of_file(data)

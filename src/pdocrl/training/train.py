@@ -46,7 +46,7 @@ from pdocrl.training.final_state import FinalState
 from pdocrl.training.folder import CHECKPOINT, Trained, locked
 from pdocrl.training.loggers import Logger, open_loggers
 from pdocrl.training.schedule import Schedule
-from pdocrl.training.trainer import BLOCK, Trainer, multiples, warm_up
+from pdocrl.training.trainer import BLOCK, Trainer, check_data, multiples, warm_up
 
 
 def train(
@@ -139,6 +139,7 @@ def train(
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
         with _open(data, task, buffer_size, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
+            check_data(chosen, dataset)
             limits = asked or default_limits(chosen, make_config(chosen, **given), dataset, cost_limit == BENCHMARK)
             planned = TrainingConfig.of(
                 dataset,

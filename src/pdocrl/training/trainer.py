@@ -108,7 +108,7 @@ class Trainer:
         own, self.training = trainings(agent, runs)  # [T], and which of them is each run's, [R]
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
-        self.normaliser = normaliser_of(dataset)
+        self.normaliser, self.columns = normaliser_of(dataset), dataset.obs_names
         seen = normalise_obs(dataset, self.normaliser)
         self.problem = agent.problem(seen)
         self.step = 0
@@ -269,7 +269,7 @@ class Trainer:
             else:
                 network = network.with_limit(run.config.cost_limit)
             networks.append(network)
-        return [with_normaliser(network, self.normaliser) for network in networks]
+        return [with_normaliser(network, self.normaliser, self.columns) for network in networks]
 
 
 def multiples(every: int) -> Callable[[int], int]:
@@ -314,6 +314,15 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
     """Refuse what cannot work, before anything is compiled."""
     if not runs:
         raise PdocrlError("no runs: give at least one cost limit and one seed.")
+    check_data(agent, dataset)
+    for run in runs:
+        if len(run.config.cost_limit) != dataset.n_costs:
+            given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"
+            raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
+
+
+def check_data(agent: Agent[Any, Any], dataset: Dataset) -> None:
+    """Refuse data an agent cannot learn from."""
     if dataset.n_costs < agent.fewest_costs:
         raise PdocrlError(f"{agent.name} needs {agent.needs}; {dataset.name} has {dataset.n_costs}.")
     if agent.most_costs is not None and dataset.n_costs > agent.most_costs:
@@ -328,10 +337,6 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         )
     if not dataset.discrete_actions and finite_actions(dataset.action):
         raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
-    for run in runs:
-        if len(run.config.cost_limit) != dataset.n_costs:
-            given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"
-            raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
 
 
 @lru_cache(maxsize=64)  # more than there are agents: a tour of all of them compiles each once

@@ -58,7 +58,8 @@ def possible(problem: Problem, signal: str) -> tuple[Floats, Floats]:
     """[N] the least and largest total that steps as logged can still add up to."""
     x = problem.log.signals[signal]
     left = problem.longest - problem.log.step
-    weight = left if problem.discount == 1 else (1 - problem.discount**left) / (1 - problem.discount)
+    gamma = problem.discount
+    weight = np.asarray(left if gamma == 1 else (1 - gamma**left) / (1 - gamma), np.float64)
     return min(float(x.min()), 0.0) * weight, max(float(x.max()), 0.0) * weight
 
 

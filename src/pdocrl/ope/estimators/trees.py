@@ -50,7 +50,7 @@ def fit_q(problem: Problem, rows: Ints, y: Floats) -> Any:
 
 def with_action(problem: Problem, rows: Ints, action: Ints) -> Floats:
     """[n, D + 1]"""
-    return np.c_[problem.inputs[rows], action]
+    return np.asarray(np.c_[problem.inputs[rows], action], np.float64)
 
 
 def expected(problem: Problem, model: Any, rows: Ints) -> Floats:

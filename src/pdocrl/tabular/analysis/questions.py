@@ -127,6 +127,18 @@ def compare(
     return Compared(tuple(policies), here, low, high, outside, difference)
 
 
+def cells_of(policies: Mapping[str, TabularPolicy]) -> CellSpec | None:
+    """The cells that stored policies were learned with; all must share them, to be compared by the same rows."""
+    made = {name: policy.cells for name, policy in policies.items()}
+    first = next(iter(made), None)
+    if first is None or all(cells is None for cells in made.values()):
+        return None
+    for name, cells in made.items():
+        if cells != made[first]:
+            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same --bins or --cells.")
+    return CellSpec(learned=made[first])
+
+
 def as_table(policy: TabularPolicy, counts: Counts) -> Floats:
     """[S, A] what a stored policy does in the states of a log; actions the log never saw cannot be judged."""
     known = {str(action): index for index, action in enumerate(counts.actions)}

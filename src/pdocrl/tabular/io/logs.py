@@ -74,7 +74,9 @@ def count_log(
         made = None if opened.cells is None else Cells(opened.cells, tuple(opened.hidden()))
         groups = _groups(log, counts, d0_known=start is not None)
         paths = _trajectories(log, counts)
-        return dataclasses.replace(counts, groups=groups, trajectories=paths, cells=made, horizon=horizon)
+        return dataclasses.replace(
+            counts, groups=groups, trajectories=paths, cells=made, columns=log.column, horizon=horizon
+        )
 
 
 def counts_with_ray(

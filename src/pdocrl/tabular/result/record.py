@@ -169,6 +169,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     confidence: Confident | None = None
     hidden: list[HiddenSignal] | None = None  # where states are not Markov
     assumptions: list[str] | None = None  # of every statement
+    notes: list[str] | None = None  # what a reader should not overlook
     window: float | None = None
     per_window: Numbers | None = None
     more_data: dict[str, list[Need]] | None = None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
+from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
 from pdocrl.tabular.inference.confidence import SafetyTest
@@ -26,7 +29,9 @@ COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
-def policy_content(result: Result, unseen: str = "careful", cells: Cells | None = None) -> dict[str, Any]:
+def policy_content(
+    result: Result, unseen: str = "careful", cells: Cells | None = None, columns: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What `policy.load` reads.
 
     `unseen`: the log's mix of the actions that cost least ("careful"), of all actions ("behaviour"), "uniform",
@@ -48,6 +53,8 @@ def policy_content(result: Result, unseen: str = "careful", cells: Cells | None 
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
     rows = [as_plain(line) for line in policy_lines(result)]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
+    if columns is not None:
+        content |= {"columns": {role: columns[role] for role in ("state", "action") if role in columns}}
     return content if cells is None else content | {"cells": cells.values}
 
 
@@ -71,6 +78,9 @@ def notes(result: Result, counts: Counts) -> list[str]:
             "counted as independent, and intervals are too narrow if they are not."
         )
     if counts.cells is not None:
+        for column, asked, there in counts.cells.collapsed():
+            bins = "one bin" if there == 1 else f"{there} bins"
+            found.append(f"`{column}` has {bins} in place of {asked}: too many of its values are the same.")
         for one in counts.cells.hidden:
             if one.share > HIDES:
                 found.append(
@@ -89,12 +99,15 @@ def notes(result: Result, counts: Counts) -> list[str]:
         if alike := lookalikes(labels):
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
+    for one, cost in zip(result.limits, result.costs, strict=True):
+        if result.method in BASELINES and result.method != "pdocrl" and one.sign * (cost - one.value) < -1e-7:
+            found.append(f"{result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
         most = int(dead[times.argmax()])
         found.append(
             f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
-            "times); what follows there is unknown and taken to be the worst. If episodes end there: --dead-ends end."
+            "times); what follows there is unknown and taken to be the worst. If episodes end there: --absorbing end."
         )
     if counts.trajectories is None and np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
@@ -124,30 +137,37 @@ def infeasible(result: Result) -> str:
     return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
 
 
+def with_notes(record: SolvedFile, result: Result, counts: Counts) -> SolvedFile:
+    """The record with what a reader should not overlook."""
+    return structs.replace(record, notes=notes(result, counts))
+
+
 def save(
     result: Result,
     folder: Path,
-    window: float | None = None,
     unseen: str = "careful",
-    cells: Cells | None = None,
+    counts: Counts | None = None,
     record: SolvedFile | None = None,
 ) -> list[Path]:
-    """policy.parquet, policy.json, act.py, result.json and solve.png."""
+    """policy.parquet, policy.json, act.py, result.json and solve.png; counts tell how columns make a state."""
     import pyarrow
     import pyarrow.parquet
 
     from pdocrl.tabular.result.picture import draw
 
-    content = policy_content(result, unseen, cells)
+    made, names = (None, None) if counts is None else (counts.cells, counts.columns)
+    content = policy_content(result, unseen, made, names)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", FILE, "solve.png")]
+    if record is None:
+        record = solved_file(result) if counts is None else with_notes(solved_file(result), result, counts)
     with atomic_path(files[0]) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     write_json(files[1], content)
     with atomic_path(files[2]) as path:
         path.write_bytes(Path(policy.__file__).read_bytes())
-    write_record(files[3], record or solved_file(result, window))
+    write_record(files[3], record)
     with atomic_path(files[4]) as path:
         draw(result, path)
     return files

@@ -53,6 +53,15 @@ def outcome(solved: SolvedFile) -> Table:
     return Table.of(heads, rows, "What the policy earns and costs")
 
 
+def all_of(solved: SolvedFile) -> list[Table]:
+    """Every table of a result: what it earns, how far to trust it, and whatever else was asked."""
+    shown = [outcome(solved), trust(solved)]
+    shown += [choices(solved)] if solved.choices else []
+    shown += [clusterings(solved)] if solved.clusterings else []
+    shown += [frontier(solved.frontier)] if solved.frontier is not None else []
+    return shown + ([explained(solved.explain, str(solved.explained))] if solved.explain else [])
+
+
 def keeps(solved: SolvedFile, name: str) -> bool:
     """Whether a limit is kept, by the log's own count and but for rounding."""
     room = solved.limits[name] - solved.costs[name]
@@ -69,7 +78,7 @@ def trust(solved: SolvedFile) -> Table:
     cover, sure = solved.coverage, solved.confidence
     rows = [["status", in_words(solved.status, solved.thin)]]
     if solved.margin is not None:
-        rows.append(["room inside the limits", f"{solved.margin:.4g}"])
+        rows.append(["Slater margin", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
         said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by {sure.by}"
