@@ -27,7 +27,7 @@ from pdocrl.files import write_csv
 from pdocrl.policies.policy import Policy
 from pdocrl.tabular.cmdp import Evaluation, evaluate
 from pdocrl.tabular.counts import Counts
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from research.experiments.lucky import methods
 from research.lucky import BAD, FAILED, FAST, FIRST_RARE, LIMIT, SAFE, Lucky, lucky2
 

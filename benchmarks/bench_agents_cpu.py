@@ -40,7 +40,7 @@ import numpy as np
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 THEIRS = {"bc": "bc", "bcq_lag": "bcq", "bear_lag": "bear", "cdt": "dt"}
 THREADS = (1, 2)

@@ -29,7 +29,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import write_csv
 from pdocrl.nn import precision
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 PROTOCOL = find_protocol("dsrl")
 

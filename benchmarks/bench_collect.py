@@ -41,7 +41,7 @@ task, source, vector, batches, warm, cores = *sys.argv[1:4], *map(int, sys.argv[
 
 def make():
     if source == "own":
-        from pdocrl.envs.bullet import make
+        from pdocrl.envs.registry import make
         return make(task)
     import bullet_safety_gym
     return gymnasium.make(f"Safety{task}-v0")

@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
 
     trained = dataclasses.replace(load_trained(options.folder), folder=None)  # nothing is written there
-    task = find_task(str(trained.plan.task))
+    task = find_task(str(trained.config.task))
     uniform = Uniform(task.horizon, task.action_dim or 0)
     policies, workers = len(trained.policies), len(os.sched_getaffinity(0))
     rows = []

@@ -29,8 +29,8 @@ from pdocrl.data.load import load, search
 from pdocrl.data.tasks import BULLET, Task
 from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import write_csv
-from pdocrl.training.grid import TaskPart, train_together
-from pdocrl.training.loop import wake
+from pdocrl.training.grid import TaskPart, train_multi_task
+from pdocrl.training.trainer import warm_up
 
 PROTOCOL = find_protocol("dsrl")
 
@@ -49,7 +49,7 @@ def reading(sets: dict[Task, Dataset], steps: int, folder: Path) -> dict[str, ob
     jax.clear_caches()
     parts = [TaskPart(data, task, folder / task.name, PROTOCOL.limits) for task, data in sets.items()]
     with timed() as clock:
-        done = train_together(parts, "pdocrl", seed=PROTOCOL.seeds, steps=steps, checkpoint_every=max(1, steps // 2))
+        done = train_multi_task(parts, "pdocrl", seed=PROTOCOL.seeds, steps=steps, checkpoint_every=max(1, steps // 2))
     lines = [line for line in done[0].metrics if line["run"] == 0][1:]  # without the first, which compiles
     return {
         "device": jax.devices()[0].device_kind,
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a CSV of the readings")
     arguments = parser.parse_args()
     began = time.perf_counter()
-    wake()
+    warm_up()
     sets = {task: data_of(task, arguments.data) for task in BULLET if task.name in arguments.tasks}
     print(f"data in memory after {time.perf_counter() - began:.1f} s", flush=True)
     rows = []

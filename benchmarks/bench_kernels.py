@@ -33,8 +33,8 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.console import print_table
 from pdocrl.files import write_csv
 from pdocrl.nn import pallas_mlp, precision
-from pdocrl.training import loop
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training import trainer as loop
+from pdocrl.training.trainer import Run, Trainer
 
 H200 = """gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 233472

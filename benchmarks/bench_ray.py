@@ -174,7 +174,7 @@ def play(group: Group, out: Path) -> None:
 def play_in_pool(group: Group, out: Path, workers: int) -> float:
     """Seconds the local pool takes for the same episodes: what this machine gives, as busy as it is."""
     trained = load_trained(folder_of(group, out))
-    with Rollouts(group.task.name, workers, tuple(trained.plan.cost_names)) as pool:
+    with Rollouts(group.task.name, workers, tuple(trained.config.cost_names)) as pool:
         pool.run(trained.policies, workers)
         began = time.perf_counter()
         pool.run(trained.policies, group.suite.episodes)

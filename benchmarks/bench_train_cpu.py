@@ -20,7 +20,7 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import find_agent
 from pdocrl.data import load
 from pdocrl.files import write_csv
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 ROUNDS, STEPS = 8, 60
 

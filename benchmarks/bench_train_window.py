@@ -31,8 +31,8 @@ def measure(path: Path, cap: int, window: int, every: int, turns: int) -> dict[s
     from pdocrl.agents.base import make_config
     from pdocrl.agents.registry import find_agent
     from pdocrl.data.dataset import Dataset
-    from pdocrl.training.loop import Run, Trainer
-    from pdocrl.training.window import open_windows
+    from pdocrl.training.buffer import open_buffers
+    from pdocrl.training.trainer import Run, Trainer
 
     agent = find_agent("pdocrl")
     runs = [Run(make_config(agent, cost_limit=(20.0,), horizon=1000.0), 0)]
@@ -43,7 +43,7 @@ def measure(path: Path, cap: int, window: int, every: int, turns: int) -> dict[s
         trainer.advance(every)
         return every / (time.perf_counter() - began)
 
-    with open_windows(path, None, window, every) as sample:
+    with open_buffers(path, None, window, every) as sample:
         began = time.perf_counter()
         digest = sample.digest
         first_pass = time.perf_counter() - began

@@ -76,7 +76,7 @@ def dataset(lucky: Lucky, log: dict[str, NDArray[Any]]) -> Dataset:
         states[log["next_state"].ravel()],
         np.zeros(ends.size, bool),
         ends.ravel(),
-        choices=lucky.mu_D.shape[1],
+        discrete_actions=lucky.mu_D.shape[1],
     )
 
 
@@ -91,7 +91,7 @@ def of_dial(lucky: Lucky, data: Dataset, steps: int, seed: int) -> Act:
     limit = LIMIT * HORIZON
     found = train(data, "dial", cost_limit=[limit], horizon=HORIZON, seed=[seed], steps=steps, settings=SMALL)
     policy: Any = found.policies[0]
-    states = policy.scales.standardised(np.eye(len(lucky.mu_D)))
+    states = policy.normaliser.normalise_obs(np.eye(len(lucky.mu_D)))
 
     def act(state: NDArray[np.int64], time: int, spent: NDArray[np.float64]) -> NDArray[np.int64]:
         one = np.ones((len(state), 1))
@@ -124,7 +124,7 @@ def gamble(count: int, steps: int, seed: int, qualities: tuple[float, ...]) -> f
     ends = np.zeros(risky.shape, bool)
     ends[:, -1] = True
     obs, end = np.ones((risky.size, 1)) + rng.normal(0, 0.1, (risky.size, 1)), ends.ravel()
-    data = make_dataset(obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * end, end, choices=2)
+    data = make_dataset(obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * end, end, discrete_actions=2)
     settings = {**SMALL, "qualities": qualities}
     found = train(data, "dial", cost_limit=[1.0], horizon=HORIZON, seed=[seed], steps=steps, settings=settings)
     step = found.policies[0].begin(0)

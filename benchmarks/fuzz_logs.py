@@ -151,7 +151,7 @@ def write(rng: Rng, log: Columns, folder: Path) -> str:
 
 
 def options(rng: Rng) -> list[str]:
-    chosen = ["--gamma", str(rng.choice(["0.9", "0.99", "0.5"])), "--resamples", "3", "--relearned", "0"]
+    chosen = ["--gamma", str(rng.choice(["0.9", "0.99", "0.5"])), "--resamples", "3", "--refits", "0"]
     chosen += ["--C", str(rng.choice(["2", "inf", "50"]))]
     if rng.random() < 0.6:
         chosen += ["--limit", str(rng.choice(["cost<=0.5", "cost>=0.1", "cost<=0", "reward<=1", "cost<=1e9"]))]
@@ -159,7 +159,7 @@ def options(rng: Rng) -> list[str]:
         ["--horizon", "5"],
         ["--horizon", "1"],
         ["--window", "10"],
-        ["--dead-ends", "end"],
+        ["--absorbing", "end"],
         ["--min-count", "1"],
         ["--bins", "reward=3"],
         ["--cluster", "3", "--cells", "reward", "cost"],

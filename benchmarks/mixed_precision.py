@@ -45,9 +45,9 @@ from pdocrl.evaluation.intervals import interval_words, measured, number
 from pdocrl.files import read_csv, write_csv
 from pdocrl.nn import pallas_mlp, precision
 from pdocrl.nn.pallas_mlp import to_float16
-from pdocrl.training import loop
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training import trainer as loop
 from pdocrl.training.train import train
+from pdocrl.training.trainer import Run, Trainer
 
 STAGES = 4
 NETWORKS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}

@@ -32,8 +32,8 @@ from pdocrl.ope import METHODS, Prepared
 from pdocrl.ope.estimate import judge
 from pdocrl.ope.support import MOST_OUTSIDE
 from pdocrl.policies.policy import MLPPolicy
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained
-from pdocrl.training.plan import Plan
 
 HERE = Path(__file__).parent
 LIMITS = (10.0, 20.0, 40.0)
@@ -66,7 +66,7 @@ def main() -> None:
             if scores["task"] == task:
                 found = load_trained(folder)
                 told = [(run["reward"], run["cost"][0], len(run["episodes"])) for run in scores["runs"]]
-                rows += judged(task, ready, found.policies, [found.plan.agent] * len(told), told)
+                rows += judged(task, ready, found.policies, [found.config.agent] * len(told), told)
     write_csv(HERE / "results" / "ope.csv", rows)
     show(rows)
 
@@ -124,7 +124,7 @@ def judged(
     """A row per policy: what it was in roll-outs, and every method's word on it."""
     spec, data = find_task(task), ready.dataset
     runs = [{"cost_limit": [LIMITS[0]], "seed": 0} for _ in policies]
-    plan = Plan(
+    plan = TrainingConfig(
         data=data.name,
         data_digest=data.digest,
         task=task,

@@ -30,8 +30,8 @@ from pdocrl.ope.estimate import judge
 from pdocrl.ope.support import MOST_OUTSIDE
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy, load_all
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
-from pdocrl.training.plan import Plan
 
 HERE = Path(__file__).parent
 RESULTS, PAGE, PICTURE = HERE / "results" / "ope_trained.csv", HERE.parent / "docs" / "ope.md", "ope.png"
@@ -105,7 +105,7 @@ def batches(task: str, played: Path, folder: Path) -> list[list[tuple[Row, Polic
                 continue
             if story["mode"] in {"dial", "dials"}:  # one training for all limits
                 own: Any = policies[[seed for _, seed in runs].index(line["seed"])]
-                found.append((line, own.at_limit((line["limit"],))))
+                found.append((line, own.with_limit((line["limit"],))))
             elif (run := (float(line["limit"]), line["seed"])) in runs:
                 found.append((line, policies[runs.index(run)]))
     return [found[i : i + AT_ONCE] for i in range(0, len(found), AT_ONCE)]
@@ -114,7 +114,7 @@ def batches(task: str, played: Path, folder: Path) -> list[list[tuple[Row, Polic
 def judged(task: str, ready: Prepared, some: list[tuple[Row, Policy]]) -> list[Row]:
     """A row a policy: what it was in roll-outs, and what the ensemble says of it."""
     data = ready.dataset
-    plan = Plan(
+    plan = TrainingConfig(
         data=data.name,
         data_digest=data.digest,
         task=task,

@@ -6,7 +6,13 @@ For machines that `pdocrl bench benchmarks/five.toml` cannot use as it is: one w
 a simulator, another with the simulator. A line of the file is one policy, played:
 
     {"task": "CarRun", "agent": "cpq", "settings": {"published": true}, "limit": 10, "seed": 0, "steps": 100000,
-     "reward": [20 numbers], "cost": [20 numbers], "length": [20 numbers, if known], "failure": "if it failed"}
+     "reward": [20 numbers], "cost": [20 numbers], "length": [20 numbers, if known], "failure": "if it failed",
+     "data_digest": "of what it learned from", "provenance": {"commit": "…", "versions": {"pdocrl": "…", …},
+     "machine": "…"}, "played": {the same, of the machine that played}}
+
+`provenance` is `pdocrl.provenance.provenance()` on the machine that trained, `played` with `PLAYING` on the one that
+played. A line without them is refused: nothing is filled in from the machine that builds the table. Without any lines
+the table is made again from its rows.
 
 Lines of the same policy that come later replace earlier ones. Settings have the names of `VARIANTS`, others are told in
 words. Writes what `pdocrl bench` writes into OUT, and from it benchmarks/five.toml, benchmarks/results/five.parquet and
@@ -21,14 +27,15 @@ import argparse
 import dataclasses
 import json
 import shutil
+import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-import pdocrl
 from pdocrl.agents.base import Agent, make_config
 from pdocrl.agents.registry import find_agent
 from pdocrl.bench.results import (
@@ -48,7 +55,10 @@ from pdocrl.data.tasks import Task, find_task
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.files import write_text
+from pdocrl.provenance import Provenance, in_words
+from pdocrl.records import from_plain
 from pdocrl.report import report
+from pdocrl.report.overview import kept_sentence
 from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables
 
@@ -66,16 +76,24 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("pdocrl_anchored", "control", {"improvement": 0.0, "tilt": 0.0}),
 ]
 PAGES = ("README.md", "benchmarks/README.md", "docs/agents")
-VERSIONS = {"pdocrl": pdocrl.__version__, "jax": jax.__version__, "numpy": np.__version__}
+BEGIN, END = "<!-- made by benchmarks/table.py from results/five.parquet -->", "<!-- end -->"
+THREE = ("pdocrl", "jax", "numpy")
+NEEDED = ("data_digest", "provenance", "played")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lines", type=Path, nargs="+", help="files of played policies, one JSON object a line")
-    parser.add_argument("--data", type=Path, required=True, help="folder with one Safety<Task>-*.hdf5 per task")
+    parser.add_argument("lines", type=Path, nargs="*", help="files of played policies, one JSON object a line")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=ROOT.parent / "shared" / "data",
+        help="folder with one Safety<Task>-*.hdf5 per task",
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/five"))
     parser.add_argument("--without", nargs="*", default=[], help="agents to leave out")
     parser.add_argument("--drop", nargs="*", default=[], help="methods of the former table that others replace")
+    parser.add_argument("--no-page", action="store_true", help="tables alone")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "five.html")
     arguments = parser.parse_args()
     before = [row for row in former_rows(arguments.out) if row.method not in arguments.drop]
@@ -109,9 +127,26 @@ def main() -> None:
     write_text(ROOT / "benchmarks" / "five.toml", suite_text(suite))
     shutil.copy(arguments.out / PARQUET, RESULTS / "five.parquet")
     write_text(RESULTS / "five.md", "\n\n".join(table.markdown() for table in make_tables(rows)) + "\n")
-    report(arguments.out, arguments.page)
+    if not arguments.no_page:
+        report(arguments.out, arguments.page)
+    write_generated(rows)
     replace_lines(rows, before, tasks)
     print(headline(rows, before, tasks, methods, again))
+
+
+def write_generated(rows: Sequence[Row]) -> None:
+    """What benchmarks/README.md says of these rows stands between two marks, and is made of them."""
+    page = ROOT / "benchmarks" / "README.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    write_text(page, f"{before}{generated(rows)}{after}")
+
+
+def generated(rows: Sequence[Row]) -> str:
+    """Table, notes and counts as Markdown."""
+    [overview] = [table for table in make_tables(rows) if table.name == "overview"]
+    said = textwrap.fill(kept_sentence(make_cells(rows)), 100, break_long_words=False, break_on_hyphens=False)
+    return f"{BEGIN}\n\n{overview.markdown()}\n\n{said}\n\n{END}"
 
 
 def former_rows(out: Path) -> list[Row]:
@@ -131,6 +166,9 @@ def read_lines(paths: Iterable[Path]) -> list[Line]:
         for text in path.read_text(encoding="utf-8").splitlines():
             if text.strip():
                 line = json.loads(text)
+                missing = [name for name in NEEDED if not line.get(name)]
+                if missing:
+                    sys.exit(f"error: {path}: a line of {line['agent']} on {line['task']} has no {', '.join(missing)}.")
                 line["settings"] = plain(line.get("settings") or {})
                 key = (line["task"], line["agent"], json.dumps(line["settings"], sort_keys=True), line["steps"])
                 found[*key, line["limit"], line["seed"]] = line
@@ -179,6 +217,8 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
     agent: Agent[Any, Any] = find_agent(method.agent)
     config = make_config(agent, **method.settings, horizon=float(task.horizon))
     shared, digest = agent.ignores_limit(config), load(file, task).digest
+    if any(line["data_digest"] != digest for line in lines):
+        sys.exit(f"error: {method.name} on {task.name} learned from other data than {file.name}.")
     trainings: dict[tuple[Any, ...], int] = {}
     limits = sorted({line["limit"] for line in lines})
     seeds = {line["seed"] for line in lines}
@@ -190,7 +230,8 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
         rewards, costs = np.asarray(line["reward"], float), np.asarray(line["cost"], float).reshape(-1)
         scores = zip(normalised_reward(task, rewards), normalised_cost(costs, limit), strict=True)
         lengths = line.get("length") or [task.horizon] * len(rewards)
-        versions = {**VERSIONS, **line.get("versions", {})}
+        made, played = from_plain(line["provenance"], Provenance), from_plain(line["played"], Provenance)
+        others = {package: number for package, number in made.versions.items() if package not in THREE}
         for i, (reward, cost) in enumerate(scores):
             rows.append(
                 Row(
@@ -216,7 +257,11 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
                     data=file.name,
                     recollected=file.name not in task.files if task.files else None,
                     train_seconds=line.get("train_seconds"),
-                    **versions,
+                    **{package: made.versions[package] for package in THREE},
+                    commit=made.commit,
+                    packages=in_words(others),
+                    machine=made.machine,
+                    played=f"{played.commit}; {in_words(played.versions)}; {played.machine}",
                 )
             )
     return rows
@@ -224,11 +269,21 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
 
 def suite_of(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[Method], planned: Suite) -> Suite:
     limits = tuple(sorted({row.cost_limit for row in rows}))
-    seeds = tuple(sorted({row.seed for row in rows}))
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    for row in rows:
+        found[row.method, row.task] = tuple(sorted({*found.get((row.method, row.task), ()), row.seed}))
+    seeds = Counter(found.values()).most_common(1)[0][0]
+    names = tuple(task.name for task in tasks)
+    told = []
+    for method in methods:
+        own = tuple(name for name in names if (method.name, name) in found)
+        other = {name: found[method.name, name] for name in own if found[method.name, name] != seeds}
+        told.append(dataclasses.replace(method, seeds=other, tasks=() if own == names else own))
+    methods = told
     steps = max(row.step for row in rows)
     episodes = max(row.episode for row in rows) + 1
     entries = tuple(TaskEntry(task) for task in tasks)
-    return Suite("five", planned.about, entries, tuple(methods), limits, seeds, steps, episodes)
+    return Suite("five-recorded", planned.about, entries, tuple(methods), limits, seeds, steps, episodes)
 
 
 def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
@@ -247,12 +302,14 @@ def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
 def suite_text(suite: Suite) -> str:
     """The suite as its file has it."""
     lines = [
-        "# Five tasks with re-collected data. Cells trained again have five seeds, 0 to 4; the others the protocol's.",
+        "# Five tasks with re-collected data, as results/five.parquet has them: its methods, steps, seeds and tasks.",
         "#     pdocrl bench benchmarks/five.toml --data FOLDER --out runs/five",
         "# or, from episodes played elsewhere, benchmarks/table.py, which wrote this file, too. Of what either writes,",
         "# results.parquet is committed as benchmarks/results/five.parquet, the tables as five.md and the page",
-        "# as docs/five.html. Versions stand in the rows: those of 0.1.0 were not trained again.",
+        "# as docs/five.html. Versions stand in the rows. `pdocrl bench five` trains all of it with one version.",
+        f'name = "{suite.name}"',
         'protocol = "dsrl"',
+        f"seeds = {list(suite.seeds)}",
         f"steps = {suite.steps:_}",
         f"tasks = {json.dumps([entry.task.name for entry in suite.entries])}",
         "agents = [",
@@ -264,6 +321,13 @@ def suite_text(suite: Suite) -> str:
         words += [f"settings = {{ {own} }}"] * bool(own)
         if method.steps and method.steps != suite.steps:
             words.append(f"steps = {method.steps:_}")
+        if method.tasks:
+            words.append(f"tasks = {json.dumps(method.tasks)}")
+        on = method.tasks or tuple(entry.task.name for entry in suite.entries)
+        if len(method.seeds) == len(on) and len(set(method.seeds.values())) == 1:
+            words.append(f"seeds = {list(method.seeds[on[0]])}")
+        elif method.seeds:
+            words.append(f"seeds = {{ {', '.join(f'{task} = {list(own)}' for task, own in method.seeds.items())} }}")
         lines.append(f"    {{ {', '.join(words)} }}," if len(words) > 1 else f'    "{method.agent}",')
     return "\n".join([*lines, "]"]) + "\n"
 

@@ -45,7 +45,7 @@ from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta
 from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.count_threshold import choose_min_count, trusted
+from pdocrl.tabular.solvers.count_threshold import choose_min_count, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model, policy_of
 
 HERE = Path(__file__).parent
@@ -139,7 +139,7 @@ def limits_of(cmdp: CMDP, counts: Counts) -> dict[str, float]:
 
 def plug_in(counts: Counts, gamma: float, limits: dict[str, float], rows: int) -> Floats:
     """The optimum of the log's own model over pairs with so many rows; where it never goes, what the log did."""
-    L = Lagrangian.empirical(trusted(counts, rows), gamma, as_limits(limits))
+    L = Lagrangian.empirical(frequent_only(counts, rows), gamma, as_limits(limits))
     return policy_of(L, exact.solve(pessimistic_model(L)).mu)
 
 
@@ -216,7 +216,7 @@ def study_confidence(task: tuple[str, int, int]) -> list[object]:
         cmdp, counts = problem.cmdp, episodes_of(problem, size, seed)
     limits = limits_of(cmdp, counts)
     begun = time.process_time()
-    result = solve(counts, cmdp.gamma, limits, C=np.inf, relearned=0, confidence=0.95, seed=seed)
+    result = solve(counts, cmdp.gamma, limits, C=np.inf, refits=0, confidence=0.95, seed=seed)
     seconds = time.process_time() - begun
     earned, rival = (evaluate(cmdp, pi) for pi in (result.policy, plug_in(counts, cmdp.gamma, limits, 20)))
     over, rival_over = (bool((e.constraints < cmdp.tau - 1e-12).any()) for e in (earned, rival))

@@ -28,7 +28,7 @@ from scipy.stats import t as student
 
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_csv
-from pdocrl.tabular.baselines.registry import RIVALS, Knowledge, Parameters, facts_of, find_rival
+from pdocrl.tabular.baselines.registry import BASELINES, Knowledge, Parameters, facts_of, find_baseline
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.algorithms import Mixture
@@ -120,14 +120,14 @@ class LogTask(NamedTuple):
     methods: tuple[str, ...]
 
 
-def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list[LogTask]:
+def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(BASELINES)) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
     Logs come in order, so that stopping early leaves as many of each.
     """
     found = []
     for job in jobs:
-        known = [name for name, rival in RIVALS.items() if (rival.limits if job.limited else rival.free)]
+        known = [name for name, rival in BASELINES.items() if (rival.limits if job.limited else rival.free)]
         methods = [name for name in known if name in only]
         if job.family == "icu_sepsis":
             found += [LogTask(job, (name,)) for name in methods if _on_icu(name, job)]
@@ -141,7 +141,7 @@ def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list
 def _on_icu(name: str, job: Job) -> bool:
     if name in ICU_LAST and job.n == max(ICU_SIZES):
         return False
-    return job.limited or not RIVALS[name].limits or name in ICU_FREE
+    return job.limited or not BASELINES[name].limits or name in ICU_FREE
 
 
 def _turn(task: LogTask) -> bool:
@@ -162,7 +162,7 @@ def measure(task: LogTask) -> list[Trial]:
     icu = job.family == "icu_sepsis"
     found = []
     for name in task.methods:
-        rival = RIVALS[name]
+        rival = BASELINES[name]
         settings = [rival.theory(facts), *rival.grid(facts)]
         chosen = ICU_SETTINGS[name] if icu else range(len(settings))
         for index, parameters in enumerate(settings):
@@ -264,14 +264,14 @@ def measure_all(
     minutes: float = math.inf,
     keep: Path | None = None,
     skip: int = 0,
-    methods: Collection[str] = tuple(RIVALS),
+    methods: Collection[str] = tuple(BASELINES),
 ) -> Rows:
     """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
 
     `keep` is a file to which every trial is added as soon as it is there.
     """
     for name in methods:
-        find_rival(name)
+        find_baseline(name)
     tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip), methods)
     if keep is None:
         return summarise(_in_order(_finished(tasks, jobs, minutes)))
@@ -325,7 +325,7 @@ def read_trials(paths: Iterable[Path]) -> list[Trial]:
 
 def _in_order(results: Iterable[list[Trial]]) -> list[Trial]:
     """The same order however the work was shared: by log, then as in the registry."""
-    rank = {name: index for index, name in enumerate(RIVALS)}
+    rank = {name: index for index, name in enumerate(BASELINES)}
     every = itertools.chain.from_iterable(results)
     return sorted(every, key=lambda trial: (trial.job, rank[trial.method], trial.setting))
 
@@ -337,7 +337,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
-    parser.add_argument("--methods", nargs="+", default=list(RIVALS), help="only these")
+    parser.add_argument("--methods", nargs="+", default=list(BASELINES), help="only these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")

@@ -37,6 +37,10 @@ EPISODE = Row(
     pdocrl="0.1.0",
     jax="0.10.2",
     numpy="2.4.6",
+    commit="unknown",
+    packages="optax 0.2.8",
+    machine="Linux x86_64, 2 cores",
+    played="unknown; pybullet 3.2.7; Linux x86_64, 2 cores",
 )
 
 
@@ -95,7 +99,6 @@ def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **
         "trusted": True,
         "doubts": [],
         "outside": 0.0,
-        "effective_sample_size": None,
         "by_method": {},
     }
     return OpeRun(**fields | others)
@@ -112,7 +115,7 @@ def told(task: str, agent: str, runs: list[OpeRun]) -> OffPolicy:
         data=DataName(name="d.hdf5", digest="d"),
         step=1,
         versions={},
-        settings=OpeSettings(resamples=2, seed=0),
+        settings=OpeSettings(seed=0),
         calibration=None,
         runs=runs,
     )

@@ -10,7 +10,7 @@ import pytest
 
 import pdocrl.demo
 from pdocrl.demo import embedded
-from pdocrl.report import beside, read_results
+from pdocrl.report import limit_slider, read_results
 
 pytest.importorskip("pybullet", reason="the simulator is an extra")
 
@@ -57,31 +57,31 @@ def test_the_demo_goes_on_after_an_interrupt_and_ends_with_a_page(tmp_path, run_
     assert "holds another training (bc, 20 steps); choose another --out." in err.splitlines()[-1]
 
 
-def test_the_recommended_agent_plays_beside_cloning_what_was_foretold_of_both(
+def test_the_recommended_agent_is_compared_with_cloning_by_predictions_and_in_the_same_episodes(
     tmp_path, run_cli: Run, monkeypatch
 ) -> None:
-    """Before anything is played both are rehearsed in the dial's model; then both play the same episodes."""
+    """Both are predicted by the dial's dynamics model before anything is played; then both play the same episodes."""
     small = {"hidden": (8,), "batch_size": 16}
     monkeypatch.setattr(pdocrl.demo, "SIZE", small)
     monkeypatch.setattr(pdocrl.demo, "MORE", {"dial": {"model_hidden": (8,)}})
     monkeypatch.setattr(pdocrl.demo, "EVALUATIONS", 1)
-    monkeypatch.setattr(beside, "make_film", lambda *_: None)
+    monkeypatch.setattr(limit_slider, "make_film", lambda *_: None)
     folder = tmp_path / "demo"
     status, out, err = run_cli("demo", "--out", folder, "--steps", "10", "--episodes", "2", "--json")
     assert status == 0, err
     answer = json.loads(out)
     assert err.index("would they be safe?") < err.index("bc at limit 80:")
-    (cloned,) = answer["beside"]
+    (cloned,) = answer["baselines"]
     for own, other in zip(answer["runs"], cloned["runs"], strict=True):
         assert [e["seed"] for e in own["episodes"]] == [e["seed"] for e in other["episodes"]]
-    forecast = json.loads((folder / "forecast.json").read_text())["policies"]
-    assert [(one["agent"], one["cost_limit"]) for one in forecast] == [
+    predictions = json.loads((folder / "predictions.json").read_text())["policies"]
+    assert [(one["agent"], one["cost_limit"]) for one in predictions] == [
         (agent, [limit]) for agent in ("dial", "bc") for limit in (10.0, 50.0, 80.0)
     ]
-    for one in forecast:
+    for one in predictions:
         assert one["safe"] == (one["cost"][0] <= one["cost_limit"][0])
         assert np.isfinite(one["reward"])
-    assert len({one["cost"][0] for one in forecast[3:]}) == 1  # cloning knows no limit
+    assert len({one["cost"][0] for one in predictions[3:]}) == 1  # cloning knows no limit
     page = (folder / "index.html").read_text()
     assert "Would it be safe? First the data answers, then the simulator" in page
     assert "bc, limit 10" in page

@@ -11,11 +11,23 @@ SOURCE = Path(__file__).parents[1] / "src" / "pdocrl"
 
 # Each may import what stands in its own line or above.
 LAYERS = (
-    ("errors", "files", "limits", "table", "console", "records", "callable_package", "machine", "deprecations"),
+    (
+        "errors",
+        "files",
+        "limits",
+        "table",
+        "console",
+        "records",
+        "callable_package",
+        "machine",
+        "provenance",
+        "deprecations",
+    ),
     ("data", "nn", "tabular"),
-    ("dynamics", "envs", "agents", "policies"),
+    ("dynamics", "envs", "agents", "policies", "approximate"),
     ("training", "evaluation"),
     ("ope", "collect"),
+    ("portfolio",),
     ("bench",),
     ("report",),
     ("demo", "cli", "__init__"),

@@ -32,7 +32,7 @@ from pdocrl.envs import make
 from pdocrl.envs.rollout import episode_seeds
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.prepare import Prepared
-from pdocrl.training.plan import Plan
+from pdocrl.training.config import TrainingConfig
 
 PACKAGES = Path(__file__).parent / "packages"
 TASKS = """
@@ -104,7 +104,9 @@ class Benched:
             line = ["bench", self._suite, "--out", self._out, "--agents", name, "--json"]
             assert cli.main([str(word) for word in line]) == 0
             rows = [row for row in read_rows(self._out) if row.agent == name]
-            (folder,) = (path.parent for path in self._out.rglob("run.json") if Plan.read(path.parent).agent == name)
+            (folder,) = (
+                path.parent for path in self._out.rglob("run.json") if TrainingConfig.read(path.parent).agent == name
+            )
             self._found[name] = folder, rows
         return self._found[name]
 
@@ -137,7 +139,7 @@ def by_onnx(policy: Any, session: Any) -> Callable[[int], Step]:
 
     What a model with memory must be told besides (past steps, costs paid, noise) is kept by the exported NumPy policy.
     """
-    inputs, scales, said = {entry.name: entry.type for entry in session.get_inputs()}, policy.scales, []
+    inputs, normaliser, said = {entry.name: entry.type for entry in session.get_inputs()}, policy.normaliser, []
     if inputs.keys() == {"obs"}:
         return lambda _: lambda obs, *_: session.run(None, {"obs": obs[None]})[0][0]
     function = type(policy.network).act
@@ -145,13 +147,15 @@ def by_onnx(policy: Any, session: Any) -> Callable[[int], Step]:
     def act(*given: Any, **named: Any) -> Any:
         feeds = dict(inspect.signature(function).bind(policy.network, *given, **named).arguments)
         del feeds["self"]
-        varies = scales.obs_scale > 0
-        feeds["obs"] = np.where(varies, feeds["obs"] / np.where(varies, scales.obs_scale, 1), 0) + scales.obs_mean
+        varies = normaliser.obs_scale > 0
+        feeds["obs"] = (
+            np.where(varies, feeds["obs"] / np.where(varies, normaliser.obs_scale, 1), 0) + normaliser.obs_mean
+        )
         if "actions" in feeds:
-            feeds["actions"] = scales.real(feeds["actions"])
+            feeds["actions"] = normaliser.denormalise_action(feeds["actions"])
         kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
         said.append(session.run(None, {name: np.asarray(feeds[name], kinds[kind]) for name, kind in inputs.items()})[0])
-        return scales.unit(said[-1])
+        return normaliser.normalise_action(said[-1])
 
     object.__setattr__(policy.network, "act", act)
 

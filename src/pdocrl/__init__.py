@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pdocrl.data import save as save
     from pdocrl.envs import rollout as rollout
     from pdocrl.evaluation.evaluate import evaluate as evaluate
-    from pdocrl.tabular.api import solve as solve
+    from pdocrl.ope.certificates import certify as certify
+    from pdocrl.portfolio.entry import solve as solve
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
     from pdocrl.training.train import resume as resume
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "pdocrl.data",
     "Task": "pdocrl.data",
+    "certify": "pdocrl.ope.certificates",
     "evaluate": "pdocrl.evaluation.evaluate",
     "export": "pdocrl.training.folder",
     "load": "pdocrl.data",
@@ -40,7 +42,7 @@ _HOMES = {
     "resume": "pdocrl.training.train",
     "rollout": "pdocrl.envs",
     "save": "pdocrl.data",
-    "solve": "pdocrl.tabular.api",
+    "solve": "pdocrl.portfolio.entry",
     "train": "pdocrl.training.train",
 }
 __all__ = sorted([*_HOMES, "__version__", "collect", "ope", "report"])

@@ -1,7 +1,7 @@
 """The whole way in two minutes: embedded data → policies → would they be safe? → the real simulator → a page.
 
-The recommended agent stands beside behaviour cloning, which knows no limit, in the same episodes. Everything but the
-size is as in a real training: networks and batches are smaller, and steps fewer.
+The recommended agent is compared with behaviour cloning, which knows no limit, in the same episodes. Only the size
+differs from a real training: networks and batches are smaller, and steps fewer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.dynamics.rollouts import error_of_mean, rollouts_of_policy
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.evaluation.evaluate import Scores, evaluate
-from pdocrl.policies.policy import WorldPolicy
+from pdocrl.policies.policy import NormalisedPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
-from pdocrl.report.beside import Foretold, SafetyForecast, beside
+from pdocrl.report.comparison import PredictedRun, Predictions, comparison
 from pdocrl.report.record import limit_name
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained, restore
-from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 
 TASK = "BallRun"
@@ -39,8 +39,8 @@ SIZE: dict[str, Any] = {"hidden": (64, 64), "batch_size": 256}  # far below a re
 MORE: dict[str, dict[str, Any]] = {"dial": {"hidden": (128, 128), "model_hidden": (64, 64)}}
 STEPS = 6_000
 EVALUATIONS = 5  # while training
-BESIDE, BESIDE_STEPS = "bc", 2_000  # what the agent is compared with
-FORECAST = "forecast.json"  # what the data said before anything was played
+BASELINE, BASELINE_STEPS = "bc", 2_000  # what the agent is compared with
+PREDICTIONS = "predictions.json"  # of every policy, before anything was played
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Demo:
     """What came out: the scores, and where to look."""
 
     scores: Scores
-    beside: list[Scores]  # of what it is compared with, in the same episodes
+    baselines: list[Scores]  # of what it is compared with, in the same episodes
     page: Path
     picture: Path
 
@@ -59,16 +59,16 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "dial", steps: int =
     sizes = ["--steps", str(steps), "--episodes", str(episodes)]
     command = shlex.join(["pdocrl", "demo", "--out", str(folder), "--agent", agent, *sizes])
     dataset = embedded()
-    folders = [folder, *([folder / BESIDE] if agent != BESIDE else [])]
+    folders = [folder, *([folder / BASELINE] if agent != BASELINE else [])]
     try:
         _train(folder, dataset, agent, steps)
         if len(folders) > 1:
-            log(f"training {BESIDE} beside it …")
-            _train(folders[1], dataset, BESIDE, min(steps, BESIDE_STEPS))
-        forecast = foretell(folders, dataset)
+            log(f"training {BASELINE} for comparison …")
+            _train(folders[1], dataset, BASELINE, min(steps, BASELINE_STEPS))
+        predictions = predict(folders, dataset)
         scores = [evaluate(place, episodes) for place in folders]
         records = [read_results(place, dataset) for place in folders]
-        page = report(records[0], film=False, command=command, opening=beside(records, forecast))
+        page = report(records[0], command=command, opening=comparison(records, predictions))
         picture = folder / "plane.png"
         save(_plane(dataset, records), picture)
     except (KeyboardInterrupt, PdocrlInterrupted):
@@ -76,7 +76,7 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "dial", steps: int =
     return Demo(scores[0], scores[1:], page, picture)
 
 
-def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None:
+def predict(folders: Sequence[Path], dataset: Dataset) -> Predictions | None:
     """Would the policies satisfy their limits? Predicted by dial, and by rollouts in its models; None without a dial.
 
     dial chose its settings by such predictions; the other policies play in the same models, under the same margin.
@@ -84,34 +84,34 @@ def foretell(folders: Sequence[Path], dataset: Dataset) -> SafetyForecast | None
     first, *others = (load_trained(folder) for folder in folders)
     network: Any
     config: Any
-    if first.plan.agent != "dial":
+    if first.config.agent != "dial":
         return None
     log("would they be safe? Rollouts in the models that dial learned from the data …")
-    trainer = restore(folders[0], first.plan, dataset)
+    trainer = restore(folders[0], first.config, dataset)
     state, config = jax.tree.map(lambda leaf: leaf[0], trainer.state), trainer.runs[0].config
     said = []
     for found in (first, *others):
-        for run, policy in zip(found.plan.runs, found.policies, strict=True):
-            limit, network = tuple(run["cost_limit"]), cast(WorldPolicy, policy).network
+        for run, policy in zip(found.config.runs, found.policies, strict=True):
+            limit, network = tuple(run["cost_limit"]), cast(NormalisedPolicy, policy).network
             if found is first:
                 predicted = network.predicted(limit)
                 reward, cost = predicted.reward, predicted.bound
             else:
                 drawn = rollouts_of_policy(
-                    state.models_average, state.normaliser, network, state.starts, found.plan.horizon, STARTS
+                    state.models_average, state.normaliser, network, state.starts, found.config.horizon, STARTS
                 )
                 paid = np.asarray(drawn.cost).reshape(-1, drawn.cost.shape[-1])
                 error = error_of_mean(paid, float(config.confidence), float(config.episodes), len(state.starts))
                 reward, cost = float(drawn.reward.mean()), (paid.mean(0) + error) / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())
-            told = Foretold(
-                agent=found.plan.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe
+            told = PredictedRun(
+                agent=found.config.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe
             )
             log(f"  {told.agent} at limit {limit_name(limit)}: {'yes' if safe else 'NO'}, cost at most {cost[0]:.0f}")
             said.append(told)
-    forecast = SafetyForecast(step=first.step, policies=said)
-    write_record(folders[0] / FORECAST, forecast)
-    return forecast
+    predictions = Predictions(step=first.step, policies=said)
+    write_record(folders[0] / PREDICTIONS, predictions)
+    return predictions
 
 
 def embedded() -> Dataset:
@@ -170,7 +170,7 @@ def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:
             checkpoint_every=every,
             evaluate_every=every,
         )
-    plan = Plan.read(folder)
+    plan = TrainingConfig.read(folder)
     if (plan.agent, plan.steps, plan.data_digest) != (agent, steps, dataset.digest):
         raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); choose another --out.")
     return resume(folder, dataset)

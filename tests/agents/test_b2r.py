@@ -14,7 +14,7 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import TransformerPolicy
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit, play_bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 3}

@@ -11,7 +11,7 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 
 def episodes_of(dataset: Dataset, rows: np.ndarray) -> set[int]:

@@ -17,8 +17,8 @@ from test_caps import HORIZON, SMALL, drive, expectile, layer, street
 from pdocrl.agents.base import make_config
 from pdocrl.agents.bcrl import BCRLProblem
 from pdocrl.agents.registry import find_agent
-from pdocrl.policies.limits import BudgetPolicy, discounted_budget
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.policies.cost_conditioned import BudgetPolicy, discounted_budget
+from pdocrl.training.trainer import Run, Trainer
 
 
 def gaussian_loss(net: Any, inputs: np.ndarray, action: np.ndarray, weight: np.ndarray, kept: np.ndarray) -> float:
@@ -156,6 +156,6 @@ def test_each_cost_is_counted_in_its_own_unit_and_one_that_never_occurred_forbid
     policy = BudgetPolicy(networks, 10.0, 0.9, tuple(np.asarray(state.unit).tolist()), (2.0, 2e-3, 1.0))
     step = policy.begin(0)
     assert step(np.zeros(1)) > 0, "two steps of the largest cost are no small budget, whatever their unit"
-    assert policy.at_limit((2.0, 0.0, 1.0)).begin(0)(np.zeros(1)) < 0
+    assert policy.with_limit((2.0, 0.0, 1.0)).begin(0)(np.zeros(1)) < 0
     old = dataclasses.replace(policy, unit=1e-3)  # as files of before had it: one for all
     assert old.begin(0)(np.zeros(1)) > 0

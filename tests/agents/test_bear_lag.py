@@ -12,7 +12,7 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.bear_lag import discrepancy
 from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])

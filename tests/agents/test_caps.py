@@ -19,8 +19,8 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import normals
-from pdocrl.policies.limits import SwitchingPolicy, discounted_budget
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.policies.cost_conditioned import SwitchingPolicy, discounted_budget
+from pdocrl.training.trainer import Run, Trainer
 
 HORIZON, SLOW, FAST, HALF = 20, 0.2, 0.9, 0.5
 SMALL = {"hidden": (32, 32), "batch_size": 64, "horizon": float(HORIZON), "gamma": HALF, "reward_scale": 1.0}

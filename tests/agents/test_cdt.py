@@ -19,7 +19,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import CausalTransformer, Windows, _drop
 from pdocrl.policies.policy import TransformerPolicy
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit, play_bandit
 
 SMALL = {"embedding": 8, "heads": 2, "layers": 1, "context": 4, "times": 12, "reward_scale": 1.0, "cost_shift": 0.0}

@@ -13,9 +13,9 @@ import pytest
 from jaxtyping import Array
 
 from pdocrl.agents.common.conditional_fqe import ConditionalCritic, Conditioned, fqe_loss
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 
 HORIZON, STEPS, BATCH = 10, 3000, 256
 LARGEST = jnp.asarray([20.0])

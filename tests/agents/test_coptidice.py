@@ -10,7 +10,7 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.coptidice import conjugate, cost_limit, ratio
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import make_dataset
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 
 def test_the_ratio_is_the_slope_of_the_conjugate_and_attains_it() -> None:

@@ -21,7 +21,7 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.policies.dial import prediction
 from pdocrl.policies.policy import DialPolicy, load, save
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 HORIZON, SLOW, FAST = 20, 0.2, 0.9
 
@@ -234,7 +234,9 @@ def test_luck_is_not_copied_where_lower_relative_returns_are_predicted() -> None
     assert risky[reward.sum(1).argsort()[-20:]].all()
     obs = rng.normal(0, 1, (risky.size, 1))
     ends = np.tile(np.arange(steps) == steps - 1, count)
-    data = make_dataset(obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, choices=2)
+    data = make_dataset(
+        obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, discrete_actions=2
+    )
     policy = trained_on(data, steps, 1500)
     assert policy.network.predicted().reward == pytest.approx(0.7 * steps, abs=0.15)  # the gamble's is .6 a step
     step = policy.begin(0)

@@ -17,11 +17,11 @@ from pdocrl.agents.common.candidates import mix_twins
 from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
-from pdocrl.policies.limits import LimitedPolicy, discounted_budget
+from pdocrl.policies.cost_conditioned import CostConditionedPolicy, discounted_budget
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.policies.policy import ProposingPolicy, TransformerPolicy, load_all, save
-from pdocrl.training.loop import Run, Trainer
 from pdocrl.training.train import resume, train
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, Probe, bandit
 
 SMALL = {"hidden": (32, 32), "batch_size": 64}
@@ -84,7 +84,7 @@ def test_nine_runs_have_finite_losses_and_go_their_own_ways(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_run_has_the_same_bits_whatever_runs_beside_it(name: str) -> None:
-    """And wherever it stands. (That it has them alone, too, is tried in tests/training/test_loop.py.)"""
+    """And wherever it stands. (That it has them alone, too, is tried in tests/training/test_trainer.py.)"""
     together, _ = nine(name)
     among_others = Trainer(agent_of(name), problem().dataset, runs(name, [4.0, 1.0, 2.5], [7, 3, 1]))
     among_others.advance(12)
@@ -172,7 +172,7 @@ def random_inputs(policy: Any) -> dict[str, Any]:
     feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
     if isinstance(network, ProposingPolicy):
         feeds["latent"] = rng.normal(size=(6, network.candidates, network.latent_dim)).astype(np.float32)
-    if isinstance(network, LimitedPolicy):
+    if isinstance(network, CostConditionedPolicy):
         feeds["limit"] = np.asarray([[0], [0.5], [1.5], [2], [4], [9]], np.float32)
         feeds["spent"] = np.asarray([[0], [0], [1], [3], [0.5], [2]], np.float32)
         feeds["time"] = np.arange(6, dtype=np.float32)[:, None]

@@ -18,7 +18,7 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.candidates import FeasiblePolicy
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 
 
 def test_one_step_is_the_formulas() -> None:

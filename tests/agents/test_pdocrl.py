@@ -16,7 +16,7 @@ from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import clip_inward, density_ratio
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit
 
 SMALL: dict[str, Any] = {"hidden": (16, 16), "batch_size": 64, "horizon": float(HORIZON)}

@@ -23,7 +23,7 @@ from pdocrl.data.dataset import make_dataset
 from pdocrl.dynamics.mixture import COMPONENTS, MixtureModel
 from pdocrl.dynamics.normaliser import Normaliser
 from pdocrl.dynamics.running_cost import RunningCost
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 
 S, A, K, B = 3, 2, 2, 16

@@ -14,7 +14,7 @@ import pytest
 
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import find_agent
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, Probe, bandit, chain
 from probes import small_cmdp as make_cmdp
 

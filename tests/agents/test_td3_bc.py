@@ -14,7 +14,7 @@ from test_agent_oracles import COMMON, GAMMA, KEY, PROBLEM, A, B, Loss, check, d
 from pdocrl.agents.base import make_config
 from pdocrl.agents.o3srl import Bandit
 from pdocrl.agents.registry import find_agent
-from pdocrl.training.loop import Run, Trainer
+from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit
 
 LIMITS = np.array([3.0, 6.0])

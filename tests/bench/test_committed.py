@@ -28,16 +28,12 @@ def rows(tmp_path_factory):
 
 
 def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
-    """With at least as many seeds as the suite names, at every limit the same; cells not asked for are not there."""
-    seeds = {(row.task, row.method): set() for row in rows}
-    for row in rows:
-        seeds[row.task, row.method].add(row.seed)
-    assert min(map(len, seeds.values())) >= len(suite.seeds)
+    """With the suite's seeds, steps and limits; cells not asked for are not there."""
     asked = Counter(
         (group.task.name, group.method.name, limit, seed, group.steps, episode)
         for group in suite.groups()
         for limit in group.limits
-        for seed in seeds.get((group.task.name, group.method.name), ())
+        for seed in group.seeds
         for episode in range(suite.episodes)
     )
     assert Counter((r.task, r.method, r.cost_limit, r.seed, r.step, r.episode) for r in rows) == asked
@@ -46,6 +42,12 @@ def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
 def test_tables_are_made_of_these_rows(rows, tmp_path):
     write_tables(tmp_path, make_tables(rows))
     written = (RESULTS / "five.md").read_text(encoding="utf-8")
-    for name in ("results", "published", "limits", "ranks", "profile", "improvement"):
+    for name in ("overview", "results", "published", "limits", "ranks", "profile", "improvement"):
         [made] = tmp_path.rglob(f"{name}.md")
         assert made.read_text(encoding="utf-8") in written, name
+
+
+def test_the_page_of_the_benchmarks_says_what_the_rows_say(rows):
+    from benchmarks.table import generated
+
+    assert generated(rows) in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")

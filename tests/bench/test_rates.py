@@ -20,7 +20,7 @@ from pdocrl.machine import cores
 @pytest.fixture
 def group() -> Group:
     """`pdocrl` on BallRun: nine runs, 100,000 steps, 20 episodes."""
-    return named_suites()["paper"].groups(["pdocrl"], ["BallRun"])[0]
+    return named_suites()["eight"].groups(["pdocrl"], ["BallRun"])[0]
 
 
 def logged(*stages: tuple[int, float]) -> Any:
@@ -112,7 +112,7 @@ def test_a_damaged_memory_is_forgotten(tmp_path: Path, group: Group) -> None:
 
 def test_a_shared_training_is_counted_once(tmp_path: Path) -> None:
     """On a CPU runs take turns; cdt's three limits are one training, pdocrl's are three."""
-    suite = named_suites()["paper"]
+    suite = named_suites()["eight"]
     rates = Rates(tmp_path / "rates.json")
     trained = logged((100, 50.0))
     shared, own = suite.groups(["cdt"], ["BallRun"])[0], suite.groups(["pdocrl"], ["BallRun"])[0]

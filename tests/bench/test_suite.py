@@ -13,7 +13,7 @@ from pdocrl.bench.suite import named_suites
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import BULLET, find_task
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, PdocrlError
 from pdocrl.records import as_plain
 
 GOOD = """
@@ -38,16 +38,32 @@ def toml(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_the_paper_suite_is_the_papers_grid() -> None:
+def test_the_paper_suite_is_the_papers_grid_at_both_protocols_limits() -> None:
     suite = find_suite("paper")
-    assert suite.protocol == "dsrl"
+    assert suite.protocol == "dsrl+paper"
+    assert suite.limits == ((10.0,), (20.0,), (40.0,), (80.0,))
     assert [entry.task for entry in suite.entries] == list(BULLET)
     groups = suite.groups()
     assert len(groups) == 8 * len(suite.methods)
-    assert {group.runs for group in groups} == {9}
-    assert {method.agent for method in suite.methods} == set(BUILT_IN_AGENTS)
+    assert {group.runs for group in groups} == {12}
+    assert {"pdocrl", "pdocrl-published", "pdocrl_extraction", "cdt-by-cost"} <= {m.name for m in suite.methods}
     assert (suite.steps, suite.episodes) == (100_000, 20)
     assert {method.name for method in find_suite("ablation").methods} == {"pdocrl", "pdocrl_extraction"}
+
+
+@pytest.mark.parametrize(("name", "tasks"), [("eight", 8), ("five", 5)])
+def test_the_broad_suites_have_every_agent_and_the_control(name: str, tasks: int) -> None:
+    suite = find_suite(name)
+    assert suite.protocol == "dsrl"
+    assert len(suite.entries) == tasks
+    assert {method.agent for method in suite.methods} == set(BUILT_IN_AGENTS)
+    assert "pdocrl_anchored-control" in {method.name for method in suite.methods}
+
+
+def test_lengths_are_trained_by_the_same_settings() -> None:
+    groups = find_suite("lengths").groups(tasks=["CarRun"])
+    assert {(g.method.name, g.steps) for g in groups} >= {("pdocrl-20k", 20_000), ("pdocrl-published-50k", 50_000)}
+    assert {g.method.settings.get("published", False) for g in groups if g.method.name.startswith("pdocrl-p")} == {True}
 
 
 def test_every_setting_of_a_named_suite_is_one_of_its_agent() -> None:
@@ -74,6 +90,22 @@ def test_an_agent_may_have_steps_of_its_own(toml: Callable[[str], Path]) -> None
     suite = find_suite(toml(GOOD.replace('"bc",', '{ name = "bc", steps = 7 },')))
     assert [group.steps for group in suite.groups()] == [7, 20]
     json.dumps(as_plain(suite.record))
+
+
+def test_an_agent_may_have_tasks_and_seeds_of_its_own(toml: Callable[[str], Path]) -> None:
+    text = GOOD.replace('tasks = ["BallRun"]', 'tasks = ["BallRun", "CarRun"]')
+    suite = find_suite(toml(text.replace('"bc",', '{ name = "bc", tasks = ["carrun"], seeds = [7, 8, 9] },')))
+    assert [(group.name, group.seeds) for group in suite.groups()] == [
+        ("pdocrl-wide-BallRun", (0, 1)),
+        ("bc-CarRun", (7, 8, 9)),
+        ("pdocrl-wide-CarRun", (0, 1)),
+    ]
+    assert suite.record.agents[0].seeds == {"CarRun": [7, 8, 9]}
+    suite = find_suite(toml(text.replace('"bc",', '{ name = "bc", seeds = { CarRun = [7] } },')))
+    assert [group.seeds for group in suite.groups(["bc"])] == [(0, 1), (7,)]
+    for wrong in ('tasks = ["AntRun"]', "seeds = { AntRun = [1] }"):
+        with pytest.raises(PdocrlError, match="agent bc` names 'AntRun'; the suite has BallRun, CarRun"):
+            find_suite(toml(text.replace('"bc",', f'{{ name = "bc", {wrong} }},')))
 
 
 def test_a_task_of_ones_own_is_described_in_the_suite(toml: Callable[[str], Path], tmp_path: Path) -> None:

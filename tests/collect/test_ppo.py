@@ -112,7 +112,7 @@ def test_each_cost_settles_at_its_own_limit_and_an_infinite_limit_is_none():
 def test_an_expert_among_choices_takes_the_best_one_its_limit_allows():
     """Choices earn 0, 1, 2; the last also costs 1. With a limit of 0.25 it is taken a quarter of the time."""
     config = PPOConfig(hidden=(8, 8), minibatch=200, learning_rate=5e-3)
-    state = ppo.init(jax.random.PRNGKey(1), 1, 3, 1, config, choices=True)
+    state = ppo.init(jax.random.PRNGKey(1), 1, 3, 1, config, discrete_actions=True)
     taken = []
     for batch in range(100):
         actor = ppo.actor_of(state, (0, 1, 2))

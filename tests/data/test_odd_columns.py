@@ -67,15 +67,15 @@ def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:
 @pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".csv"])
 def test_actions_of_zero_and_one_are_refused_with_the_remedy(tmp_path: Path, suffix: str) -> None:
     save(log(np.arange(60) % 2), tmp_path / f"x{suffix}")
-    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they choices.*--discrete-actions 2"):
+    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they discrete.*--discrete-actions 2"):
         load(tmp_path / f"x{suffix}")
 
 
-def test_integer_actions_are_asked_whether_they_are_choices(tmp_path: Path) -> None:
+def test_integer_actions_are_asked_whether_they_are_discrete_actions(tmp_path: Path) -> None:
     save(log(np.linspace(-1, 1, 60)), tmp_path / "x.npz")
     arrays = dict(np.load(tmp_path / "x.npz"))
     np.savez(tmp_path / "y.npz", **(arrays | {"actions": np.arange(60) % 4}))
-    with pytest.raises(DataError, match="Are they choices"):
+    with pytest.raises(DataError, match="Are they discrete"):
         load(tmp_path / "y.npz")
 
 
@@ -85,7 +85,7 @@ def test_training_refuses_choices_in_memory_and_in_windows(tmp_path: Path) -> No
         train(data, "bc", steps=1)
     save(data, tmp_path / "x.npz")
     with pytest.raises(PdocrlError, match="nothing but 0 and 1"):
-        train(tmp_path / "x.npz", "bc", steps=1, window=10)
+        train(tmp_path / "x.npz", "bc", steps=1, buffer_size=10)
 
 
 def test_actions_that_are_always_one_are_amounts() -> None:

@@ -16,7 +16,7 @@ from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.dynamics.mixture import Luck, MixtureModel, Step
 from pdocrl.dynamics.normaliser import LEVELS, Normaliser, cost_levels
 from pdocrl.nn.mlp import polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 
 STEPS, BATCH = 3000, 128
 SAFE, RARE, RISKY, GUSTS = range(4)  # what the actions bring about

@@ -15,7 +15,8 @@ import pytest
 
 from pdocrl.data import Task, load, register, tasks
 from pdocrl.envs import bullet
-from pdocrl.envs.bullet import make, split_run_costs
+from pdocrl.envs.bullet import split_run_costs
+from pdocrl.envs.registry import make
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 pytest.importorskip("pybullet", reason="the simulator is an extra")

@@ -10,10 +10,10 @@ import pytest
 
 from pdocrl.data.tasks import Task, register, register_file
 from pdocrl.envs import make
-from pdocrl.envs.bullet import with_costs
+from pdocrl.envs.registry import with_costs
 from pdocrl.envs.rollout import rollout
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.policy import MLPPolicy, WorldScales, in_world
+from pdocrl.policies.policy import MLPPolicy, Normaliser, with_normaliser
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 
@@ -110,7 +110,7 @@ def test_an_environment_of_other_observations_than_the_data_is_refused() -> None
     env = make("valve_world:Valve-v0")
     size, (low, high) = env.observation_space.shape[0] + 1, (env.action_space.low, env.action_space.high)
     network = MLPPolicy((np.zeros((size, 2), np.float32),), (np.zeros(2, np.float32),))
-    policy = in_world(network, WorldScales(np.zeros(size), np.ones(size), low, high))
+    policy = with_normaliser(network, Normaliser(np.zeros(size), np.ones(size), low, high))
     with pytest.raises(PdocrlError, match=f"have {size - 1} numbers, those of the policy's data {size}"):
         rollout("valve_world:Valve-v0", policy, 1, workers=0)
 

@@ -16,8 +16,8 @@ from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import ask, evaluate, read_scores, score_played
 from pdocrl.policies.policy import MLPPolicy
+from pdocrl.training.config import TrainingConfig, versions
 from pdocrl.training.folder import Trained
-from pdocrl.training.plan import Plan, versions
 
 LIMITS, SEEDS = (10.0, 20.0), (0, 5)
 STILL = MLPPolicy((np.zeros((3, 2), np.float32),), (np.zeros(2, np.float32),))
@@ -36,7 +36,7 @@ class Dialled:
 def trained(folder: Path, policy: Any, agent: str = "bc", **settings: Any) -> Trained:
     """Two limits × two seeds. `bc` ignores the limit: the runs of a seed share their training."""
     runs = [{"cost_limit": [limit], "seed": seed} for limit in LIMITS for seed in SEEDS]
-    plan = Plan(
+    plan = TrainingConfig(
         data="toy.npz",
         data_digest="d",
         task="Toy",
@@ -145,7 +145,7 @@ def test_an_environment_of_ones_own_is_played_no_longer_than_the_horizon(task: s
     """The task's horizon, or without one the training's."""
     register(Task("Toy", 7))
     found = dataclasses.replace(trained(Path(), STILL), folder=None)
-    found = dataclasses.replace(found, plan=msgspec.structs.replace(found.plan, task=None))
+    found = dataclasses.replace(found, plan=msgspec.structs.replace(found.config, task=None))
     limits = ["max(cost)<=0.5", f"P(cost>{horizon})<=0.1", f"CVaR90(cost)<={horizon}"]
     scores = evaluate(found, 1, task=task, workers=0, env=Endless, limits=limits)
     assert [(s.value, s.satisfied, s.verdict) for s in scores.runs[0].limits] == [

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pdocrl.evaluation.intervals import Floats, contributions, interquartile_mean, mean_over_limits, measured
+from pdocrl.evaluation.intervals import (
+    Floats,
+    binomial_interval,
+    contributions,
+    interquartile_mean,
+    mean_over_limits,
+    measured,
+)
 from pdocrl.evaluation.score import AtLimit, Cell
 from pdocrl.report.statistics import compare
 
@@ -126,3 +133,13 @@ def test_intervals_are_cut_at_what_can_be_but_keep_their_estimate() -> None:
 def test_the_interquartile_mean_is_the_mean_of_the_middle_half() -> None:
     assert interquartile_mean(np.array([-100.0, 1.0, 2.0, 900.0])) == 1.5
     assert interquartile_mean(np.array([3.0])) == 3.0
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.3, 0.9])
+def test_the_exact_interval_of_a_share_covers_at_least_as_often_as_it_says(probability):
+    draws = np.arange(31)
+    ends = np.array([binomial_interval(int(count), 30) for count in draws])
+    inside = (ends[:, 0] <= probability) & (probability <= ends[:, 1])
+    covered = float(scipy.stats.binom.pmf(draws, 30, probability)[inside].sum())
+    assert 0.95 <= covered < 0.999
+    assert (ends[0, 0], ends[-1, 1]) == (0, 1)

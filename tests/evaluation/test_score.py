@@ -141,3 +141,19 @@ def test_a_protocol_is_its_limits_seeds_and_episodes():
 def test_what_cannot_be_scored_says_why(reward, cost, limit, complaint: str):
     with pytest.raises(PdocrlError, match=complaint):
         score(UNIT, reward, cost, limit)
+
+
+def test_the_tail_counts_episodes_over_in_any_constraint_and_averages_the_costliest_tenth():
+    costs = np.zeros((2, 20, 2))
+    costs[0, :3, 0], costs[1, 0, 1] = [11, 12, 30], 6
+    found = score(UNIT, np.zeros((2, 20)), costs, (10.0, 5.0)).tail
+    assert (found.over, found.episodes, found.share) == (4, 40, 0.1)
+    assert found.cvar == pytest.approx((1.1 + 1.2 + 3.0 + 0) / 4)  # of the constraint whose mean is the larger
+    assert found.words()[0] == "4 of 40 (10 %)"
+
+
+def test_the_tail_of_several_limits_pools_their_episodes():
+    runs = {10.0: (np.zeros(10), np.full(10, 20.0)), 40.0: (np.zeros(10), np.full(10, 20.0))}
+    found = score_limits(UNIT, runs).tail
+    assert (found.over, found.episodes) == (10, 20)
+    assert found.cvar == pytest.approx((2.0 + 0.5) / 2)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
-from test_ope_command import Cli, Sequential, constant, drifting, trained, write
+from test_ope_command import SMALL, Cli, Sequential, constant, drifting, trained, write
 
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
@@ -29,7 +29,6 @@ from pdocrl.ope.support import Recorded
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
-SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
 LONGER = dataclasses.replace(SMALL, steps=2500)
 
 
@@ -140,7 +139,7 @@ def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prep
 
 def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
     """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
-    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, thorough=True)
+    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, model_selection=True)
     assert thorough.config.ways == THOROUGH
     truth = thorough.calibration.truth
     assert np.abs(thorough.calibration.error).mean() < 0.1 * truth.std(axis=0).mean()
@@ -221,8 +220,8 @@ def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is
     monkeypatch.setattr("pdocrl.ope.support.MOST_OUTSIDE", -1.0)  # every policy is called outside the data
     outside = estimate(made, still).runs[0]
     assert (inside.trusted, outside.trusted) == (True, False)
-    assert outside.cost_interval == [(0.0, made.plan.horizon * float(still.dataset.cost.max()))]
-    assert outside.reward_interval[1] >= made.plan.horizon * float(still.dataset.reward.max())
+    assert outside.cost_interval == [(0.0, made.config.horizon * float(still.dataset.cost.max()))]
+    assert outside.reward_interval[1] >= made.config.horizon * float(still.dataset.reward.max())
     assert outside.reward_interval[1] > inside.reward_interval[1]
     assert outside.reward == inside.reward
 

@@ -10,7 +10,7 @@ import pytest
 
 import pdocrl
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.judge import PolicyEstimates
+from pdocrl.ope.records import OpeReport
 from tests.ope.estimators.worlds import World
 
 WORLD = World.random(0)
@@ -32,31 +32,34 @@ class Classifier:
 def test_a_policy_in_five_forms_is_one_policy() -> None:
     table = np.eye(2)[LOG.action_codes(by_rule(LOG.frame()))]
     forms: list[Any] = [by_rule, "new", table, by_rule(LOG.frame()), Classifier()]
-    found = [pdocrl.ope(form, LOG).estimates for form in forms]
+    found = [one.estimates for one in pdocrl.ope(forms, LOG).policies]
+    assert len(found) == 5
     assert all(one == found[0] for one in found)
 
 
 def test_verdicts_follow_from_the_intervals_and_the_record_is_kept(tmp_path: Path) -> None:
     truth = WORLD.value(WORLD.cost, WORLD.target)
     target = WORLD.target_rows(LOG)
-    words = {scale: pdocrl.ope(target, LOG, limits={"cost": scale * truth}).limits[0].verdict for scale in (0.5, 1, 2)}
-    assert words == {0.5: "violated", 1: "not shown", 2: "shown"}
-    result = pdocrl.ope(target, LOG, limits={"cost": truth})
+    words = {k: pdocrl.ope(target, LOG, {"cost": k * truth}).policies[0].verdict for k in (0.5, 1, 2)}
+    assert words == {0.5: "over", 1: "not shown", 2: "within"}
+    result = pdocrl.ope(target, LOG, limits=["cost<=2", "P(cost>5)<=0.2", "CVaR90(cost)<=20", "max(cost)<=1"])
     result.save(tmp_path / "judged.json")
-    assert PolicyEstimates.load(tmp_path / "judged.json") == result
+    assert OpeReport.load(tmp_path / "judged.json") == result
 
 
 def test_estimated_propensities_are_said_to_be_so() -> None:
     log = WORLD.log(600, seed=1, propensities=False)
-    found = pdocrl.ope(WORLD.target_rows(log), log).of("weighted doubly robust", "cost")
-    assert "estimated" in found.assumptions[0]
-    assert found.interval is not None
-    assert found.interval[0] < WORLD.value(WORLD.cost, WORLD.target) < found.interval[1]
+    result = pdocrl.ope(WORLD.target_rows(log), log)
+    found = result.policies[0].of("weighted doubly robust")
+    assert result.propensities == "estimated"
+    assert "estimated" in result.policies[0].assumptions[0]
+    assert found.cost_interval[0] is not None
+    assert found.cost_interval[0][0] < WORLD.value(WORLD.cost, WORLD.target) < found.cost_interval[0][1]
 
 
 def test_without_overlap_nothing_is_shown() -> None:
     few = WORLD.log(20, seed=2)
-    found = pdocrl.ope(WORLD.target_rows(few), few, limits={"cost": 1e9}).limits[0]
+    found = pdocrl.ope(WORLD.target_rows(few), few, limits={"cost": 1e9}).policies[0].limits[0]
     assert (found.verdict, found.estimator) == ("not shown", None)
 
 

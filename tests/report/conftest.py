@@ -18,7 +18,7 @@ from pdocrl.ope.result import write_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.records import write_record
-from pdocrl.training.plan import Plan, versions
+from pdocrl.training.config import TrainingConfig, versions
 from rows import told, told_run
 
 TASKS = ("BallRun", "CarCircle")
@@ -114,13 +114,17 @@ def _episodes(rng, task, agent, variant, run, episodes, level) -> list[Row]:
                 pdocrl="0.1.0",
                 jax="0.7",
                 numpy="2.0",
+                commit="unknown",
+                packages="",
+                machine="",
+                played="",
             )
         )
     return found
 
 
 def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> None:
-    plan = Plan(
+    plan = TrainingConfig(
         data=rows[0].data,
         data_digest=rows[0].data_digest,
         task=task,
@@ -200,7 +204,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
         dataset = make_random_dataset(n_costs=n_costs, episodes=40)
         save(dataset, tmp_path / "toy.npz")
         runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in TOY_LIMITS for s in TOY_SEEDS]
-        plan = Plan(
+        plan = TrainingConfig(
             data=str(tmp_path / "toy.npz"),
             data_digest=dataset.digest,
             task="Toy",

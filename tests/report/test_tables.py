@@ -64,7 +64,7 @@ def test_published_numbers_stand_beside_the_measured(rows: list[Row]) -> None:
     table = next(table for table in make_tables(rows) if table.name == "published")
     line = next(line for line in table.rows if (line[0].text, line[1].text) == ("BallRun", "pdocrl"))
     assert [cell.text for cell in line[-2:]] == ["0.48 ± 0.33", "0.86 ± 0.82"]
-    assert line[8].text == "1 of 1"
+    assert [cell.text for cell in line[8:12]] == ["0 of 2 (0 %)", "[0, 84] %", line[10].text, "1 of 1"]
 
 
 def test_recollected_data_and_broken_runs_are_told(rows: list[Row]) -> None:
@@ -96,9 +96,35 @@ def test_one_or_two_seeds_make_no_clear_winner_and_five_do(play: Play) -> None:
 
 def test_every_table_is_written_twice(rows: list[Row], tmp_path: Path) -> None:
     write_tables(tmp_path, make_tables(rows))
-    names = {"results", "published", "limits", "ranks", "profile", "improvement"}
+    names = {"results", "published", "overview", "limits", "ranks", "profile", "improvement"}
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {f"{n}.{s}" for n in names for s in ("md", "tex")}
     assert make_tables([]) == []
+
+
+def test_rows_of_two_protocols_give_a_table_for_each(play: Play) -> None:
+    runs = {(limit, 0): [(reward, 0.0)] for limit, reward in ((10.0, 0.1), (20.0, 0.2), (40.0, 0.3), (80.0, 0.4))}
+    tables = {table.name: table for table in make_tables(play(runs, protocol="dsrl+paper"))}
+    assert {"results_dsrl", "results_paper", "limits"} <= set(tables)
+    assert "results" not in tables
+    assert "limits 20, 40, 80" in tables["results_paper"].title
+    assert tables["results_dsrl"].rows[0][1].text.startswith("0.20")
+    assert tables["results_paper"].rows[0][1].text.startswith("0.30")
+
+
+def test_the_overview_puts_gaps_last_and_tells_what_made_a_line(play: Play) -> None:
+    rows = [
+        *play({(10.0, 0): [(0.5, 99.0)]}, agent="bc"),
+        *play({(10.0, 0): [(0.1, 0.0)], (10.0, 1): [(0.2, 0.0)]}, agent="cpq", step=1_000),
+        *play({(10.0, 0): [(0.9, 0.0)]}, agent="cpq", task="CarRun"),
+        *play({(10.0, 0): [(0.9, 99.0)]}, agent="bc", task="CarRun"),
+        *play({(10.0, 0): [(1.0, 0.0)]}, agent="dial", pdocrl="0.2.0"),
+    ]
+    [table] = [table for table in make_tables(rows) if table.name == "overview"]
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["cpq", "0.15 / 0.00", "0.90 / 0.00", "2 of 2", "5, 1,000", "1, 2", "0.1.0"],
+        ["bc", "0.50 / 9.90", "0.90 / 9.90", "0 of 2", "5", "1", "0.1.0"],
+        ["dial", "1.00 / 0.00", "–", "1 of 1", "5", "1", "0.2.0"],
+    ]
 
 
 def test_the_terminal_shows_numbers_and_intervals_whole(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +136,7 @@ def test_the_terminal_shows_numbers_and_intervals_whole(rows: list[Row], capsys:
 
 
 def test_the_paper_prints_every_method_on_every_task() -> None:
-    methods = {method.name for method in named_suites()["paper"].methods}
+    methods = {method.name for method in named_suites()["eight"].methods} | {"cdt"}
     tasks = {task.name for task in BULLET} | {published.AVERAGE}
     assert set(published.PUBLISHED) < methods  # what is not the paper's has no published numbers
     assert all(set(own) == tasks for own in published.PUBLISHED.values())

@@ -56,7 +56,7 @@ def test_the_page_asks_nothing_of_the_network(make_run):
     for _, attributes in page.elements:
         for name in ("src", "srcset", "href"):
             assert attributes.get(name, "#").startswith(("data:", "#"))
-    assert len(page.all("script")) == 1  # the page's own
+    assert len(page.all("script")) == 2  # the page's own, and the positions of its slider
     assert "http" not in page.source
     assert "@import" not in page.source
     assert "url(" not in page.source.split("<svg")[0]
@@ -66,7 +66,7 @@ def test_every_picture_has_a_text_and_every_id_is_unique(make_run):
     page = Page(report(make_run()))
     drawings = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
     # plane, two of limits asked, episodes, two of learning, λ, two of w, others
-    assert len(drawings) == 10
+    assert len(drawings) == 13
     assert all(svg["role"] == "img" and svg["aria-labelledby"] and svg["aria-describedby"] for svg in drawings)
     assert all(img.get("alt") for img in page.all("img"))
     ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
@@ -130,7 +130,7 @@ def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
 
 def test_the_table_holds_the_scores(make_run):
     rows = at_one_limit(read_results(make_run()))
-    assert [(row.label, row.score.safe, row.over, row.episodes) for row in rows] == [
+    assert [(row.label, row.score.safe, row.score.tail.over, row.episodes) for row in rows] == [
         ("limit 1", True, 0, 4),  # costs 0 and 1, for two seeds
         ("limit 3", True, 2, 4),  # costs 2 and 4: their mean is the limit
     ]
@@ -231,7 +231,7 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
     monkeypatch.setattr("pdocrl.training.train.train", remember)
     line, *others = commands(record)[0].splitlines()
     run_cli(*shlex.split(line)[1:])
-    assert asked["data"] == record.trained.plan.data
+    assert asked["data"] == record.trained.config.data
     assert (asked["agent"], asked["task"], asked["steps"]) == ("pdocrl", "Toy", 300)
     assert [list(limit) for limit in asked["cost_limit"]] == [[limit] for limit in LIMITS]
     assert tuple(asked["seed"]) == SEEDS
@@ -243,11 +243,11 @@ def test_the_commands_shown_repeat_the_training(make_run, run_cli, monkeypatch):
 def test_names_cannot_smuggle_markup_into_the_page(make_run):
     record = read_results(make_run())
     plan = msgspec.structs.replace(
-        record.trained.plan, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
+        record.trained.config, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
     )
-    hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))
+    hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, config=plan))
     page = Page(report(hostile))
-    assert len(page.all("script")) == 1
+    assert len(page.all("script")) == 2
     assert not page.all("i")
 
 

@@ -11,7 +11,7 @@ from pdocrl.tabular.analysis.assess import assess, one_policy
 from pdocrl.tabular.baselines.on_log import parameters_of, read_parameters, solve_with
 from pdocrl.tabular.baselines.pdca import pdca
 from pdocrl.tabular.baselines.plain import plug_in
-from pdocrl.tabular.baselines.registry import RIVALS
+from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.cmdp import evaluate, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.exact import solve_lp
@@ -31,9 +31,9 @@ def model_of(counts, limits):
     return pessimistic_model(Lagrangian.empirical(counts, 0.8, as_limits(limits)))
 
 
-@pytest.mark.parametrize("method", sorted(RIVALS))
+@pytest.mark.parametrize("method", sorted(BASELINES))
 def test_every_method_gives_a_policy_with_a_certificate_that_bounds_its_error_in_the_log(method):
-    counts, limits = log_of(RIVALS[method].limits)
+    counts, limits = log_of(BASELINES[method].limits)
     parameters = {"iterations": QUICK[method]} if method in QUICK else {}
     result = solve_with(method, counts, 0.8, limits, parameters, resamples=3)
     model = model_of(counts, limits)

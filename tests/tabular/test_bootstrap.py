@@ -27,7 +27,7 @@ def log(n: int = 4000, seed: int = 0) -> Counts:
 
 def test_the_same_seed_gives_the_same_intervals_and_another_does_not() -> None:
     counts, limits = log(), ["cost<=0.48"]
-    first, again, other = (solve(counts, 0.9, limits, C=2, resamples=30, relearned=3, seed=s) for s in (1, 1, 2))
+    first, again, other = (solve(counts, 0.9, limits, C=2, resamples=30, refits=3, seed=s) for s in (1, 1, 2))
     assert first.intervals is not None
     assert again.intervals is not None
     assert other.intervals is not None
@@ -67,7 +67,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         mu_D = (best.mu + occupancy(cmdp, np.full((8, 3), 1 / 3))) / 2
         counts = Counts.sample(cmdp, mu_D, 1_500, seed)
         limits = {"cost": -float(cmdp.tau[0])}
-        result = solve(counts, 0.9, limits, C=2.5, resamples=80, relearned=6, seed=seed)
+        result = solve(counts, 0.9, limits, C=2.5, resamples=80, refits=6, seed=seed)
         truth = evaluate(cmdp, result.policy)
         assert result.intervals is not None
         low, high = result.intervals.value
@@ -83,7 +83,7 @@ def test_learning_overrates_what_it_learns_and_the_optimism_measures_it() -> Non
     for seed in range(10):
         a = rng.integers(20, size=2000)
         counts = Counts.from_arrays(np.zeros(2000, int), a, np.zeros(2000, int), rng.normal(size=2000))
-        result = solve(counts, 0.9, C=50, resamples=20, relearned=30, seed=seed)
+        result = solve(counts, 0.9, C=50, resamples=20, refits=30, seed=seed)
         assert result.intervals is not None
         overrated.append(result.value)
         measured.append(result.intervals.optimism)
@@ -98,8 +98,8 @@ def test_a_pair_tried_once_in_a_noisy_world_makes_a_wide_interval() -> None:
     a[0] = 1
     reward = np.where(a == 1, 2.0, rng.normal(0.5, 0.5, 500))
     counts = Counts.from_arrays(np.zeros(500, int), a, np.zeros(500, int), reward)
-    careless = solve(counts, 0.9, C=1000, min_count=1, relearned=0)
-    careful = solve(counts, 0.9, C=1000, relearned=0)
+    careless = solve(counts, 0.9, C=1000, min_count=1, refits=0)
+    careful = solve(counts, 0.9, C=1000, refits=0)
     assert careless.value == pytest.approx(2)
     assert careless.intervals is not None
     assert careful.intervals is not None
@@ -112,8 +112,8 @@ def test_redrawn_logs_of_all_candidates_are_the_same() -> None:
     counts, limits = log(), as_limits(["cost<=0.48"])
     L = Lagrangian.empirical(counts, 0.9, limits)
     near, far = (solve_saddle(L, Setup(C)) for C in (1.2, 3.0))
-    both = redraw(counts, limits, [near, far], resamples=12, relearned=4, seed=3)
-    alone = redraw(counts, limits, [far], resamples=12, relearned=4, seed=3)
+    both = redraw(counts, limits, [near, far], resamples=12, refits=4, seed=3)
+    alone = redraw(counts, limits, [far], resamples=12, refits=4, seed=3)
     np.testing.assert_array_equal(both.outcomes[1], alone.outcomes[0])
     np.testing.assert_array_equal(both.there[1], alone.there[0])
     np.testing.assert_array_equal(both.optimism[1], alone.optimism[0])

@@ -10,8 +10,8 @@ from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import redraw
-from pdocrl.tabular.inference.candidates import Way
-from pdocrl.tabular.inference.judges import overrated
+from pdocrl.tabular.inference.candidates import Candidate
+from pdocrl.tabular.inference.optimism import optimism_bias
 from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust
@@ -39,7 +39,7 @@ def patients(seed: int, people: int = 100, steps: int = 50) -> Counts:
 def test_the_limit_is_kept_in_truth_by_about_as_many_logs_as_asked() -> None:
     """The true cost is .3 π(1|0): of 40 logs at most 5 may be over (p = .99 at a rate of 5 %); without, half are."""
     counts = [trials(600, seed) for seed in range(40)]
-    careful = [solve(c, 0.9, ["cost<=0.15"], C=np.inf, min_count=10, relearned=0, confidence=0.95) for c in counts]
+    careful = [solve(c, 0.9, ["cost<=0.15"], C=np.inf, min_count=10, refits=0, confidence=0.95) for c in counts]
     assert all(r.status == "shown" for r in careful)
     assert sum(0.3 * r.policy[0, 1] > 0.15 for r in careful) <= 5
     plain = [solve(c, 0.9, ["cost<=0.15"], C=np.inf, resamples=0) for c in counts]
@@ -51,7 +51,7 @@ def test_frail_patients_are_patients_not_rows() -> None:
     """Harm is .134 π(1|0). Redrawing rows broke a limit of .08 in a third of the logs."""
     over = shown = 0
     for seed in range(30):
-        result = solve(patients(seed), 0.9, ["cost<=0.08"], C=np.inf, min_count=10, relearned=0, confidence=0.95)
+        result = solve(patients(seed), 0.9, ["cost<=0.08"], C=np.inf, min_count=10, refits=0, confidence=0.95)
         assert result.shown is not None
         shown += result.shown.reached
         over += 0.134 * result.policy[0, 1] > 0.08
@@ -61,7 +61,7 @@ def test_frail_patients_are_patients_not_rows() -> None:
 
 def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
     counts = trials(40, 0)
-    result = solve(counts, 0.9, ["cost<=0.01"], C=np.inf, relearned=0, confidence=0.95)
+    result = solve(counts, 0.9, ["cost<=0.01"], C=np.inf, refits=0, confidence=0.95)
     assert result.status == "not_shown"
     assert result.shown is not None
     assert result.shown.bound[0] > 0.01
@@ -77,7 +77,7 @@ def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
 def test_the_aim_is_never_outside_what_is_possible(limit: float) -> None:
     """A cost cannot be negative, however little the log has."""
     for rows in (30, 300):
-        result = solve(trials(rows, 1), 0.9, {"cost": limit}, C=np.inf, relearned=0, confidence=0.95)
+        result = solve(trials(rows, 1), 0.9, {"cost": limit}, C=np.inf, refits=0, confidence=0.95)
         assert 0 <= result.tightened[0] <= limit
         assert result.status in {"shown", "not_shown"}
 
@@ -85,7 +85,7 @@ def test_the_aim_is_never_outside_what_is_possible(limit: float) -> None:
 def test_limits_no_policy_keeps_are_infeasible_not_unshown() -> None:
     zeros = np.zeros(200, int)
     counts = Counts.from_arrays(zeros, zeros, zeros, np.ones(200), np.full(200, 0.5))
-    assert solve(counts, 0.9, ["cost<=0.2"], C=np.inf, relearned=0, confidence=0.95).status == "infeasible"
+    assert solve(counts, 0.9, ["cost<=0.2"], C=np.inf, refits=0, confidence=0.95).status == "infeasible"
 
 
 def test_two_limits_are_both_kept_in_truth() -> None:
@@ -95,14 +95,14 @@ def test_two_limits_are_both_kept_in_truth() -> None:
         mu_D = (exact.solve(cmdp).mu + occupancy(cmdp, np.full((6, 3), 1 / 3))) / 2
         counts = Counts.sample(cmdp, mu_D, 4000, seed)
         limits = [f"cost_0<={-cmdp.tau[0]}", f"cost_1<={-cmdp.tau[1]}"]
-        result = solve(counts, 0.9, limits, C=np.inf, min_count=10, relearned=0, confidence=0.95)
+        result = solve(counts, 0.9, limits, C=np.inf, min_count=10, refits=0, confidence=0.95)
         over += result.status == "shown" and bool((evaluate(cmdp, result.policy).constraints < cmdp.tau).any())
     assert over <= 2
 
 
 def test_the_same_seed_gives_the_same_aim() -> None:
     first, again = (
-        solve(trials(300, 2), 0.9, ["cost<=0.1"], C=np.inf, relearned=0, confidence=0.9, seed=4) for _ in range(2)
+        solve(trials(300, 2), 0.9, ["cost<=0.1"], C=np.inf, refits=0, confidence=0.9, seed=4) for _ in range(2)
     )
     np.testing.assert_array_equal(first.policy, again.policy)
     np.testing.assert_array_equal(first.tightened, again.tightened)
@@ -117,9 +117,9 @@ def test_halves_of_a_sparse_log_see_an_optimism_where_each_lacks_what_the_other_
         counts = Counts.from_arrays(
             state, pair % 8, rng.permutation(state), (rng.random(4800) < 0.5) * 1.0, rng.random(4800)
         )
-        way = Way(Setup(np.inf), 10)
-        learned = way.solve(way.problem(counts, 0.9, ()), np.zeros(0))
-        seen.append((learned.estimate[0] - 0.5, overrated(counts, 0.9, (), way, np.zeros(0), seed=seed)[0]))
+        candidate = Candidate(Setup(np.inf), 10)
+        learned = candidate.solve(candidate.problem(counts, 0.9, ()), np.zeros(0))
+        seen.append((learned.estimate[0] - 0.5, optimism_bias(counts, 0.9, (), candidate, np.zeros(0), seed=seed)[0]))
     truth, found = np.mean(seen, axis=0)
     assert truth > 0.15
     assert 0.8 * truth < found < 1.8 * truth  # a half, with half of the tries, overrates itself more
@@ -136,9 +136,9 @@ def test_halves_see_an_optimism_that_no_redrawn_log_can() -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         counts = Counts.from_arrays(zeros, arm, zeros, rng.random(360), (rng.random(360) < 0.08) * 1.0)
-        way = Way(Setup(np.inf), 1)
-        learned = way.solve(way.problem(counts, 0.5, limits), np.zeros(1))
+        candidate = Candidate(Setup(np.inf), 1)
+        learned = candidate.solve(candidate.problem(counts, 0.5, limits), np.zeros(1))
         redrawn.append(redraw(counts, limits, [learned], 0, 5, seed).optimism[0, 1])
-        seen.append(overrated(counts, 0.5, limits, way, np.zeros(1), seed=seed)[1])
+        seen.append(optimism_bias(counts, 0.5, limits, candidate, np.zeros(1), seed=seed)[1])
     assert np.mean(redrawn) < 0.5 * np.mean(seen)
     assert abs(np.mean(seen) - 0.07) < 0.03  # .08 less the .01 it is thought to be; 12 logs

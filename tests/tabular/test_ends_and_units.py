@@ -11,7 +11,7 @@ from pdocrl.tabular.cmdp import evaluate, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.count_threshold import OFTEN, choose_min_count, kept, trusted
+from pdocrl.tabular.solvers.count_threshold import BELIEVED, choose_min_count, frequent, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, behaviour_mass
 from research.lucky import lucky2
 
@@ -51,10 +51,10 @@ def test_results_do_not_depend_on_units(reward: float, cost: float) -> None:
     cmdp = random_cmdp(8, 3, 1, seed=3)
     counts = Counts.sample(cmdp, rng.dirichlet(np.ones(24)).reshape(8, 3), 3000, 3)
     limit = 0.5 * (counts.costs.min() + counts.costs.max())
-    plain = solve(counts, 0.9, {"cost": limit}, resamples=20, relearned=2)
+    plain = solve(counts, 0.9, {"cost": limit}, resamples=20, refits=2)
     units = np.array([reward, cost])[:, None]
     other = Counts(**{**vars_of(counts), "mean": counts.mean * units, "variance": counts.variance * units**2})
-    scaled = solve(other, 0.9, {"cost": cost * limit}, resamples=20, relearned=2)
+    scaled = solve(other, 0.9, {"cost": cost * limit}, resamples=20, refits=2)
     assert scaled.sets.C == plain.sets.C
     assert scaled.status == plain.status
     np.testing.assert_allclose(scaled.policy, plain.policy, atol=1e-6)
@@ -74,7 +74,7 @@ def test_a_lucky_try_is_not_believed() -> None:
     fails = np.r_[np.random.default_rng(0).random(1000) < 0.01, np.zeros(3, bool)]
     zeros = np.zeros(1003, int)
     counts = Counts.from_arrays(zeros, a, zeros, np.where(a == 1, 1.0, 0.9), fails)
-    assert choose_min_count(counts, 0.9) == OFTEN
+    assert choose_min_count(counts, 0.9) == BELIEVED
     assert solve(counts, 0.9, ["cost<=0.02"], C=np.inf, resamples=0).policy[0, 0] == pytest.approx(1)
     assert solve(counts, 0.9, ["cost<=0.02"], C=np.inf, min_count=1, resamples=0).policy[0, 1] == pytest.approx(1)
 
@@ -85,16 +85,16 @@ def test_in_a_deterministic_world_one_try_is_enough() -> None:
     counts = Counts.from_arrays(s, a, (s + a) % 20, s * 0.1)
     assert choose_min_count(counts, 0.9) == 1
     noisy = Counts.from_arrays(s, a, (s + a + (rng.random(500) < 0.1)) % 20, s * 0.1)
-    assert choose_min_count(noisy, 0.9) == OFTEN
+    assert choose_min_count(noisy, 0.9) == BELIEVED
 
 
 def test_every_state_keeps_its_most_frequent_action() -> None:
     n = np.array([[12, 3, 10], [4, 2, 4], [0, 0, 0]])
-    assert kept(n, 10).tolist() == [[True, False, True], [True, False, True], [False] * 3]
+    assert frequent(n, 10).tolist() == [[True, False, True], [True, False, True], [False] * 3]
     counts = Counts.from_arrays(
         np.repeat([0, 1], [15, 6]), [0] * 12 + [1] * 3 + [0] * 4 + [1] * 2, [0, 1] * 10 + [0], [1] * 21
     )
-    left = trusted(counts, 10)
+    left = frequent_only(counts, 10)
     assert left.n.tolist() == [[12, 0], [4, 0]]
     assert left.size == 16
 

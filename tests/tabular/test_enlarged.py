@@ -1,4 +1,4 @@
-"""Where nothing is shown: costs enlarged by what few tries can hide, pair by pair."""
+"""Where nothing is shown: costs inflated by what few tries can hide, pair by pair."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.cost_inflation import SHARE, SPREADS, enlarge, plan_for_enlarged, rows_that_leave_room
+from pdocrl.tabular.solvers.cost_inflation import SHARE, SPREADS, inflate, plan_for_inflated, rows_with_margin
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.solvers.robust import cautious
+from pdocrl.tabular.solvers.robust import plan_for_bounds
 from pdocrl.tabular.solvers.saddle import outcome
 
 LIMIT = as_limits(["cost<=0.05"])
@@ -35,14 +35,14 @@ def arms(rows: list[int], costs: list[float]) -> Counts:
 
 def plan(counts: Counts, limit: float = 0.05) -> Floats:
     limits = as_limits({"cost": limit})
-    return plan_for_enlarged(counts, Lagrangian.empirical(counts, 0.5, limits), limits, 1.645)
+    return plan_for_inflated(counts, Lagrangian.empirical(counts, 0.5, limits), limits, 1.645)
 
 
 def test_each_pair_is_charged_with_a_surprise_over_its_tries_and_a_part_of_its_standard_error() -> None:
     counts = arms([200, 50], [4, 0])
     L = Lagrangian.empirical(counts, 0.5, LIMIT)
     _, variance = PolicyEstimate(counts, 0.5, L.behaviour).surprise(high=True)
-    found = enlarge(counts, L, LIMIT)[0, 0]
+    found = inflate(counts, L, LIMIT)[0, 0]
     # A cost of 1 surprises by .98 where its mean is .02; at that rate it may hide in 50 tries or in 185, not in 200.
     np.testing.assert_allclose(found, [0, 0.98 / 50] + SPREADS * np.sqrt(variance[1] / counts.n[0]), rtol=1e-9)
 
@@ -52,8 +52,8 @@ def test_a_limit_that_can_bear_it_is_kept_by_enlarged_costs_and_no_policy_that_d
     counts = Counts.sample(cmdp, np.full((5, 3), 1 / 15), 6000, 0)
     limits = as_limits({"cost": float(-cmdp.tau[0])})
     L = Lagrangian.empirical(counts, 0.9, limits)
-    model = pessimistic_model(dataclasses.replace(L, g=L.g - SHARE * enlarge(counts, L, limits)))
-    value, kept = outcome(model, plan_for_enlarged(counts, L, limits, 1.645))
+    model = pessimistic_model(dataclasses.replace(L, g=L.g - SHARE * inflate(counts, L, limits)))
+    value, kept = outcome(model, plan_for_inflated(counts, L, limits, 1.645))
     assert kept >= model.tau[0] - 1e-7
     assert abs(value - exact.solve(model).value) < 1e-6
 
@@ -61,7 +61,7 @@ def test_a_limit_that_can_bear_it_is_kept_by_enlarged_costs_and_no_policy_that_d
 def test_the_luck_of_pairs_that_were_picked_for_it_adds_up() -> None:
     """Eighty arms, three tries each, none of which went wrong: together they look sure to a bound that averages."""
     counts = arms([300, *[3] * 80], [9, *[0] * 80])
-    averaging = cautious(counts, Lagrangian.empirical(counts, 0.5, LIMIT), LIMIT, 1.645)
+    averaging = plan_for_bounds(counts, Lagrangian.empirical(counts, 0.5, LIMIT), LIMIT, 1.645)
     assert averaging[0, 0] < 0.5
     assert plan(counts)[0, 0] > 0.8
 
@@ -75,8 +75,8 @@ def test_actions_that_look_alike_share_what_a_limit_cannot_bear() -> None:
 
 def test_a_threshold_that_leaves_no_room_is_lowered() -> None:
     """What was done often costs too much, and little is known of the rest."""
-    assert rows_that_leave_room(arms([300, 5], [60, 0]), 0.5, as_limits(["cost<=0.15"]), (20, 10, 1)) == 1
-    assert rows_that_leave_room(arms([300, 5], [60, 0]), 0.5, as_limits(["cost<=0.3"]), (20, 10, 1)) == 20
+    assert rows_with_margin(arms([300, 5], [60, 0]), 0.5, as_limits(["cost<=0.15"]), (20, 10, 1)) == 1
+    assert rows_with_margin(arms([300, 5], [60, 0]), 0.5, as_limits(["cost<=0.3"]), (20, 10, 1)) == 20
 
 
 def test_a_log_too_short_for_its_limit_is_answered_with_care_and_says_so() -> None:
@@ -88,7 +88,7 @@ def test_a_log_too_short_for_its_limit_is_answered_with_care_and_says_so() -> No
         del sys.path[0]
     problem = cliff_walking()
     counts = problem.counts(200, 1015)
-    result = solve(counts, 0.99, ["cost<=0.001"], C=np.inf, relearned=0, confidence=0.95)
+    result = solve(counts, 0.99, ["cost<=0.001"], C=np.inf, refits=0, confidence=0.95)
     value, cost = problem.evaluate(result.policy)
     assert cost <= 0.001
     assert value > 1.05 * exact.solve(problem.cmdp).value  # both are negative
@@ -96,8 +96,8 @@ def test_a_log_too_short_for_its_limit_is_answered_with_care_and_says_so() -> No
     assert result.thin > 0  # although one row lets a pair in, it is not believed as in a deterministic world
     said = solved_file(result).confidence
     assert said is not None
-    assert said.learned == "enlarged"
-    assert ["learned by", "planning for costs enlarged by what few rows can hide"] in [
+    assert said.learned == "inflated"
+    assert ["learned by", "planning for costs inflated by what few rows can hide"] in [
         [cell.text for cell in row] for row in trust(solved_file(result)).rows
     ]
     assert any("the most careful one the log allows" in note for note in notes(result, counts))

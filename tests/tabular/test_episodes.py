@@ -46,7 +46,7 @@ def test_the_command_says_so_too(run_cli: Run, tmp_path: Path) -> None:
     log = last_step_cost()
     log["cost"] = log.pop("costs")
     pyarrow.parquet.write_table(pyarrow.table(log), tmp_path / "log.parquet")
-    quick = ("--C", "3", "--resamples", "10", "--relearned", "1", "--gamma", "0.97")
+    quick = ("--C", "3", "--resamples", "10", "--refits", "1", "--gamma", "0.97")
     where = str(tmp_path / "log.parquet")
     _, out, err = run_cli("solve", where, "--horizon", "30", "--limit", "cost<=0.5", *quick, "--json")
     found = json.loads(out)
@@ -165,7 +165,7 @@ def test_per_step_with_one_start_is_the_log_in_which_ends_lead_there() -> None:
     log, start = ending_log(), [1.0, 0.0, 0.0]
     there = log | {"next_state": np.where(log["terminal"], 0, log["next_state"]), "terminal": None}
     both = Counts.from_arrays(**log, d0=start).going_on(), Counts.from_arrays(**there, d0=start)
-    results = [solve(counts, 0.9, ["cost<=0.1"], C=3.0, resamples=20, relearned=0) for counts in both]
+    results = [solve(counts, 0.9, ["cost<=0.1"], C=3.0, resamples=20, refits=0) for counts in both]
     np.testing.assert_allclose(results[0].policy, results[1].policy, atol=1e-7)
     assert results[0].intervals is not None
     assert results[1].intervals is not None

@@ -15,9 +15,11 @@ import pyarrow.parquet
 import pytest
 
 from pdocrl.errors import DataError
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log
-from pdocrl.tabular.result.policy import load
+from pdocrl.tabular.result.policy import InputError, load
+from pdocrl.tabular.result.report import notes
 
 Run = Callable[..., tuple[int, str, str]]
 N = 60
@@ -94,7 +96,7 @@ def test_decimal_labels_are_integers_where_they_are_whole(tmp_path: Path) -> Non
 
 def test_one_row_is_a_log(run_cli: Run, tmp_path: Path) -> None:
     log = write(table().slice(0, 1).set_column(2, "next_state", table().slice(0, 1)["state"]), tmp_path / "one.parquet")
-    status, out, err = run_cli("solve", log, "--gamma", "0.9", "--resamples", "5", "--relearned", "1", "--json")
+    status, out, err = run_cli("solve", log, "--gamma", "0.9", "--resamples", "5", "--refits", "1", "--json")
     assert status == 0, err
     assert json.loads(out)["policy"][0]["probability"] == 1
 
@@ -130,7 +132,7 @@ def continuous(n: int = 3000) -> pyarrow.Table:
 def test_bins_make_states_that_travel_with_the_policy(run_cli: Run, tmp_path: Path) -> None:
     data = continuous()
     log = write(data, tmp_path / "log.parquet")
-    quick = ("--gamma", "0.9", "--C", "5", "--resamples", "5", "--relearned", "1", "--limit", "cost<=0.3")
+    quick = ("--gamma", "0.9", "--C", "5", "--resamples", "5", "--refits", "1", "--limit", "cost<=0.3")
     out = tmp_path / "policy"
     status, _, err = run_cli("solve", log, *quick, "--bins", "stock=8", "kind=values", "--out", str(out))
     assert status == 0, err
@@ -142,6 +144,29 @@ def test_bins_make_states_that_travel_with_the_policy(run_cli: Run, tmp_path: Pa
         name = policy.state({"stock": value, "kind": "a" if value > 3 else "b"})
         assert name in seen
     assert policy.act({"stock": 4.2, "kind": "a"}) in (0, 1)
+    with pytest.raises(InputError, match="`kind` is 'c', which the log never had; it has a, b"):
+        policy.act({"stock": 4.2, "kind": "c"})
+    status, said, err = run_cli("solve", log, *quick[:2], "--compare", str(out), str(out), "--json")
+    assert status == 0, err
+    judged = json.loads(said)["policies"][str(out)]  # by the cells it was stored with
+    assert judged["outside"] < 0.05
+
+
+def test_bins_that_collapse_are_told(tmp_path: Path) -> None:
+    data = continuous()
+    mostly = np.where(np.arange(len(data)) % 3 > 0, 0.0, data["stock"].to_numpy())
+    data = data.set_column(data.column_names.index("stock"), "stock", pyarrow.array(mostly))
+    counts = count_log(write(data, tmp_path / "log.parquet"), cells=CellSpec.parse(["stock=quantile:2"], None, []))
+    assert counts.n_states == 1
+    said = notes(solve(counts, 0.9, (), C=np.inf, resamples=0), counts)
+    assert "`stock` has one bin in place of 2: too many of its values are the same." in said
+
+
+def test_a_bandit_with_episodes_says_where_they_begin(tmp_path: Path) -> None:
+    data = table(episode=np.arange(N), step=np.zeros(N, int), terminal=[True] * N)
+    counts = count_log(write(data, tmp_path / "log.parquet"))
+    said = notes(solve(counts, 0.9, (), C=np.inf, resamples=0), counts)
+    assert not any("where episodes begin" in note for note in said)
 
 
 def test_coarse_cells_are_told_to_hide_more_than_fine_ones(tmp_path: Path) -> None:
@@ -180,6 +205,7 @@ def test_clusters_assign_as_the_policy_does(tmp_path: Path) -> None:
         (("--bins", "kind=3"), "bins need numbers"),
         (("--bins", "stock=3", "--cluster", "4"), "not both"),
         (("--cluster", "4"), "--cells the columns"),
+        (("--cluster", "4", "--cells", "stock", "kind"), "column `kind` of --cells has values that are missing or no"),
     ],
 )
 def test_cells_that_cannot_be_made_are_one_line(run_cli: Run, tmp_path: Path, options: tuple, message: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.result.policy import UnseenStateError, load
+from pdocrl.tabular.result.policy import InputError, TabularPolicy, UnseenStateError, load
 from pdocrl.tabular.result.report import save
 
 
@@ -87,3 +89,41 @@ def test_it_acts_where_there_is_nothing_but_numpy(tmp_path: Path) -> None:
         check=False,
     )
     assert found.stdout.strip() == "True []", found.stderr
+
+
+def binned() -> TabularPolicy:
+    """Glucose in two bins, kind by its values."""
+    cells = {"columns": ["cgm", "kind"], "edges": [[100.0], None], "categories": {"kind": ["a", "b"]}}
+    rows = [{"state": f"cgm={k} kind={c}", "action": "give", "probability": 1.0} for k in (0, 1) for c in "ab"]
+    unseen = {"rule": "refuse"}
+    return TabularPolicy({"actions": ["give", "wait"], "rows": rows, "unseen": unseen, "cells": cells})
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"cgm": float("nan"), "kind": "a"}, "column `cgm` is nan"),
+        ({"cgm": None, "kind": "a"}, "column `cgm` is None, not a number"),
+        ({"cgm": "high", "kind": "a"}, "column `cgm` is 'high', not a number"),
+        ({"cgm": 90, "kind": "c"}, "column `kind` is 'c', which the log never had; it has a, b"),
+        ({"cgm": 90, "kind": float("nan")}, "column `kind` is nan"),
+        ({"cgm": 90}, "column `kind` is missing; the policy needs cgm, kind"),
+        ({"cgm": 90, "kind": "a", "age": 3}, "column `age` is not one the policy knows"),
+        ([90, "a"], "give the columns by name"),
+    ],
+)
+def test_what_cannot_be_a_row_of_the_log_is_refused_by_name(row: Any, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        binned().act(row)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_sound_row_is_acted_on() -> None:
+    assert binned().act({"cgm": 143, "kind": "b"}) == "give"
+
+
+@pytest.mark.parametrize("state", [float("nan"), None, {"room": float("nan")}, {"room": 1, "age": 2}, {"ward": 1}])
+def test_a_state_that_is_not_known_is_refused(state: Any) -> None:
+    policy = TabularPolicy({"actions": [0], "rows": [], "unseen": {"chances": [1.0]}, "columns": {"state": "room"}})
+    with pytest.raises(InputError, match="column `"):
+        policy.state(state)

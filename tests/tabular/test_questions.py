@@ -137,7 +137,7 @@ def test_more_rows_are_asked_for_where_few_decide_much() -> None:
 
 
 def test_the_command_answers_all_of_it(run_cli: Run, tmp_path: Path) -> None:
-    quick = ("--gamma", "0.97", "--limit", "stockout<=0.04", "--C", "10", "--resamples", "5", "--relearned", "0")
+    quick = ("--gamma", "0.97", "--limit", "stockout<=0.04", "--C", "10", "--resamples", "5", "--refits", "0")
     out = tmp_path / "policy"
     asked = ("--frontier", "stockout=0.02:0.06:3", "--explain", "calm 10")
     status, text, err = run_cli("solve", "inventory", *quick, *asked, "--out", str(out), "--json")

@@ -157,7 +157,7 @@ def test_c_is_chosen_small_where_far_means_lucky_and_need_not_be_told() -> None:
     for seed in range(2):
         counts = lucky.counts(10_000, seed)
         limits = {"cost": -float(lucky.cmdp.tau[0])}
-        rows = sensitivity(counts, gamma, limits, resamples=40, relearned=5, seed=seed)
+        rows = sensitivity(counts, gamma, limits, resamples=40, refits=5, seed=seed)
         chosen = max(rows, key=lambda row: row.score)
         assert chosen.C in {2.0, 3.0}
         policy = solve(counts, gamma, limits, C=chosen.C, resamples=0).policy
@@ -169,9 +169,7 @@ def test_tightened_limits_are_broken_far_less_often() -> None:
     broken, lost = {None: 0, 0.95: 0}, []
     for seed in range(20):
         cmdp, _, counts, limits, C_star = sampled(seed, 5_000)
-        results = {
-            c: solve(counts, 0.9, limits, C=1.5 * C_star, min_count=10, relearned=4, confidence=c) for c in broken
-        }
+        results = {c: solve(counts, 0.9, limits, C=1.5 * C_star, min_count=10, refits=4, confidence=c) for c in broken}
         earned = {c: evaluate(cmdp, result.policy) for c, result in results.items()}
         for c, evaluation in earned.items():
             broken[c] += int((cmdp.tau > evaluation.constraints).any())

@@ -18,7 +18,7 @@ from pdocrl.tabular.io.logs import count_log
 from pdocrl.tabular.solvers.exact import solve as solve_exactly
 
 Run = Callable[..., tuple[int, str, str]]
-QUICK = ("--gamma", "0.9", "--C", "3", "--resamples", "20", "--relearned", "2")
+QUICK = ("--gamma", "0.9", "--C", "3", "--resamples", "20", "--refits", "2")
 
 
 def columns(n: int = 400) -> dict[str, list[object]]:
@@ -78,7 +78,7 @@ def test_json_is_one_object_with_everything(run_cli: Run, log: Callable[..., str
 
 def test_the_table_shows_limit_and_multiplier_and_the_choice_of_c(run_cli: Run, log: Callable[..., str]) -> None:
     status, out, _ = run_cli(
-        "solve", log(), "--gamma", "0.9", "--limit", "cost<=0.2", "--resamples", "20", "--relearned", "2"
+        "solve", log(), "--gamma", "0.9", "--limit", "cost<=0.2", "--resamples", "20", "--refits", "2"
     )
     assert status == 0
     for words in ("<= 0.2", "multiplier", "optimal", "certificate ξ", "What other C would have given", "chosen"):
@@ -125,7 +125,8 @@ def test_files_are_written_to_a_folder(run_cli: Run, log: Callable[..., str], tm
     folder = tmp_path / "a" / "policy"
     status, out, err = run_cli("solve", log(), *QUICK, "--limit", "cost<=0.2", "--out", str(folder), "--json")
     assert status == 0
-    assert {f.name for f in folder.iterdir()} == {"policy.parquet", "policy.json", "act.py", "result.json", "solve.png"}
+    files = {"policy.parquet", "policy.json", "act.py", "result.json", "map.json", "solve.png"}
+    assert {f.name for f in folder.iterdir()} == files
     assert json.loads((folder / "result.json").read_text()) == {"format": 1, **json.loads(out)}
     rows = json.loads((folder / "policy.json").read_text())["rows"]
     assert pyarrow.parquet.read_table(folder / "policy.parquet").to_pylist() == rows
@@ -218,7 +219,7 @@ def test_the_example_log_is_a_sample_of_its_model() -> None:
 def test_from_the_example_a_policy_is_learned_that_is_better_in_every_way(run_cli: Run) -> None:
     """Held against the truth: more profit, fewer stockouts, fewer deliveries than the shops, near the best possible."""
     limits = ("--limit", "stockout<=0.02", "--limit", "delivery<=0.3")
-    quick = ("--C", "10", "--resamples", "50", "--relearned", "5")
+    quick = ("--C", "10", "--resamples", "50", "--refits", "5")
     status, out, _ = run_cli("solve", "inventory", "--gamma", "0.97", *limits, *quick, "--json")
     assert status == 0
     found = json.loads(out)

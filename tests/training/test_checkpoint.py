@@ -20,8 +20,8 @@ TREE = {"net": (jnp.arange(6.0).reshape(2, 3), jnp.zeros((0,))), "step": jnp.int
 def test_round_trip_is_exact(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
     checkpoint.save(path, TREE, {"step": 7})
-    loaded, story = checkpoint.load(path, TREE)
-    assert story["step"] == 7
+    loaded, metadata = checkpoint.load(path, TREE)
+    assert metadata["step"] == 7
     for a, b in zip(jax.tree.leaves(TREE), jax.tree.leaves(loaded), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
@@ -40,10 +40,10 @@ def test_another_structure_is_refused(tmp_path: Path) -> None:
 
 def test_missing_and_foreign_files_are_told(tmp_path: Path) -> None:
     with pytest.raises(PdocrlError, match="no checkpoint here"):
-        checkpoint.read_story(tmp_path / "none.safetensors")
+        checkpoint.read_metadata(tmp_path / "none.safetensors")
     (tmp_path / "text.safetensors").write_text("hello")
     with pytest.raises(PdocrlError, match="not a pdocrl checkpoint"):
-        checkpoint.read_story(tmp_path / "text.safetensors")
+        checkpoint.read_metadata(tmp_path / "text.safetensors")
 
 
 @settings(max_examples=150, deadline=None)
@@ -60,17 +60,17 @@ def test_no_damaged_file_is_loaded(tmp_path_factory: pytest.TempPathFactory, cut
     damaged[place] ^= flip
     path.write_bytes(bytes(damaged) if flip else whole[:place])
     try:
-        loaded, story = checkpoint.load(path, TREE)
+        loaded, metadata = checkpoint.load(path, TREE)
     except PdocrlError:
         return
     # A flip in the header may leave the same text, as in a unit of white space; nothing that is read ever changes.
-    assert story["step"] == 7
+    assert metadata["step"] == 7
     for a, b in zip(jax.tree.leaves(TREE), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_a_story_with_numbered_keys_is_the_same_when_read(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "c.safetensors", TREE, {"failures": {2: "nan", 10: "inf"}, "limits": (1.5, 2)})
-    _, story = checkpoint.load(tmp_path / "c.safetensors", TREE)
-    assert story["failures"] == {"2": "nan", "10": "inf"}
-    assert story["limits"] == [1.5, 2]
+    _, metadata = checkpoint.load(tmp_path / "c.safetensors", TREE)
+    assert metadata["failures"] == {"2": "nan", "10": "inf"}
+    assert metadata["limits"] == [1.5, 2]

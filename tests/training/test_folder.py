@@ -19,8 +19,8 @@ from pdocrl.cli.main import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
 from pdocrl.training import folder as folders
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import load_trained, locked
-from pdocrl.training.plan import Plan
 from pdocrl.training.train import resume, train
 from probes import bandit
 
@@ -57,7 +57,7 @@ def test_a_second_process_on_one_folder_is_refused_and_the_first_is_left_alone(d
         ended = subprocess.run(line, capture_output=True, text=True)
         assert ended.returncode == 2
         assert ended.stderr == (
-            f"error: {out}: another process is training here. Wait for it, or choose another --out.\n"
+            f"error: {out}: another process is training here. Wait for it, or choose another folder (out=…, --out).\n"
         )
     assert not out.exists()  # what did not begin leaves nothing behind
     begin(data, out)
@@ -70,7 +70,7 @@ def test_resume_extends_to_the_bits_of_one_long_training(data: Path, tmp_path: P
     obs = np.linspace(-1, 1, 7)[:, None]
     acted = [load_trained(tmp_path / name).policies[0](obs) for name in ("long", "short")]
     np.testing.assert_array_equal(*acted)
-    assert Plan.read(tmp_path / "short").steps == 60
+    assert TrainingConfig.read(tmp_path / "short").steps == 60
     with pytest.raises(PdocrlError, match="is at step 60 already, beyond the 50 asked for"):
         resume(tmp_path / "short", steps=50)
 
@@ -91,7 +91,7 @@ def test_data_is_found_again_from_another_folder(data: Path, tmp_path: Path, mon
     begin(Path(data.name), tmp_path / "run", 20)
     monkeypatch.chdir(tmp_path)
     assert resume(tmp_path / "run", steps=40).step == 40
-    assert Plan.read(tmp_path / "run").data == str(data)
+    assert TrainingConfig.read(tmp_path / "run").data == str(data)
 
 
 def test_terminate_saves_like_an_interrupt(data: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_foreign_run_file_is_named_with_its_field(data: Path, tmp_path: Path) 
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     files.write_json(tmp_path / "run" / "run.json", {**told, "steps": "many"})
     with pytest.raises(PdocrlError, match=r"run\.json: field `steps`: expected `int`, got `str`"):
-        Plan.read(tmp_path / "run")
+        TrainingConfig.read(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -170,5 +170,5 @@ def test_a_task_that_is_not_the_datas_is_refused() -> None:
 
 def test_bare_numbers_are_taken_for_limits_and_seeds(data: Path) -> None:
     found = train(data, "bc", cost_limit=2, seed=3, steps=2, settings=SETTINGS)
-    assert found.plan.runs == [{"cost_limit": [2.0], "seed": 3}]
+    assert found.config.runs == [{"cost_limit": [2.0], "seed": 3}]
     assert repr(found) == "Trained(bc on bandit.npz: 1 policies at step 2)"

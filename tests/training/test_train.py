@@ -134,14 +134,14 @@ def test_a_folder_with_a_training_is_not_overwritten(uninterrupted: Path, data: 
 def test_grid_of_limits_seeds_and_variants(data: Path) -> None:
     found = train(data, cost_limit=[2.0, 3.0], seed=[0, 1], vary={"gamma": [0.9, 0.95]}, steps=2, settings=SETTINGS)
     assert len(found.policies) == 8
-    assert {(r["cost_limit"][0], r["seed"], r["gamma"]) for r in found.plan.runs} == {
+    assert {(r["cost_limit"][0], r["seed"], r["gamma"]) for r in found.config.runs} == {
         (c, s, g) for c in (2.0, 3.0) for s in (0, 1) for g in (0.9, 0.95)
     }
 
 
 def test_policies_file_is_read_back_exactly(uninterrupted: Path) -> None:
-    found, story = policies.load_all(uninterrupted / "policies.npz")
-    assert story["step"] == 4000
+    found, metadata = policies.load_all(uninterrupted / "policies.npz")
+    assert metadata["step"] == 4000
     assert len(found) == 2
     assert found[0].network.weights[0].shape == (1 + 2 + 8, 8)  # a dial sees more than the state
 
@@ -183,7 +183,7 @@ def test_a_limit_on_costs_that_are_not_there_is_refused_and_a_short_horizon_is_a
         steps=1,
         settings={"hidden": (8,)},
     )
-    assert "longer than the horizon of 5 steps (the longest: 400)" in capsys.readouterr().err
+    assert "longer than the horizon of 5 steps (longest: 400)" in capsys.readouterr().err
 
 
 def test_a_limit_that_is_not_predicted_to_be_satisfied_is_said(
@@ -205,7 +205,7 @@ def test_a_limit_that_is_not_predicted_to_be_satisfied_is_said(
         np.asarray([[1.5], [4.0]], np.float32),
     )
     made = train(data, "bc", cost_limit=[1.0, 7.0], steps=1, settings={"hidden": (8,)}, out=tmp_path / "run")
-    told = dataclasses.replace(made, policies=[dial, dial.at_limit((7.0,))])
+    told = dataclasses.replace(made, policies=[dial, dial.with_limit((7.0,))])
     monkeypatch.setattr("pdocrl.training.train.train", lambda *_, **__: told)
     assert main(["train", str(data)]) == 0
     said = capsys.readouterr().out
@@ -221,11 +221,11 @@ def test_a_limit_that_is_not_predicted_to_be_satisfied_is_said(
 def test_sinks_write_what_the_metrics_say(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     train(
-        data, cost_limit=[2.0], steps=20, log_every=10, settings=SETTINGS, out=tmp_path / "run", sinks=["tensorboard"]
+        data, cost_limit=[2.0], steps=20, log_every=10, settings=SETTINGS, out=tmp_path / "run", loggers=["tensorboard"]
     )
     assert list((tmp_path / "run" / "tensorboard").rglob("events*"))
     with pytest.raises(PdocrlError, match="Did you mean `tensorboard`"):
-        train(data, cost_limit=[2.0], steps=2, settings=SETTINGS, out=tmp_path / "b", sinks=["tensorbord"])
+        train(data, cost_limit=[2.0], steps=2, settings=SETTINGS, out=tmp_path / "b", loggers=["tensorbord"])
 
 
 def test_no_signal_handler_is_left_behind(data: Path) -> None:

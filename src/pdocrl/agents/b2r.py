@@ -65,7 +65,7 @@ class B2R(SequenceAgent[B2RConfig]):
             "costly": dataset.cost > 0,
             "returns": to_go[:, 0] / scale[0],
             "spent": spent[:, 1:] / scale[1:],
-            "time": dataset.age(),
+            "time": dataset.time_step(),
             "scale": scale[None, 1:],
         }
 
@@ -108,7 +108,7 @@ class B2R(SequenceAgent[B2RConfig]):
             reward_scale=float(1 / scale[0]),
             cost_shift=0.0,
             spends_at_most=True,
-            chooses=state.model.choices,
+            discrete=state.model.discrete_actions,
         )
 
 

@@ -1,6 +1,7 @@
 """Behaviour cloning: imitate the dataset, or the part of it one would like to see again.
 
-    minimise  E_D[ ‖π(s) − a‖² ],   π(s) = tanh(network(s));   of choices  −E_D[ log π(a|s) ],   π = softmax(network)
+    continuous actions:  minimise  E_D[ ‖π(s) − a‖² ],      π(s) = tanh(network(s))
+    discrete actions:    minimise  −E_D[ log π(a|s) ],      π(·|s) = softmax(network(s))
 
 BC-All imitates everything, BC-Safe the episodes that kept every limit, BC-Frontier those that (nearly) none beats in
 reward at no more cost. docs/agents/bc.md.
@@ -23,9 +24,9 @@ from pdocrl.agents.common.numpy_policy import mode_policy, network_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import Categorical
+from pdocrl.nn.distributions import Categorical
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -45,7 +46,7 @@ class BCState(eqx.Module):
 
 
 class BC(Agent[BCConfig, BCState]):
-    """Behaviour cloning by least squares, of choices by likelihood."""
+    """Behaviour cloning by least squares, of discrete actions by likelihood."""
 
     name = "bc"
     summary = "Imitates all episodes, the safe ones (episodes=safe) or those near the frontier (episodes=frontier)."
@@ -75,7 +76,7 @@ class BC(Agent[BCConfig, BCState]):
 
     def init(self, config: BCConfig, problem: Problem, key: PRNGKeyArray) -> BCState:
         mlp = MLP.create(key, (problem.obs_dim, *config.hidden, problem.action_dim))
-        actor = Categorical(mlp) if problem.choices else mlp
+        actor = Categorical(mlp) if problem.discrete_actions else mlp
         return BCState(actor, optax.scale_by_adam().init(actor))
 
     def update(

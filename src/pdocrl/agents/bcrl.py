@@ -22,14 +22,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of, mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout
-from pdocrl.nn.optimise import adam_step
-from pdocrl.policies.limits import BudgetPolicy
+from pdocrl.nn.optim import adam_step
+from pdocrl.policies.cost_conditioned import BudgetPolicy
 
 
 class BCRLConfig(AgentConfig):
@@ -89,7 +89,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         assert isinstance(problem, BCRLProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 4)
-        make = copier(problem.choices).create
+        make = likelihood_actor(problem.discrete_actions).create
         actor, safe = make(keys[2], s + k, a, config.hidden), make(keys[3], s, a, config.hidden)
         units = jnp.asarray([unit or 1.0 for unit in problem.cost_units], jnp.float32)
         adam = optax.scale_by_adam()
@@ -178,4 +178,13 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         }
         limit = tuple(float(one) for one in config.cost_limit)
         units = tuple(float(unit) for unit in state.unit)
-        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.chooses)
+        return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.discrete)
+
+    def learned(self, config: BCRLConfig, state: BCRLState) -> Learned:
+        """The least cost ahead, of an action and of a state; values of reward are functions of a budget, too."""
+        cost, unit = state.cost, state.unit
+
+        def q_cost(obs: Array, action: Array) -> Array:
+            return unit * jax.nn.relu(cost.worse(cost.critic(jnp.concatenate([obs, action], -1))))
+
+        return Learned(q_cost=q_cost, v_cost=lambda obs: unit * jax.nn.relu(cost.value(obs)))

@@ -3,8 +3,8 @@
     π(a_t | R_t, C_t, s_t, and the steps before),   R_t = Σ_{u≥t} r_u,   C_t = Σ_{u≥t} c_u
     minimise  −E[log π] − ζ H(π) + 0.02 · cross-entropy of whether each step costs
 
-ζ keeps the entropy at a target; of choices it is 0. When it acts, C_0 is the run's own cost limit and R_0 the best
-return of any logged episode within it; both shrink by what has been earned and spent. docs/agents/cdt.md.
+ζ keeps the entropy at a target; of discrete actions it is 0. When it acts, C_0 is the run's own cost limit and R_0 the
+best return of any logged episode within it; both shrink by what has been earned and spent. docs/agents/cdt.md.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class CDT(SequenceAgent[CDTConfig]):
             target_cost=tuple(float(limit) for limit in config.cost_limit),
             reward_scale=float(config.reward_scale),
             cost_shift=float(config.cost_shift),
-            chooses=state.model.choices,
+            discrete=state.model.discrete_actions,
         )
 
 

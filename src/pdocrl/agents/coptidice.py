@@ -24,6 +24,7 @@ from pdocrl.agents.base import (
     AgentConfig,
     Columns,
     DeviceTable,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -32,10 +33,10 @@ from pdocrl.agents.base import (
 )
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -95,7 +96,7 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
     def init(self, config: COptiDICEConfig, problem: Problem, key: PRNGKeyArray) -> COptiDICEState:
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = copier(problem.choices).create(keys[0], s, a, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(keys[0], s, a, config.hidden)
         nu, chi = MLP.create(keys[1], (s, *config.hidden, 1)), MLP.create(keys[2], (s, *config.hidden, k))
         scalars = jnp.broadcast_to(softplus_inverse(config.multiplier_init), (2, k))
         adam = optax.scale_by_adam()
@@ -151,6 +152,11 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
 
     def policy(self, config: COptiDICEConfig, state: COptiDICEState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: COptiDICEConfig, state: COptiDICEState) -> Learned:
+        """ν, the value of the priced reward r − λ·c less the divergence, and λ as reward for a unit of cost."""
+        lam = jax.nn.softplus(state.scalars[0])
+        return Learned(v=lambda obs: state.nu(obs)[..., 0] / config.reward_scale, multipliers=lam / config.reward_scale)
 
 
 def cost_limit(config: COptiDICEConfig) -> Float[Array, " K"]:

@@ -33,9 +33,9 @@ from pdocrl.dynamics.mixture import MixtureModel
 from pdocrl.dynamics.mixture import Step as ModelStep
 from pdocrl.dynamics.normaliser import LEVELS, Normaliser
 from pdocrl.dynamics.rollouts import error_of_mean, member_starts, rollouts
-from pdocrl.nn.density import LikelihoodActor, copier
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import DialPolicy
 
 STARTS = 48  # first states that are rolled out
@@ -140,7 +140,7 @@ class Dial(Agent[DialConfig, DialState]):
         lengths = dataset.episode_length
         relative = relative_returns(dataset.reward_return, dataset.cost_return, dataset.initial_obs)
         to_go, whole = dataset.to_go()[:, 1:], np.repeat(dataset.cost_return, lengths, axis=0)
-        time_left = 1 - dataset.age() / float(config.horizon)
+        time_left = 1 - dataset.time_step() / float(config.horizon)
         given = condition(np.repeat(relative, lengths), time_left, to_go, whole, max_episode_cost(dataset))
         fold = np.random.default_rng(1).permutation(dataset.n_episodes) % MEMBERS
         own = {"condition": given, "spent": np.maximum(whole - to_go, 0), "fold": np.repeat(fold, lengths)}
@@ -155,7 +155,7 @@ class Dial(Agent[DialConfig, DialState]):
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
         keys = jax.random.split(key, 3)
-        actor = copier(problem.choices).create(keys[0], s + 2 + 8 * k, a, config.hidden)
+        actor = likelihood_actor(problem.discrete_actions).create(keys[0], s + 2 + 8 * k, a, config.hidden)
         models = jax.vmap(lambda key: MixtureModel.create(key, s, a, k, LEVELS, config.model_hidden))(
             jax.random.split(keys[1], MEMBERS)
         )
@@ -229,7 +229,7 @@ class Dial(Agent[DialConfig, DialState]):
             reward=chosen.reward,
             bound=chosen.bound / np.float32(config.margin),
             mean_cost=chosen.cost,
-            chooses=network.chooses,
+            discrete=network.discrete,
         )
 
 

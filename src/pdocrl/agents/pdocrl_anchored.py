@@ -28,6 +28,7 @@ from pdocrl.agents.base import (
     AgentConfig,
     Columns,
     DeviceTable,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -39,10 +40,10 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.dynamics.mixture import Step as ModelStep
 from pdocrl.dynamics.normaliser import Normaliser, max_step_cost
 from pdocrl.dynamics.running_cost import EMA_RATE, RunningCost
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import Policy
 
 # A limit of zero is held as half a unit of cost, so that ratios to it stay finite; where no step costs a whole unit, as
@@ -254,3 +255,11 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
 
     def policy(self, config: AnchoredConfig, state: AnchoredState) -> Policy:
         return mode_policy(state.average)
+
+    def learned(self, config: AnchoredConfig, state: AnchoredState) -> Learned:
+        """Q_r and Q_c of the averaged policy; the critics learn both times (1 − γ), in units of the largest."""
+        whole, units = 1 / (1 - config.gamma), state.running_cost.normaliser.cost
+        return Learned(
+            q=lambda obs, action: state.critic(obs, action)[..., 0].min(0) * state.reward_scale * whole,
+            q_cost=lambda obs, action: state.critic(obs, action)[..., 1:].mean(0) * units * whole,
+        )

@@ -24,11 +24,11 @@ from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import FILE as SCORES
 from pdocrl.evaluation.evaluate import read_scores
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
-from pdocrl.training.grid import TaskPart, train_together
-from pdocrl.training.loop import wake
-from pdocrl.training.plan import Plan
+from pdocrl.training.grid import TaskPart, train_multi_task
 from pdocrl.training.train import resume, train
+from pdocrl.training.trainer import warm_up
 
 
 def folder_of(group: Group, out: Path) -> Path:
@@ -73,7 +73,6 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     """Train all runs, or go on where an earlier attempt stopped."""
     if (folder / "run.json").exists():
         return resume(folder, dataset)
-    suite = group.suite
     every = max(1, min(1000, group.steps // 20))
     limits = group.limits if dataset.n_costs else [()]
     return train(
@@ -81,7 +80,7 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
         group.method.agent,
         task=group.task,
         cost_limit=limits,
-        seed=suite.seeds,
+        seed=group.seeds,
         steps=group.steps,
         settings=group.method.settings,
         out=folder,
@@ -90,20 +89,20 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     )
 
 
-def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
+def train_groups(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
     """Train all runs of one method's groups as one program."""
     for group in groups:
         know_task(group)
-    wake()
+    warm_up()
     first = groups[0]
     parts = [
         TaskPart(read_data(group, data), group.task, folder, group.limits)
         for group, folder in zip(groups, folders, strict=True)
     ]
-    return train_together(
+    return train_multi_task(
         parts,
         first.method.agent,
-        seed=first.suite.seeds,
+        seed=first.seeds,
         steps=first.steps,
         settings=first.method.settings,
         log_every=max(1, min(1000, first.steps // 20)),
@@ -115,11 +114,11 @@ def rows_of(group: Group, out: Path) -> list[Row]:
     """The episodes of a group that is done: as many per run as the suite asks for, if more were played."""
     folder = folder_of(group, out)
     return make_rows(
-        Plan.read(folder),
+        TrainingConfig.read(folder),
         read_scores(folder),
         group.task,
         suite=group.suite.name,
-        protocol=group.suite.protocol,
+        protocol=group.protocol,
         variant=lambda run: group.method.variant,
         seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
         episodes=group.suite.episodes,
@@ -129,7 +128,7 @@ def rows_of(group: Group, out: Path) -> list[Row]:
 def _progress(group: Group, folder: Path) -> Status:
     if not (folder / "run.json").exists():
         return "waiting"
-    plan = Plan.read(folder)
+    plan = TrainingConfig.read(folder)
     _refuse_another(group, plan, folder)
     if not (folder / "policies.npz").exists():
         return "waiting"
@@ -139,7 +138,7 @@ def _progress(group: Group, folder: Path) -> Status:
     return "done" if _is_scored(group, plan, trained.step, folder) else "trained"
 
 
-def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
+def _refuse_another(group: Group, plan: TrainingConfig, folder: Path) -> None:
     """Compare with what the suite asks for, defaults and all, so that spelling out a default is no difference."""
     remedy = "Move the folder away, or choose another --out."
     asked: dict[str, Any] = {"agent": group.method.agent, "steps": group.steps, "task": group.task.name}
@@ -147,7 +146,7 @@ def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
         if getattr(plan, what) != wanted:
             raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")
     limits = group.limits if plan.cost_names else ((),)
-    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.suite.seeds]
+    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.seeds]
     settings = dict(group.method.settings)
     wanted_plan = msgspec.structs.replace(plan, settings=settings, runs=runs, horizon=group.task.horizon)
     agent = find_agent(plan.agent)
@@ -167,7 +166,7 @@ def _refuse_another(group: Group, plan: Plan, folder: Path) -> None:
                 )
 
 
-def _is_scored(group: Group, plan: Plan, step: int, folder: Path) -> bool:
+def _is_scored(group: Group, plan: TrainingConfig, step: int, folder: Path) -> bool:
     """Whether scores.json holds enough episodes, from the right starts, of these policies."""
     if not (folder / SCORES).exists():
         return False

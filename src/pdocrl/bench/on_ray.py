@@ -182,7 +182,7 @@ class _Driver:
         ]
         self._playing[group.name] = _Playing(trained, {}, len(units))
         policies = [self._ray.put(policy) for policy in trained.policies]
-        costs = tuple(trained.plan.cost_names)
+        costs = tuple(trained.config.cost_names)
         for unit in units:
             ref = self._play.remote(group.task, costs, policies[unit.policy], unit.first, unit.count)
             self._pending[ref] = unit

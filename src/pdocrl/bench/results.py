@@ -32,8 +32,9 @@ from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import RunScore, Scores
 from pdocrl.files import atomic_path
+from pdocrl.provenance import UNKNOWN, in_words
 from pdocrl.records import Part, Record, read_record, write_record
-from pdocrl.training.plan import Plan
+from pdocrl.training.config import TrainingConfig
 
 SUITE = "suite.json"
 STATUS = "status.json"
@@ -74,6 +75,10 @@ class Row:
     pdocrl: str  # versions that trained it
     jax: str
     numpy: str
+    commit: str  # of the source that trained it; "unknown": rows of 0.2, which did not record it
+    packages: str  # the others a training depends on, "equinox 0.13.8, optax 0.2.8"
+    machine: str  # that trained it
+    played: str  # what played it: commit, packages, machine
 
     @property
     def method(self) -> str:
@@ -85,6 +90,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 _VECTORS = ("cost_limit", "trained_limit", "cost")
 _REMEDY = "Give the folder that `pdocrl bench --out` wrote; the same command writes it again."
 _LATER = ("training", "trained_limit")  # not in files of 0.1, where every run counts as a training of its own
+_LATEST = {"commit": UNKNOWN, "packages": "", "machine": "", "played": ""}  # not in files of 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +121,8 @@ class SuiteMethod(Part, frozen=True, kw_only=True):
     variant: str
     settings: dict[str, object]
     steps: int
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # by task, where they are not the suite's
+    tasks: list[str] = field(default_factory=list)  # it is trained on; all of the suite's without any
 
 
 class SuiteFile(Record, frozen=True, kw_only=True):
@@ -179,7 +187,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
     except (pyarrow.ArrowException, OSError) as error:
         raise PdocrlError(f"{path}: cannot be read ({error}). `pdocrl bench` writes it again.") from error
     there = {_field(column) for column in columns}
-    missing = [name for name in FIELDS if name not in there and name not in _LATER]
+    missing = [name for name in FIELDS if name not in there and name not in (*_LATER, *_LATEST)]
     if missing:
         raise PdocrlError(f"{path}: has no column `{missing[0]}`. `pdocrl bench` of this version writes it again.")
     vectors = {name: [c for c in columns if _field(c) == name] for name in _VECTORS}
@@ -192,7 +200,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
         if not there >= set(_LATER):
             run = (values["task"], values["agent"], values["variant"], values["cost_limit"], values["seed"])
             values |= {"training": numbers.setdefault(run, len(numbers)), "trained_limit": values["cost_limit"]}
-        found.append(Row(**values))
+        found.append(Row(**_LATEST | values))
     return found
 
 
@@ -239,7 +247,7 @@ def _field(column: str) -> str:
 
 
 def make_rows(
-    plan: Plan,
+    plan: TrainingConfig,
     scores: Scores,
     task: Task,
     *,
@@ -252,6 +260,8 @@ def make_rows(
     """The episodes of every run, the first `episodes` of each; `variant` names the method beside its agent."""
     digests = _digests(plan)
     name = scores.data.name
+    played = scores.played
+    others = {package: number for package, number in plan.versions.items() if package not in ("pdocrl", "jax", "numpy")}
     return [
         Row(
             suite=suite,
@@ -279,6 +289,10 @@ def make_rows(
             pdocrl=plan.versions["pdocrl"],
             jax=plan.versions["jax"],
             numpy=plan.versions["numpy"],
+            commit=plan.commit,
+            packages=in_words(others),
+            machine=plan.machine,
+            played="" if played is None else f"{played.commit}; {in_words(played.versions)}; {played.machine}",
         )
         for run in scores.runs
         for i, episode in enumerate(run.episodes[:episodes])
@@ -299,11 +313,11 @@ def plain_settings(config: Any) -> dict[str, Any]:
 def config_digest(agent: str, steps: int, config: Any) -> str:
     """Over everything that decides a training but for its data, limit and seed."""
     kept = {key: value for key, value in plain_settings(config).items() if key != "cost_limit"}
-    story = {"agent": agent, "steps": steps, "settings": kept}
-    return hashlib.sha256(json.dumps(story, sort_keys=True).encode()).hexdigest()
+    metadata = {"agent": agent, "steps": steps, "settings": kept}
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
-def _digests(plan: Plan) -> list[str]:
+def _digests(plan: TrainingConfig) -> list[str]:
     """Of each run: over the agent's full settings; "" for an agent that is not installed here."""
     try:
         runs = plan.make_runs(find_agent(plan.agent))

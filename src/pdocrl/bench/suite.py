@@ -6,7 +6,7 @@ name or TOML file ── suite_file.py ──▶ Suite ─▶ groups
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Method:
     variant: str = ""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     steps: int | None = None  # instead of the suite's
+    seeds: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # by task, instead of the suite's
+    tasks: tuple[str, ...] = ()  # of the suite's, those it is trained on; all without any
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class Suite:
     @property
     def protocol(self) -> str:
         """The protocol whose limits, seeds and episodes these are, or "custom"."""
-        own = {protocol_of(entry.limits or self.limits, self.seeds, self.episodes) for entry in self.entries}
+        own = {group.protocol for group in self.groups()}
         return own.pop() if len(own) == 1 else CUSTOM
 
     def groups(self, methods: Sequence[str] = (), tasks: Sequence[str] = ()) -> list[Group]:
@@ -77,7 +79,9 @@ class Suite:
             Group(self, entry, method)
             for entry in self.entries
             for method in self.methods
-            if (not methods or {method.agent, method.name} & set(methods)) and (not chosen or entry.task.name in chosen)
+            if (not methods or {method.agent, method.name} & set(methods))
+            and (not chosen or entry.task.name in chosen)
+            and (not method.tasks or entry.task.name in method.tasks)
         ]
 
     @property
@@ -101,7 +105,14 @@ class Suite:
                 for entry in self.entries
             ],
             agents=[
-                SuiteMethod(agent=m.agent, variant=m.variant, settings=dict(m.settings), steps=m.steps or self.steps)
+                SuiteMethod(
+                    agent=m.agent,
+                    variant=m.variant,
+                    settings=dict(m.settings),
+                    steps=m.steps or self.steps,
+                    seeds={task: list(seeds) for task, seeds in m.seeds.items()},
+                    tasks=list(m.tasks),
+                )
                 for m in self.methods
             ],
         )
@@ -133,8 +144,17 @@ class Group:
         return self.method.steps or self.suite.steps
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.method.seeds.get(self.task.name, self.suite.seeds)
+
+    @property
     def runs(self) -> int:
-        return len(self.limits) * len(self.suite.seeds)
+        return len(self.limits) * len(self.seeds)
+
+    @property
+    def protocol(self) -> str:
+        """Whose limits, seeds and episodes its own are, or "custom"."""
+        return protocol_of(self.limits, self.seeds, self.suite.episodes)
 
     def find_data(self, folder: Path | None) -> Path:
         """The file to learn from: the suite's own, else the task's in `folder`, else where `load` looks.
@@ -155,16 +175,20 @@ class Group:
 
 DSRL = find_protocol("dsrl")
 LIMITS = tuple((limit,) for limit in DSRL.limits)
+# The benchmark's limits and those of the paper's appendix: 10, 20, 40 and 80. Tables are made for each protocol.
+BOTH_LIMITS = tuple((limit,) for limit in sorted({*DSRL.limits, *find_protocol("paper").limits}))
+
 BASELINES = (
     Method("bc"),
     Method("bc", "safe", {"episodes": "safe"}),
-    Method("cdt"),
+    Method("cdt", "by-cost", {"sampling": "published"}),  # its authors'; drawing every step alike keeps fewer limits
     Method("bcq_lag"),
     Method("bear_lag"),
     Method("cpq"),
     Method("coptidice"),
 )
-PAPERS = (Method("pdocrl"), Method("pdocrl_extraction"))
+PDOCRL = (Method("pdocrl"), Method("pdocrl", "published", {"published": True}))
+EXTRACTION = Method("pdocrl_extraction")  # the paper's second table
 NEWER = (
     Method("caps_iql"),
     Method("caps_sac"),
@@ -174,9 +198,15 @@ NEWER = (
     Method("o3srl"),
     Method("b2r"),
 )
-ALL = (*BASELINES, *NEWER, *PAPERS, Method("pdocrl_anchored"), Method("dial"))
-STRICT = (Method("bc", "safe", {"episodes": "safe"}), Method("cdt"), Method("cpq"), *NEWER, Method("dial"))
+ANCHORED = (
+    Method("pdocrl_anchored"),
+    Method("pdocrl_anchored", "control", {"improvement": 0.0, "tilt": 0.0}),  # neither Q nor λ: what cloning alone does
+)
+ALL = (*BASELINES, *NEWER, *PDOCRL, EXTRACTION, *ANCHORED, Method("dial"))
+STRICT = (Method("bc", "safe", {"episodes": "safe"}), BASELINES[2], Method("cpq"), *NEWER, Method("dial"))
 TASKS = tuple(TaskEntry(task) for task in BULLET)
+FIVE = tuple(TaskEntry(find_task(name)) for name in ("BallRun", "CarRun", "BallCircle", "CarCircle", "DroneRun"))
+LENGTHS = (20_000, 50_000, 100_000)
 
 # An eighth of the paper's width, to go the whole way with every agent.
 SMALL: dict[str, Any] = {"hidden": (32, 32), "batch_size": 64}
@@ -200,21 +230,56 @@ def _smoke() -> Suite:
 
 def named_suites() -> dict[str, Suite]:
     """The suites of the package."""
-    paper = Suite(
-        "paper",
-        "eight Bullet tasks, every agent, protocol dsrl",
-        TASKS,
-        ALL,
-        LIMITS,
-        DSRL.seeds,
-        100_000,
-        DSRL.episodes,
+    seeds, steps, episodes = DSRL.seeds, 100_000, DSRL.episodes
+    at_lengths = tuple(
+        dataclasses.replace(method, variant=f"{method.variant}-{length // 1000}k".lstrip("-"), steps=length)
+        for method in PDOCRL
+        for length in LENGTHS
     )
-    about = "with and without the policy extraction step, eight Bullet tasks, protocol dsrl"
-    tight = "eight Bullet tasks at limit 5, the methods published for it and those they are compared with"
-    return {
-        "paper": paper,
-        "ablation": dataclasses.replace(paper, name="ablation", about=about, methods=PAPERS),
-        "strict": dataclasses.replace(paper, name="strict", about=tight, methods=STRICT, limits=((5.0,),)),
-        "smoke": _smoke(),
-    }
+    suites = (
+        Suite(
+            "paper",
+            "what the paper compares, with and without policy extraction, on eight tasks at the benchmark's limits "
+            "(10, 20, 40) and its appendix's (20, 40, 80)",
+            TASKS,
+            (*BASELINES, *PDOCRL, EXTRACTION),
+            BOTH_LIMITS,
+            seeds,
+            steps,
+            episodes,
+        ),
+        Suite("eight", "eight Bullet tasks, every agent, protocol dsrl", TASKS, ALL, LIMITS, seeds, steps, episodes),
+        Suite("five", "five Bullet tasks, every agent, protocol dsrl", FIVE, ALL, LIMITS, seeds, steps, episodes),
+        Suite(
+            "ablation",
+            "with and without the policy extraction step, eight Bullet tasks, the limits of both protocols",
+            TASKS,
+            (PDOCRL[0], EXTRACTION),
+            BOTH_LIMITS,
+            seeds,
+            steps,
+            episodes,
+        ),
+        Suite(
+            "lengths",
+            "the paper's method and its published code at 20,000, 50,000 and 100,000 steps",
+            TASKS,
+            at_lengths,
+            BOTH_LIMITS,
+            seeds,
+            steps,
+            episodes,
+        ),
+        Suite(
+            "strict",
+            "eight Bullet tasks at limit 5, the methods published for it and those they are compared with",
+            TASKS,
+            STRICT,
+            ((5.0,),),
+            seeds,
+            steps,
+            episodes,
+        ),
+        _smoke(),
+    )
+    return {suite.name: suite for suite in suites}

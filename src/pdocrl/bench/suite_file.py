@@ -27,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import read_toml
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
-METHOD_KEYS = ("name", "variant", "settings", "steps")
+METHOD_KEYS = ("name", "variant", "settings", "steps", "seeds", "tasks")
 TASK_FIELDS = tuple(field.name for field in dataclasses.fields(Task))
 ENTRY_KEYS = (*TASK_FIELDS, "data", "cost_limits")
 
@@ -73,8 +73,9 @@ def read_suite_file(path: Path) -> Suite:
     episodes = reader.whole(table, "episodes", protocol.episodes, least=1)
     seeds = reader.seeds(table.get("seeds", list(protocol.seeds)))
     limits = reader.limits(table.get("cost_limits", list(protocol.limits)), "cost_limits")
-    methods = tuple(reader.method(entry) for entry in reader.many(table, "agents"))
     entries = tuple(reader.entry(entry) for entry in reader.many(table, "tasks"))
+    names = tuple(entry.task.name for entry in entries)
+    methods = tuple(reader.method(entry, names) for entry in reader.many(table, "agents"))
     reader.refuse_twice("agents", (method.name for method in methods), "Tell them apart with `variant`.")
     reader.refuse_twice("tasks", (entry.task.name for entry in entries), "Remove one.")
     name, about = reader.text(table, "name", path.stem), reader.text(table, "about", "")
@@ -98,7 +99,7 @@ class _Reader:
         limits = self.limits(table["cost_limits"], f"cost_limits` of task `{name}") if "cost_limits" in table else ()
         return TaskEntry(task, self._file(table, name), limits)
 
-    def method(self, value: Any) -> Method:
+    def method(self, value: Any, tasks: Sequence[str]) -> Method:
         from pdocrl.agents.base import make_config
         from pdocrl.agents.registry import find_agent
 
@@ -116,7 +117,18 @@ class _Reader:
         self.naming(f"agent {name}", lambda: make_config(find_agent(name), **settings))
         variant = self.text(table, "variant", "")
         steps = self.whole(table, "steps", 0, least=1) if "steps" in table else None
-        return Method(name, self.word(variant, "variant") if variant else "", settings, steps)
+        own = tuple(self.member(task, tasks, f"tasks of agent {name}") for task in table.get("tasks", []))
+        seeds = table.get("seeds", {})
+        by_task = seeds if isinstance(seeds, dict) else dict.fromkeys(own or tasks, seeds)
+        by_task = {self.member(key, tasks, f"seeds of agent {name}"): self.seeds(many) for key, many in by_task.items()}
+        return Method(name, self.word(variant, "variant") if variant else "", settings, steps, by_task, own)
+
+    def member(self, value: Any, tasks: Sequence[str], key: str) -> str:
+        """A task of the suite, under its own name."""
+        found = [task for task in tasks if isinstance(value, str) and task.lower() == value.lower()]
+        if not found:
+            raise PdocrlError(f"{self._path}: `{key}` names {value!r}; the suite has {', '.join(tasks)}.")
+        return found[0]
 
     def limits(self, value: Any, key: str) -> tuple[Limit, ...]:
         """[10, 20] or [[10, 5], [20, 5]] as tuples."""

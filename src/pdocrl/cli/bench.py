@@ -32,9 +32,11 @@ def bench(
 ) -> None:
     """Run a benchmark: train every agent on every task, play the policies, write tables and a page.
 
-    Suites: paper (eight tasks, every agent, protocol dsrl), strict (limit 5, the methods made for it), ablation (with
-    and without policy extraction), smoke (every agent in minutes, on data inside the package), or a TOML file of your
-    own, see docs/bench.md. The plan is printed first. Finished work is never redone: the same command goes on after a
+    Suites: paper (what the paper compares, with and without policy extraction; eight tasks, limits 10, 20, 40 and the
+    appendix's 20, 40, 80), eight and five (every agent on eight or five tasks, limits 10, 20, 40), lengths (pdocrl at
+    20,000, 50,000 and 100,000 steps), ablation (pdocrl with and without extraction), strict (limit 5, the methods made
+    for it), smoke (every agent in minutes, on data inside the package), or a TOML file of your own, see docs/bench.md.
+    The plan is printed first. Finished work is never redone: the same command goes on after a
     stop, and folders trained on another machine count. Exit status 1: there are results, but not all that was asked
     for.
 
@@ -46,7 +48,7 @@ def bench(
         pdocrl bench mine.toml --engine ray --ray-address auto
 
     Args:
-        suite: paper, strict, ablation, smoke, or a TOML file.
+        suite: paper, eight, five, lengths, ablation, strict, smoke, or a TOML file.
         out: folder for everything; default: runs/bench-SUITE.
         data: folder with the dataset files; default: PDOCRL_DATA, then the download cache.
         agents: only these, e.g. pdocrl bc-safe.
@@ -65,7 +67,7 @@ def bench(
     if data is not None and not data.is_dir():
         raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
     from pdocrl.bench.rates import Rates
-    from pdocrl.bench.run import Choices, make_plan
+    from pdocrl.bench.run import Selection, make_plan
     from pdocrl.bench.run import bench as run
     from pdocrl.bench.suite_file import find_suite
     from pdocrl.report import make_tables, report
@@ -73,11 +75,11 @@ def bench(
     from pdocrl.table import show_tables, write_tables
 
     chosen = find_suite(suite)
-    choices = Choices(
+    selection = Selection(
         out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only, engine, ray_address
     )
     rates = Rates()
-    planned = make_plan(chosen, choices, rates, measure=engine == "local")
+    planned = make_plan(chosen, selection, rates, measure=engine == "local")
     if not json:
         _show_plan(planned)
     elif plan:
@@ -86,13 +88,13 @@ def bench(
         return
     done = run(planned, rates)
     tables = make_tables(done.rows)
-    write_tables(choices.out, tables)
-    page = report(choices.out)
+    write_tables(selection.out, tables)
+    page = report(selection.out)
     if json:
         cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
         print_json({**done.as_dict(), "page": str(page), "table": cells})
     else:
-        show_tables(tables, choices.out)
+        show_tables(tables, selection.out)
         print(f"page: {page}")
     if done.incomplete:
         log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")

@@ -125,7 +125,7 @@ def convert(
     """Write a dataset in another format. The suffix chooses it; the digest stays the same.
 
     Actions are kept in [-1, 1], with what that stands for beside them; logs in other units are brought there. Choices
-    are kept as choices once it is said that they are.
+    are kept as discrete actions once it is said that they are.
 
     Example: pdocrl data convert BallRun --out ballrun.parquet
 
@@ -140,7 +140,7 @@ def convert(
         out: The file to write: .hdf5, .h5, .npz, .parquet, .csv; without suffix, or as minari:ID, a Minari dataset.
         columns: Of a table: which columns hold what, where they are not named as ours.
         rescale_actions: The lowest and the highest action of the environment; or all lowest, then all highest.
-        discrete_actions: Actions are choices: how many, counted from 0; or each of them, such as 1 2 3.
+        discrete_actions: Actions are discrete: how many, counted from 0; or each of them, such as 1 2 3.
         task: Check the file against this task's dimensions.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object: what `data info` says, and `out`.
@@ -152,7 +152,14 @@ def convert(
         raise DataError("--rescale-actions takes the lowest and the highest action, or all lowest, then all highest.")
     middle = len(rescale_actions) // 2
     low, high = rescale_actions[:middle], rescale_actions[middle:]
-    data = load(dataset, task, action_low=low, action_high=high, choices=discrete_actions, columns=_mapping(columns))
+    data = load(
+        dataset,
+        task,
+        action_low=low,
+        action_high=high,
+        discrete_actions=discrete_actions,
+        columns=_mapping(columns),
+    )
     save(data, out)
     _report(data, out, json)
 

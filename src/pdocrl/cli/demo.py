@@ -19,10 +19,10 @@ def demo(
 ) -> None:
     """Train on the embedded data at cost limits 10, 50 and 80, ask the data, play the policies, write a page.
 
-    Behaviour cloning, which knows no limit, plays the same episodes beside it. Before anything is played, the data
-    alone is asked whether the policies would keep their limits. The data ships with the package and the networks are
-    small: it takes under two minutes on two cores, without network.
-    Interrupted, the same command goes on where it stopped.
+    Behaviour cloning, which knows no limit, plays the same episodes for comparison. Before anything is played, a
+    dynamics model learned from the data predicts whether the policies satisfy their limits. The data ships with the
+    package and the networks are small: it takes under two minutes on two cores, without network. Interrupted, the same
+    command resumes.
 
     Example: pdocrl demo --out demo
 
@@ -38,11 +38,11 @@ def demo(
     log(f"training {agent} at limits 10, 50, 80 for {steps:,} steps …")
     made = run(out, agent, steps, episodes)
     if json:
-        others = [as_plain(scores) for scores in made.beside]
-        print_json({**as_plain(made.scores), "beside": others, "page": str(made.page), "picture": str(made.picture)})
+        others = [as_plain(scores) for scores in made.baselines]
+        print_json({**as_plain(made.scores), "baselines": others, "page": str(made.page), "picture": str(made.picture)})
         return
     rows = []
-    for scores in (made.scores, *made.beside):
+    for scores in (made.scores, *made.baselines):
         for played, score in zip(scores.runs, scores.summary[0].score.by_limit, strict=True):
             told = "yes" if score.safe else "NO"
             rows.append(

@@ -3,56 +3,198 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+from tyro.conf import UseAppendAction
 
-from pdocrl.console import print_json, print_table
+from pdocrl.console import log, print_json, print_table
+from pdocrl.errors import PdocrlError
 
 if TYPE_CHECKING:
-    from pdocrl.ope.result import EstimatedSums
+    from pdocrl.ope.records import DeciderReport, OpeReport, PolicyReport
+    from pdocrl.ope.result import EstimatedSums, OffPolicy
+
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")]
 
 
 def ope(
-    run: tyro.conf.Positional[Path],
+    policies: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICY …")],
     /,
     *,
     data: str | None = None,
-    method: str = "ensemble",
+    limit: UseAppendAction[tuple[tuple[str, ...], ...]] = (),
+    state_columns: Names = (),
+    action: str = "action",
+    reward: str = "reward",
+    costs: Names = (),
+    episode: str = "episode",
+    step: str | None = None,
+    terminal: str | None = None,
+    decider: str | None = None,
+    propensity: str | None = None,
+    confidence: float = 0.95,
+    discount: float = 1.0,
+    regressor: str = "linear",
+    newer: str | None = None,
     compare: bool = False,
-    thorough: bool = False,
-    resamples: int = 20,
+    model_selection: bool = False,
+    out: Path | None = None,
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Estimate reward and cost of trained policies from logged data alone, and whether they keep their limits.
-
-    No simulator is used. Policies play episodes in an ensemble of learned models, fitted once per dataset. Every
-    estimate is of an episode's undiscounted sum, with a 95 % interval calibrated on episodes the models had not seen;
-    a policy the data cannot judge is flagged. The result is also written into the folder, as ope.json.
+    """Estimate what policies would gain and cost, from logged data alone, and whether they satisfy limits.
 
     Example:
+        pdocrl ope new_rule rules:mine model.onnx --data visits.csv --limit "cost<=4" "P(cost>20)<=0.05"
+        pdocrl ope policy/ table.csv --data log.parquet --step t --propensity p --decider who --json
         pdocrl ope runs/ballrun
         pdocrl ope runs/mine --data my.hdf5 --compare --json
 
+    A policy is `module:name` of a function or classifier, a folder of `pdocrl solve` or of `pdocrl train` with discrete
+    actions, an .onnx or .npz file, a table (.csv, .parquet) of probabilities per row or per state, or a column of the
+    log that holds what it would have done. The log has a row for each decision, with named columns; every standard
+    estimator is computed, and diagnostics decide which one the verdicts are made of.
+
+    A folder of `pdocrl train` with continuous actions is judged on its own dataset: policies act in an ensemble of
+    learned dynamics models, with intervals calibrated on episodes the models had not seen; written to ope.json.
+
     Args:
-        run: what `pdocrl train --out` wrote.
-        data: the training data, when it is no longer where it was: a task's name or a file.
-        method: whose estimate the verdict is made of: ensemble, model, fqe or ratio.
-        compare: compute all methods, one table beside the other.
-        thorough: learn the data in two ways, which takes twice as long, and keep what predicts held-out episodes best;
-            often shows more.
-        resamples: redrawn datasets behind the intervals of `model`.
-        seed: of the redrawing and of the random features.
+        policies: policies to judge.
+        data: the log; of a training's folder its dataset, when it is no longer where it was.
+        limit: on totals of an episode: "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40".
+        state_columns: what policies may look at, in order; default: all columns without another role.
+        action: the column of actions.
+        reward: the column of rewards.
+        costs: the cost columns; default: `cost`, all that begin with `cost_`, and those that limits name.
+        episode: the column that names the episode; `none` where each row is an episode (bandits).
+        step: the column of time within the episode; default: the order of rows.
+        terminal: the column that is true where the process ended; default: every episode is complete.
+        decider: the column that names who decided.
+        propensity: the column with the probability of the logged action; default: it is estimated.
+        confidence: of intervals and verdicts.
+        discount: γ of the totals.
+        regressor: of fitted Q evaluation: linear, trees or network.
+        newer: rows logged since the log; warnings say where they no longer look like it.
+        compare: of a training: fitted Q evaluation beside the ensemble.
+        model_selection: of a training: learn the dynamics in two ways, which takes twice as long, and keep what
+            predicts held-out episodes best; often shows more.
+        out: a file for the report, JSON.
+        seed: of sample splits and models.
         json: print one JSON object.
     """
-    from pdocrl.ope import METHODS, estimate
+    from pdocrl.ope import judge_policies
+    from pdocrl.ope.entry import is_training
+    from pdocrl.ope.result import OffPolicy
+
+    limits = [text for group in limit for text in group]
+    if is_training(policies) and not limits and not state_columns:
+        given = {"compare": compare, "model_selection": model_selection}
+        told = judge_policies(list(policies), data, seed=seed, **given)
+    elif data is None:
+        raise PdocrlError(
+            f"{', '.join(policies)}: no folder of `pdocrl train` (run.json); which log judges? Give --data LOG."
+        )
+    else:
+        optional = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
+        lists = {"costs": list(costs), "columns": list(state_columns)}
+        told = judge_policies(
+            list(policies),
+            data,
+            limits,
+            action=action,
+            reward=reward,
+            episode=None if episode == "none" else episode,
+            **optional,
+            **{name: given for name, given in lists.items() if given},
+            confidence=confidence,
+            discount=discount,
+            regressor=regressor,
+            newer=newer,
+            seed=seed,
+        )
+    if isinstance(told, OffPolicy):
+        print_json(told.as_dict()) if json else _print_training(told, compare)
+        return
+    if out is not None:
+        told.save(out)
+    if json:
+        from pdocrl.records import as_plain
+
+        print_json(as_plain(told))
+    else:
+        _print_report(told)
+    if out is not None:
+        log(f"wrote {out}")
+
+
+def _print_report(told: OpeReport) -> None:
+    percent = f"{100 * told.confidence:.10g} %"
+    means = [f"reward [{percent}]", *(f"{cost} [{percent}]" for cost in told.costs)]
+    logged = [told.logged, *told.deciders]
+    print_table(
+        ["decider", "episodes", *means, *told.limits],
+        [[d.name, d.episodes, *_sample(d), *("yes" if ok else "no" for ok in d.within)] for d in logged],
+        title=f"{told.log}: {told.rows:,} decisions in {told.episodes:,} episodes; propensities {told.propensities}",
+    )
+    print_table(
+        ["policy", "by", *means, "verdict"],
+        [[one.name, one.decides or "–", *_decided(one, len(told.costs)), one.verdict or "–"] for one in told.policies],
+        title="policies, each by the estimator that decides",
+    )
+    for one in told.policies:
+        print_table(
+            ["estimator", *means, "effective episodes", "largest weight", "weights pass"],
+            [
+                [
+                    e.estimator,
+                    _with_interval(e.reward, e.reward_interval),
+                    *(_with_interval(c, i) for c, i in zip(e.cost, e.cost_interval, strict=True)),
+                    "–" if e.ess is None else f"{e.ess:.4g}",
+                    "–" if e.largest_weight is None else f"{100 * e.largest_weight:.3g} %",
+                    "yes" if e.usable else "",
+                ]
+                for e in one.estimates
+            ],
+            title=one.name,
+        )
+        for v in one.limits:
+            hidden = "" if v.confounding is None else f"; hidden confounding overturns it from Γ = {v.confounding:.3g}"
+            print(f"{one.name}: {v.limit}: {v.verdict} ({v.why}{hidden})")
+        for warning in one.warnings:
+            print(f"{one.name}: warning: {warning}")
+        print(f"{one.name}: rests on: {'; '.join(one.assumptions)}")
+    for warning in told.warnings:
+        print(f"warning: {warning}")
+    if told.choice is not None:
+        chosen = told.choice
+        print_table(
+            ["policy", "compared with", "signal", f"difference [{percent}]"],
+            [[c.policy, c.other, c.signal, _with_interval(c.difference, c.interval)] for c in chosen.comparisons],
+            title="paired comparisons",
+        )
+        if told.limits:
+            print(f"within all limits, jointly at {percent}: {', '.join(chosen.safe) or 'none'}")
+        if chosen.best is not None and chosen.regret_upper is not None:
+            print(f"best: {chosen.best}; another candidate gains at most {chosen.regret_upper:.4g} more, at {percent}")
+
+
+def _decided(one: PolicyReport, costs: int) -> list[str]:
+    if one.decides is None:
+        return ["–"] * (1 + costs)
+    e = one.of(one.decides)
+    means = zip([e.reward, *e.cost], [e.reward_interval, *e.cost_interval], strict=True)
+    return [_with_interval(value, interval) for value, interval in means]
+
+
+def _sample(d: DeciderReport) -> list[str]:
+    costs = zip(d.cost, d.cost_interval, strict=True)
+    return [_with_interval(d.reward, d.reward_interval), *(_with_interval(c, i) for c, i in costs)]
+
+
+def _print_training(result: OffPolicy, compare: bool) -> None:
     from pdocrl.ope.result import NARROWER
 
-    result = estimate(run, data, method=method, compare=compare, resamples=resamples, seed=seed, thorough=thorough)
-    if json:
-        print_json(result.as_dict())
-        return
     print_table(
         [
             "agent",
@@ -79,7 +221,7 @@ def ope(
             ]
             for r in result.runs
         ],
-        title=f"{result.agent} on {result.data.name}: estimates by {result.method} from the data alone",
+        title=f"{result.agent} on {result.data.name}: estimates by the dynamics ensemble from the data alone",
     )
     if any(run.bound_is_narrower for run in result.runs):
         print(NARROWER)
@@ -87,6 +229,8 @@ def ope(
     if told is None:
         return
     if compare:
+        from pdocrl.ope import METHODS
+
         print_table(
             ["cost limit", "seed", "signal", *METHODS],
             [
@@ -94,7 +238,7 @@ def ope(
                 for r in result.runs
                 for k, signal in enumerate(told.factor)
             ],
-            title="every method, with its 95 % interval",
+            title="both methods; fitted Q evaluation has no interval, and judges no policy with memory",
         )
     coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told.coverage_left_out.items())
     print(
@@ -108,13 +252,13 @@ def _of(told: EstimatedSums | None, k: int) -> str:
         return "–"
     if k == 0:
         return _with_interval(told.reward, told.reward_interval)
-    return _with_interval(told.cost[k - 1], told.cost_interval[k - 1])
+    return _with_interval(told.cost[k - 1], told.cost_interval[k - 1] if told.cost_interval else None)
 
 
 def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None or interval is None:
+    if value is None:
         return "–"
-    return f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
+    return f"{value:.4g}" if interval is None else f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
 
 
 def _shown(limit: list[float]) -> str:

@@ -49,7 +49,9 @@ def report(
     record = read_results(folder, None if data is None else load(data))
     page = write(record, out, film=film)
     if json:
-        rows = [{"runs": row.label, **as_plain(row.score), "over_limit": row.over} for row in at_one_limit(record)]
+        rows = [{"runs": row.label, **as_plain(row.score)} for row in at_one_limit(record)]
+        for row in rows:
+            row["over_limit"] = row["tail"]["over"]
         step = None if record.trained is None else record.trained.step
         print_json({"page": str(page), "step": step, "scores": rows})
         return

@@ -32,9 +32,9 @@ def train(
     checkpoint_every: int | None = None,
     evaluate_every: int | None = None,
     evaluate_episodes: int | None = None,
-    window: int | None = None,
+    buffer_size: int | None = None,
     refresh_every: int | None = None,
-    sink: tuple[str, ...] = (),
+    logger: tuple[str, ...] = (),
     json: bool = False,
 ) -> None:
     """Train one policy per cost limit × seed, side by side, from logged data alone.
@@ -60,9 +60,9 @@ def train(
         checkpoint_every: steps between checkpoints; default: 10000.
         evaluate_every: steps between evaluations in the simulator; default: none.
         evaluate_episodes: episodes of each such evaluation; default: 5.
-        window: hold only so many transitions of the file at a time, for files larger than memory; default: all.
-        refresh_every: steps after which the window is drawn anew; default: when each was used about once.
-        sink: also send metrics to tensorboard or wandb.
+        buffer_size: train on a random subset of so many rows, resampled periodically, for files larger than memory.
+        refresh_every: steps between resamplings of the subset; default: when each row was used about once.
+        logger: also send metrics to tensorboard or wandb.
         json: print one JSON object.
     """
     from pdocrl.data.tasks import find_task
@@ -77,27 +77,27 @@ def train(
         "seed": seed,
         "steps": steps,
         "out": out,
-        "cost_limit": None if cost_limit is None else [limit(word) for word in cost_limit],
+        "cost_limit": "benchmark" if cost_limit is None and resume is None else [limit(w) for w in cost_limit or ()],
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
         "log_every": log_every,
         "checkpoint_every": checkpoint_every,
         "evaluate_every": evaluate_every,
         "evaluate_episodes": evaluate_episodes,
-        "window": window,
+        "buffer_size": buffer_size,
         "refresh_every": refresh_every,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        others = [name for name in given if name != "steps"]
+        others = [name for name in given if name != "steps" and given[name] != []]
         if others:
             option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
             raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")
-        trained = go_on(resume, dataset, steps=steps, sinks=sink)
+        trained = go_on(resume, dataset, steps=steps, loggers=logger)
     elif dataset is None:
         raise PdocrlError("which data? Give a task's name or a file, or --resume FOLDER.")
     else:
-        trained = begin(dataset, sinks=sink, **given)
+        trained = begin(dataset, loggers=logger, **given)
     last = {line["run"]: line for line in trained.metrics}
     rows = [
         {
@@ -108,15 +108,15 @@ def train(
             "metrics": last.get(i, {}).get("metrics"),
             **_prediction(trained.policies[i] if trained.policies else None),
         }
-        for i, run in enumerate(trained.plan.runs)
+        for i, run in enumerate(trained.config.runs)
     ]
     if json:
         print_json(
             {
-                "agent": trained.plan.agent,
-                "task": trained.plan.task,
-                "data": trained.plan.data,
-                "digest": trained.plan.data_digest,
+                "agent": trained.config.agent,
+                "task": trained.config.task,
+                "data": trained.config.data,
+                "digest": trained.config.data_digest,
                 "out": str(trained.folder) if trained.folder else None,
                 "runs": rows,
             }
@@ -135,7 +135,7 @@ def train(
             ]
             for r in rows
         ],
-        title=f"{trained.plan.agent} on {trained.plan.data}, {trained.step} steps",
+        title=f"{trained.config.agent} on {trained.config.data}, {trained.step} steps",
     )
     for row in rows:
         if row["predicted_within"] is None:
@@ -149,7 +149,7 @@ def train(
                 f"least acts: predicted cost {costs}."
             )
     if trained.folder is not None:
-        playable = trained.plan.task is not None and find_task(trained.plan.task).env_id is not None
+        playable = trained.config.task is not None and find_task(trained.config.task).env_id is not None
         how = "play them with: pdocrl evaluate" if playable else "judge them from the data with: pdocrl ope"
         print(f"policies in {trained.folder}; {how} {trained.folder}")
 

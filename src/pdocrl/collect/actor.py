@@ -35,16 +35,18 @@ class GaussianActor:
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalActor:
-    """One of n choices with the probabilities softmax(network(s)): the largest score after Gumbel noise is added."""
+    """One of n discrete actions, with probabilities softmax(network(s)): Gumbel-max sampling."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
-    choices: tuple[int, ...]
+    discrete_actions: tuple[int, ...]
 
     def begin(self, seed: int) -> Callable[..., int]:
         """The episode's own `step(obs [S], …) → choice`."""
         rng, network = _noise_generator(seed), _tanh_network(self.weights, self.biases)
-        return lambda obs, *_: self.choices[int(np.argmax(network(obs) + rng.gumbel(size=len(self.choices))))]
+        return lambda obs, *_: self.discrete_actions[
+            int(np.argmax(network(obs) + rng.gumbel(size=len(self.discrete_actions))))
+        ]
 
 
 def _tanh_network(weights: tuple[Floats, ...], biases: tuple[Floats, ...]) -> Callable[[Floats], NDArray[Any]]:

@@ -4,7 +4,7 @@ A record is a safetensors block behind its length and checksum. A record cut sho
 overwritten, so that what is lost is the episode being played and nothing else. It lies in a collection's folder:
 
     settings.json          what the episodes depend on
-    episodes.journal       every episode so far
+    episodes.log           every episode so far
     expert.safetensors     the expert in training, as of the last whole batch
 """
 
@@ -43,7 +43,7 @@ class Episode:
     seed: int
     terminated: bool  # the world stopped, not the clock
     obs: NDArray[np.float32]  # [T + 1, S]
-    action: NDArray[np.float32]  # [T, A] as carried out; of choices, [T]
+    action: NDArray[np.float32]  # [T, A] as carried out; of discrete actions, [T]
     reward: NDArray[np.float32]  # [T]
     cost: NDArray[np.float32]  # [T, K]
 
@@ -62,7 +62,7 @@ class Entry:
     length: int
 
 
-class Journal:
+class EpisodeLog:
     """The file and its index. Opening it reads every record once and drops a torn one at the end.
 
     Only one process may have it open.
@@ -91,8 +91,8 @@ class Journal:
         """Hand the episode to the operating system: from here on, ending this process does not lose it."""
         offset = self._file.seek(0, os.SEEK_END)
         arrays = {name: getattr(episode, name) for name in ("obs", "action", "reward", "cost")}
-        story = {"place": episode.place, "seed": episode.seed, "terminated": episode.terminated}
-        payload = pack({name: np.ascontiguousarray(a) for name, a in arrays.items()}, {"story": json.dumps(story)})
+        metadata = {"place": episode.place, "seed": episode.seed, "terminated": episode.terminated}
+        payload = pack({name: np.ascontiguousarray(a) for name, a in arrays.items()}, {"story": json.dumps(metadata)})
         try:
             self._file.write(_HEAD.pack(_MARK, len(payload), zlib.crc32(payload)) + payload)
             self._file.flush()
@@ -116,7 +116,7 @@ class Journal:
         return [self.entries[place] for place in sorted(self.entries)]
 
     def dataset(
-        self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...], choices: tuple[int, ...] = ()
+        self, entries: Sequence[Entry], name: str, cost_names: tuple[str, ...], discrete_actions: tuple[int, ...] = ()
     ) -> Dataset:
         """The transitions of the chosen episodes, one episode after another."""
         episodes = [self.read(entry) for entry in entries]
@@ -134,13 +134,13 @@ class Journal:
             timeout=timeout,
             name=name,
             cost_names=cost_names,
-            choices=choices,
+            discrete_actions=discrete_actions,
         )
 
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> EpisodeLog:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,9 +173,9 @@ class Journal:
         if not payload or len(payload) < length or zlib.crc32(payload) != checksum:
             return None
         (header,) = _METADATA_LENGTH.unpack_from(payload)
-        story = json.loads(json.loads(payload[8 : 8 + header])["__metadata__"]["story"])
-        expert, batch, number = story["place"]
-        episode = Episode((expert, batch, number), story["seed"], story["terminated"], **unpack(payload))
+        metadata = json.loads(json.loads(payload[8 : 8 + header])["__metadata__"]["story"])
+        expert, batch, number = metadata["place"]
+        episode = Episode((expert, batch, number), metadata["seed"], metadata["terminated"], **unpack(payload))
         return episode, offset + _HEAD.size + length
 
 
@@ -192,13 +192,14 @@ class Store:
         else:
             write_json(described, wanted)
         self.description: dict[str, Any] = wanted
-        self.journal = Journal(folder / "episodes.journal")
+        before = folder / "episodes.journal"  # its name in folders of 0.2
+        self.log = EpisodeLog(before if before.exists() else folder / "episodes.log")
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.journal.close()
+        self.log.close()
 
 
 def steps_begun_with(folder: Path) -> int | None:

@@ -77,7 +77,7 @@ def parse_budget(text: str) -> Budget:
 def forecast(problem: ExpertProblem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
     """Play for about `seconds` and learn from it, for the clock only."""
     state = new_expert(problem, settings, 0)
-    actor = ppo.actor_of(state, problem.choices)
+    actor = ppo.actor_of(state, problem.discrete_actions)
     played: list[Episodes] = []
     elapsed = 0.0
     with Rollouts(problem.make, workers, problem.info_keys) as pool:
@@ -102,8 +102,8 @@ def _learning_time(problem: ExpertProblem, settings: Settings, state: ppo.Expert
         0,
         False,
         rng.normal(size=(rows + 1, problem.obs_dim)).astype(np.float32),
-        np.full(rows, problem.choices[0], np.float32)
-        if problem.choices
+        np.full(rows, problem.discrete_actions[0], np.float32)
+        if problem.discrete_actions
         else np.zeros((rows, problem.action_dim), np.float32),
         rng.normal(size=rows).astype(np.float32),
         rng.integers(2, size=(rows, len(problem.cost_names))).astype(np.float32),
@@ -111,7 +111,7 @@ def _learning_time(problem: ExpertProblem, settings: Settings, state: ppo.Expert
     times = []
     for _ in range(2):
         begun = time.perf_counter()
-        batch = assemble([made_up], rows, problem.choices)
+        batch = assemble([made_up], rows, problem.discrete_actions)
         state, _ = learn(settings, state, batch, settings.cost_max, settings.cost_max, 0.0)
         times.append(time.perf_counter() - begun)
     return times[1], times[0] - times[1]
@@ -245,11 +245,11 @@ def run(
                 if not write_only:
                     train_experts(problem, store, workers, seen)
         except KeyboardInterrupt:
-            kept = f"{len(store.journal.entries):,} episodes are safe in {folder}"
+            kept = f"{len(store.log.entries):,} episodes are safe in {folder}"
             raise PdocrlInterrupted(f"interrupted; {kept}. Go on with the same command line.") from None
         dataset = write_dataset(problem, store, out, wanted.filter)
         plot.save(plot.scatter(dataset, limits=limits(settings)), picture)
-        entries = store.journal.ordered()
+        entries = store.log.ordered()
         cells = grid.coverage(entries, settings.cost_max)
         return Collected(dataset, out, picture, folder, len(entries), sum(e.length for e in entries), cells)
 

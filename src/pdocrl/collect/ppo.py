@@ -1,4 +1,4 @@
-"""PPO-Lagrangian: one policy-gradient expert that earns reward while each cost stays near its limit.
+"""PPO-Lagrangian: one policy-gradient expert that maximises reward while each cost stays near its limit.
 
     maximise  E[ min(ρ Â, clip(ρ, 1 ± ε) Â) ],   ρ = π(a|s) / π_old(a|s)
     Â = (Â_r − Σ_k λ_k Â_ck) / (1 + Σ_k λ_k)
@@ -74,15 +74,20 @@ class Moments(eqx.Module):
 
 
 class Expert(eqx.Module):
-    """The networks: a Gaussian policy, or one over choices, and one value function per signal (reward, K costs)."""
+    """The networks: a Gaussian or categorical policy, and one value function per signal (reward, K costs)."""
 
     actor: MLP
-    log_std: Float[Array, " A"]  # of choices, none
+    log_std: Float[Array, " A"]  # of discrete actions, none
     critics: MLP  # members 1 + K
 
     @staticmethod
     def create(
-        key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, config: PPOConfig, choices: bool = False
+        key: PRNGKeyArray,
+        obs_dim: int,
+        action_dim: int,
+        n_costs: int,
+        config: PPOConfig,
+        discrete_actions: bool = False,
     ) -> Expert:
         actor_key, critic_key = jax.random.split(key)
         actor = MLP.create(actor_key, (obs_dim, *config.hidden, action_dim))
@@ -90,23 +95,23 @@ class Expert(eqx.Module):
         last = jax.tree.map(lambda leaf: 0.01 * leaf, (actor.weights[-1], actor.biases[-1]))
         actor = MLP((*actor.weights[:-1], last[0]), (*actor.biases[:-1], last[1]))
         critics = MLP.create(critic_key, (obs_dim, *config.hidden, 1), members=1 + n_costs)
-        return Expert(actor, jnp.full(0 if choices else action_dim, config.log_std, jnp.float32), critics)
+        return Expert(actor, jnp.full(0 if discrete_actions else action_dim, config.log_std, jnp.float32), critics)
 
     @property
-    def chooses(self) -> bool:
-        """Whether the policy is one over choices."""
+    def discrete(self) -> bool:
+        """Whether the policy is one over discrete actions."""
         return not len(self.log_std)
 
     def mean(self, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
-        """Of choices, their scores."""
+        """Of discrete actions, their scores."""
         return _tanh_network(self.actor, obs)
 
     def values(self, obs: Float[Array, "N S"]) -> Float[Array, "N 1+K"]:
         return _tanh_network(self.critics, obs)[..., 0].T
 
     def log_prob(self, obs: Float[Array, "N S"], raw: Float[Array, "N A"]) -> Float[Array, " N"]:
-        """log π(raw | s) up to the constant, which cancels in ρ; of choices, raw is one-hot."""
-        if self.chooses:
+        """log π(raw | s) up to the constant, which cancels in ρ; of discrete actions, raw is one-hot."""
+        if self.discrete:
             return (raw * jax.nn.log_softmax(self.mean(obs))).sum(-1)
         z = (raw - self.mean(obs)) * jnp.exp(-self.log_std)
         return (-0.5 * z**2 - self.log_std).sum(-1)
@@ -128,7 +133,7 @@ class Batch(NamedTuple):
 
     obs: Array  # [N, S]
     next_obs: Array  # [N, S]
-    noise: Array  # [N, A] what the policy added to its mean, in units of σ; of choices, which was taken, one-hot
+    noise: Array  # [N, A] what the policy added to its mean, in units of σ; the discrete action taken, one-hot
     signals: Array  # [N, 1 + K] reward, costs
     terminal: Array  # [N] no value beyond
     end: Array  # [N] the next row is another episode
@@ -144,11 +149,11 @@ class Metrics(NamedTuple):
 
 
 def init(
-    key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, config: PPOConfig, choices: bool = False
+    key: PRNGKeyArray, obs_dim: int, action_dim: int, n_costs: int, config: PPOConfig, discrete_actions: bool = False
 ) -> ExpertState:
     """An untrained expert."""
     create_key, key = jax.random.split(key)
-    expert = Expert.create(create_key, obs_dim, action_dim, n_costs, config, choices)
+    expert = Expert.create(create_key, obs_dim, action_dim, n_costs, config, discrete_actions)
     return ExpertState(
         expert,
         optax.scale_by_adam().init(expert),
@@ -159,14 +164,14 @@ def init(
     )
 
 
-def actor_of(state: ExpertState, choices: tuple[int, ...] = ()) -> Actor:
+def actor_of(state: ExpertState, discrete_actions: tuple[int, ...] = ()) -> Actor:
     """The policy as it plays. Normalising (s − m)/d before a layer is the layer W/d, b − (m/d)·W."""
     mlp = jax.tree.map(np.asarray, state.expert.actor)
     shift, scale = np.asarray(state.obs.mean), np.asarray(state.obs.std)
     first = mlp.weights[0] / scale[:, None]
     weights, biases = (first, *mlp.weights[1:]), (mlp.biases[0] - shift @ first, *mlp.biases[1:])
-    if choices:
-        return CategoricalActor(weights, biases, choices)
+    if discrete_actions:
+        return CategoricalActor(weights, biases, discrete_actions)
     return GaussianActor(weights, biases, np.exp(np.asarray(state.expert.log_std)))
 
 
@@ -189,7 +194,7 @@ def update(
     lam = multiplier.lam
     standardised = (estimates - estimates.mean(0)) / (estimates.std(0) + 1e-6)
     advantage = (standardised[:, 0] - standardised[:, 1:] @ lam) / (1 + lam.sum())
-    raw = batch.noise if old.chooses else old.mean(obs) + jnp.exp(old.log_std) * batch.noise
+    raw = batch.noise if old.discrete else old.mean(obs) + jnp.exp(old.log_std) * batch.noise
     log_prob = old.log_prob(obs, raw)
     data = (obs, raw, log_prob, advantage, estimates + values)
 
@@ -199,7 +204,7 @@ def update(
         ratio = jnp.exp(log_ratio)
         gain = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * advantage)
         # Beyond the bounds every action is carried out as the same one, and an expert that strays there stops learning.
-        beyond = jnp.zeros(()) if expert.chooses else jnp.maximum(jnp.abs(expert.mean(obs)) - 1, 0)
+        beyond = jnp.zeros(()) if expert.discrete else jnp.maximum(jnp.abs(expert.mean(obs)) - 1, 0)
         value_loss = 0.5 * ((expert.values(obs) - target) ** 2).mean(0).sum()
         # The networks share no weight and Adam forgets scales, so the two terms need no coefficient.
         return value_loss - gain.mean() + (beyond**2).mean(), ((ratio - 1 - log_ratio).mean(), value_loss)

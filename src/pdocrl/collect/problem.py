@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from pdocrl.data.bounds import make_bounds, to_real
 from pdocrl.data.tasks import Task, find_task
-from pdocrl.envs.bullet import maker, with_costs
 from pdocrl.envs.costs import find_cost_function
 from pdocrl.envs.episode import Player
+from pdocrl.envs.registry import maker, with_costs
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 
@@ -30,7 +30,7 @@ class ExpertProblem:
     """An environment that has been looked at: it can be made, its actions are known, and what its steps cost."""
 
     name: str  # of the task, or the environment's id
-    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1], or choices; may be sent to another process
+    make: Callable[[], gymnasium.Env]  # with actions in [−1, 1], or discrete ones; may be sent to another process
     info_keys: tuple[str, ...]  # where `info` holds the costs
     cost_names: tuple[str, ...]  # K
     obs_dim: int
@@ -38,11 +38,11 @@ class ExpertProblem:
     high: NDArray[np.float32]  # [A] … and 1
     horizon: int | None  # steps of a full episode, where known
     task: Task | None  # where the task table knows it
-    choices: tuple[int, ...] = ()  # of a discrete environment, whose `low` and `high` are empty
+    discrete_actions: tuple[int, ...] = ()  # of a discrete environment, whose `low` and `high` are empty
 
     @property
     def action_dim(self) -> int:
-        return len(self.choices) or len(self.low)
+        return len(self.discrete_actions) or len(self.low)
 
 
 class UnitActions(gymnasium.Wrapper):  # type: ignore[misc]
@@ -73,7 +73,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
     made = make()
     try:
         obs_space, action_space = made.observation_space, made.action_space
-        low, high, choices = _actions_of(env, action_space)
+        low, high, discrete_actions = _actions_of(env, action_space)
         if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) not in (1, 2):
             kind = type(obs_space).__name__
             raise PdocrlError(
@@ -98,7 +98,7 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
         high=high,
         horizon=task.horizon if task else limit,
         task=task,
-        choices=choices,
+        discrete_actions=discrete_actions,
     )
 
 
@@ -107,13 +107,13 @@ def _with_unit_actions(make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
 
 
 def _actions_of(env: str, space: gymnasium.Space) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, ...]]:
-    """Bounds [A] of a box, or choices; refuses every other kind."""
+    """Bounds [A] of a box, or discrete ones; refuses every other kind."""
     if isinstance(space, gymnasium.spaces.Discrete):
         none = np.zeros(0, np.float32)
         return none, none, tuple(range(int(space.start), int(space.start + space.n)))
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
         kind = type(space).__name__
-        raise PdocrlError(f"{env} has a {kind} action space; the experts act in boxes [A] and among choices only.")
+        raise PdocrlError(f"{env} has a {kind} action space; the experts act in Box [A] and Discrete spaces only.")
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise PdocrlError(f"{env} has actions without bounds; the experts explore between finite ones.")
     return space.low.astype(np.float32), space.high.astype(np.float32), ()

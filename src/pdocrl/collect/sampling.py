@@ -1,11 +1,11 @@
 """Train one expert per schedule and keep every episode it ever plays.
 
-    settings → expert → (limit, actor) → episodes → journal → update → the next batch
-    journal → grid filter → dataset
+    settings → expert → (limit, actor) → episodes → episode log → update → the next batch
+    episode log → grid filter → dataset
 
 Workers simulate while JAX rests and the other way round. An episode is a function of (seed, expert, batch, number), so
 the same settings give the same episodes with any number of workers, and a killed collection goes on as if nothing had
-happened: from the last whole batch, without playing again what its journal holds.
+happened: from the last whole batch, without playing again what its episode log holds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pdocrl.collect.actor import Actor, noise_of
 from pdocrl.collect.episode_log import Episode, Place, Store
 from pdocrl.collect.problem import ExpertProblem
 from pdocrl.collect.settings import Settings
-from pdocrl.data.choices import one_hot
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.discrete import one_hot
 from pdocrl.data.io import dsrl
 from pdocrl.envs.rollout import Episodes, Rollouts
 from pdocrl.errors import PdocrlError
@@ -71,7 +71,7 @@ class _Clock:
         setattr(self, on, getattr(self, on) + now - self._last)
         self._last = now
 
-    def story(self) -> dict[str, float]:
+    def metadata(self) -> dict[str, float]:
         return {"simulate_s": self.simulate_s, "learn_s": self.learn_s, "store_s": self.store_s}
 
 
@@ -91,21 +91,23 @@ def train_experts(
         for expert in range(first, len(settings.schedules)):
             if expert > first:
                 state, batch = new_expert(problem, settings, expert), 0
-            steps = sum(e.length for e in store.journal.entries.values() if e.place[0] == expert and e.place[1] < batch)
+            steps = sum(e.length for e in store.log.entries.values() if e.place[0] == expert and e.place[1] < batch)
             while steps < settings.steps_each:
                 done = steps / settings.steps_each
                 limit = settings.limits(expert, done)
-                actor = ppo.actor_of(state, problem.choices)
+                actor = ppo.actor_of(state, problem.discrete_actions)
                 episodes = _play(pool, actor, problem, store, (expert, batch), rows)
                 clock.spent("simulate_s")
                 cost = np.mean([episode.cost.sum(axis=0) for episode in episodes], axis=0)
-                state, metrics = learn(settings, state, assemble(episodes, rows, problem.choices), cost, limit, done)
+                state, metrics = learn(
+                    settings, state, assemble(episodes, rows, problem.discrete_actions), cost, limit, done
+                )
                 steps += sum(map(len, episodes))
                 batch += 1
                 clock.spent("learn_s")
-                store.journal.sync()
-                story = {"expert": expert, "batch": batch, "done": steps >= settings.steps_each, **clock.story()}
-                checkpoint.save(store.checkpoint, state, story)
+                store.log.sync()
+                metadata = {"expert": expert, "batch": batch, "done": steps >= settings.steps_each, **clock.metadata()}
+                checkpoint.save(store.checkpoint, state, metadata)
                 clock.spent("store_s")
                 watch(
                     CollectProgress(
@@ -113,13 +115,13 @@ def train_experts(
                         settings.schedules[expert].name,
                         batch,
                         expert * settings.steps_each + steps,
-                        len(store.journal.entries),
+                        len(store.log.entries),
                         float(np.mean([episode.reward.sum() for episode in episodes])),
                         tuple(cost.tolist()),
                         limit,
                         tuple(np.asarray(metrics.multiplier).tolist()),
-                        grid.coverage(list(store.journal.entries.values()), settings.cost_max),
-                        **clock.story(),
+                        grid.coverage(list(store.log.entries.values()), settings.cost_max),
+                        **clock.metadata(),
                     )
                 )
                 clock.spent("store_s")  # telling about it, too, must not count as playing
@@ -135,7 +137,7 @@ def new_expert(problem: ExpertProblem, settings: Settings, expert: int) -> ppo.E
     """The untrained expert of this number."""
     key = jax.random.fold_in(jax.random.PRNGKey(settings.seed), expert)
     sizes = problem.obs_dim, problem.action_dim, len(problem.cost_names)
-    return ppo.init(key, *sizes, settings.config, bool(problem.choices))
+    return ppo.init(key, *sizes, settings.config, bool(problem.discrete_actions))
 
 
 def learn(
@@ -156,10 +158,12 @@ def learn(
     return moved, metrics
 
 
-def assemble(episodes: Sequence[Episode], rows: int, choices: tuple[int, ...] = ()) -> ppo.Batch:
-    """The first `rows` transitions of the episodes, with the noise their policy drew, or the choices it made."""
-    if choices:
-        drawn = one_hot(np.concatenate([episode.action for episode in episodes]), choices, "the journal's action")
+def assemble(episodes: Sequence[Episode], rows: int, discrete_actions: tuple[int, ...] = ()) -> ppo.Batch:
+    """The first `rows` transitions of the episodes, with the noise drawn, or the discrete actions taken."""
+    if discrete_actions:
+        drawn = one_hot(
+            np.concatenate([episode.action for episode in episodes]), discrete_actions, "the episode log's action"
+        )
     else:
         actions = episodes[0].action.shape[1]
         drawn = np.concatenate([noise_of(e.seed, len(e), actions) for e in episodes]).astype(np.float32)
@@ -188,17 +192,17 @@ class Filter:
 
 def write_dataset(problem: ExpertProblem, store: Store, path: Path, wanted: Filter) -> Dataset:
     """The collection after DSRL's grid filter, as a DSRL file that says how it was made."""
-    entries = store.journal.ordered()
+    entries = store.log.ordered()
     chosen = grid.choose(entries, store.settings.cost_max, wanted.reward_min, wanted.target, wanted.seed)
-    dataset = store.journal.dataset(chosen, path.name, problem.cost_names, problem.choices)
-    if not problem.choices:
+    dataset = store.log.dataset(chosen, path.name, problem.cost_names, problem.discrete_actions)
+    if not problem.discrete_actions:
         low, high = tuple(problem.low.tolist()), tuple(problem.high.tolist())
         dataset = dataclasses.replace(dataset, action_low=low, action_high=high)
     reward_min = None if math.isinf(wanted.reward_min) else wanted.reward_min
     filtered = {**vars(wanted), "reward_min": reward_min, "bins": grid.BINS, "collected_episodes": len(entries)}
     filtered["collected_steps"] = sum(entry.length for entry in entries)  # fewer than `steps`: stopped before its end
-    story = {**store.description, "filter": filtered, "digest": dataset.digest}
-    dsrl.write(dataset, path, {"task": problem.name, "collection": json.dumps(story)})
+    metadata = {**store.description, "filter": filtered, "digest": dataset.digest}
+    dsrl.write(dataset, path, {"task": problem.name, "collection": json.dumps(metadata)})
     return dataset
 
 
@@ -208,12 +212,12 @@ def _resume(problem: ExpertProblem, store: Store) -> tuple[int, ppo.ExpertState,
     fresh = new_expert(problem, settings, 0)
     if not store.checkpoint.exists():
         return 0, fresh, 0, _Clock()
-    state, story = checkpoint.load(store.checkpoint, fresh)
-    clock = _Clock(story["simulate_s"], story["learn_s"], story["store_s"])
+    state, metadata = checkpoint.load(store.checkpoint, fresh)
+    clock = _Clock(metadata["simulate_s"], metadata["learn_s"], metadata["store_s"])
     state = jax.tree.map(jnp.asarray, state)
-    if not story["done"]:
-        return story["expert"], state, story["batch"], clock
-    following = story["expert"] + 1
+    if not metadata["done"]:
+        return metadata["expert"], state, metadata["batch"], clock
+    following = metadata["expert"] + 1
     if following < len(settings.schedules):
         state = new_expert(problem, settings, following)
     return following, state, 0, clock
@@ -236,8 +240,8 @@ def _play(
 
 
 def _round(pool: Rollouts, actor: Actor, store: Store, places: Sequence[Place]) -> list[Episode]:
-    journal = store.journal
-    known = {place: journal.read(journal.entries[place]) for place in places if place in journal.entries}
+    recorded = store.log
+    known = {place: recorded.read(recorded.entries[place]) for place in places if place in recorded.entries}
     games = {
         pool.submit(actor, 1, _seed(store.settings.seed, place), record=True): place
         for place in places
@@ -245,7 +249,7 @@ def _round(pool: Rollouts, actor: Actor, store: Store, places: Sequence[Place]) 
     }
     for game in as_completed(games):
         known[games[game]] = _recorded(games[game], game.result())
-        journal.append(known[games[game]])
+        recorded.append(known[games[game]])
     return [known[place] for place in places]
 
 

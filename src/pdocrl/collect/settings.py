@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from pdocrl import provenance
 from pdocrl.collect.ppo import PPOConfig
 from pdocrl.collect.problem import ExpertProblem
 from pdocrl.collect.recipes import Recipe, Schedule
@@ -82,13 +82,7 @@ def settings_for(
 
 def versions() -> dict[str, str]:
     """The packages whose version may change a bit of an episode."""
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return provenance.versions(_PACKAGES)
 
 
 def _listed(config: PPOConfig) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class UnitColumn(SeenColumn):
 def rescaled(source: Source, low: Sequence[float] = (), high: Sequence[float] = ()) -> Source:
     """The source with its actions read from [low, high], one pair for all dimensions or one for each, to [−1, 1]."""
     action = source.columns.get("action")
-    if source.choices:
-        raise DataError(f"{source.name}: its actions are choices, not amounts: they have no bounds.")
+    if source.discrete_actions:
+        raise DataError(f"{source.name}: its actions are discrete, not continuous: they have no bounds.")
     if action is None or len(action.shape) not in (1, 2):
         return source  # what is wrong is named when shapes are checked
     dims = action.shape[1] if len(action.shape) == 2 else 1

@@ -122,13 +122,13 @@ def _odd_columns(dataset: Dataset) -> list[str]:
         found.append(f"observation columns that count steps: {_listed(clock)}. Does the policy get a clock, too?")
     few = np.array([len(np.unique(column[:LOOKED_AT])) <= 10 for column in dataset.obs.T]) & changes
     values = np.unique(dataset.action[:LOOKED_AT])
-    if not dataset.choices and 2 <= len(values) <= MOST_CHOICES:
+    if not dataset.discrete_actions and 2 <= len(values) <= MOST_CHOICES:
         found.append(
-            f"actions take {len(values)} values only. Are they choices? `pdocrl data convert --discrete-actions N`."
+            f"actions take {len(values)} values only. Are they discrete? `pdocrl data convert --discrete-actions N`."
         )
-    unseen = [str(c) for c, taken in zip(dataset.choices, dataset.action.max(0), strict=False) if not taken]
+    unseen = [str(c) for c, taken in zip(dataset.discrete_actions, dataset.action.max(0), strict=False) if not taken]
     if unseen:
-        found.append(f"choices that were never taken, of which nothing can be learned: {', '.join(unseen)}.")
+        found.append(f"discrete actions that were never taken, of which nothing can be learned: {', '.join(unseen)}.")
     if few.any():
         found.append(f"observation columns with at most ten values: {_listed(few)}. Categories do better one-hot.")
     return found

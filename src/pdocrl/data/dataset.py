@@ -3,22 +3,24 @@
 `terminal` ends the bootstrap (the world stopped), `timeout` does not (only the recording stopped); both end an episode.
 Costs are a matrix [N, K] with K ≥ 0 constraints everywhere, so that no code needs a special case for one cost.
 Actions are within [−1, 1]; what that stands for in the environment, `action_low … action_high`, travels with them.
-Where an action is one of n choices, it is one-hot, and what its columns stand for, `choices`, travels with it.
+Discrete actions are one-hot, and the action of each column, `discrete_actions`, travels with them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bounds
-from pdocrl.data.choices import Choices, make_choices, one_hot
+from pdocrl.data.discrete import DiscreteActions, make_discrete_actions, one_hot
+from pdocrl.data.episodes import EpisodeList, LoggedEpisode, chosen_by, concatenate, split
 from pdocrl.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -35,7 +37,7 @@ class Dataset:
     """N transitions (s, a, r, c, s′). Arrays are read-only; rows of an episode are contiguous and in time order."""
 
     obs: Floats  # [N, S]
-    action: Floats  # [N, A] in [−1, 1]; of choices, one-hot
+    action: Floats  # [N, A] in [−1, 1]; of discrete actions, one-hot
     reward: Floats  # [N]
     cost: Floats  # [N, K]
     next_obs: Floats  # [N, S]
@@ -46,7 +48,9 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
     action_low: tuple[float, ...] = ()  # [A] the environment's action that −1 stands for; defaults to −1
     action_high: tuple[float, ...] = ()  # [A] … and 1
-    choices: Choices = ()  # [A] the environment's action that column i stands for; (): actions are amounts
+    obs_names: tuple[str, ...] = ()  # [S] names of the observation columns, where the file had them
+    path: str = ""  # where to load it again: a file's whole path or a task's name; "" of arrays and of parts
+    discrete_actions: DiscreteActions = ()  # [A] the environment's action of column i; (): continuous
 
     def __post_init__(self) -> None:
         n = len(self.obs)
@@ -63,31 +67,47 @@ class Dataset:
             raise DataError(f"{self.name}: no transitions.")
         if self.obs.shape != self.next_obs.shape:
             raise DataError(f"{self.name}: `next_obs` has shape {self.next_obs.shape}, `obs` has {self.obs.shape}.")
+        if self.obs_names and len(self.obs_names) != self.obs_dim:
+            raise DataError(f"{self.name}: {len(self.obs_names)} observation names for {self.obs_dim} columns.")
         if len(self.cost_names) != self.n_costs:
             raise DataError(f"{self.name}: {len(self.cost_names)} cost names for {self.n_costs} cost columns.")
         if not (self.action_low or self.action_high):
             low, high = unit_bounds(self.action_dim)
         else:
             low, high = make_bounds(self.name, self.action_low, self.action_high, self.action_dim)
-        if self.choices:
-            self._refuse_other_than_choices()
+        if self.discrete_actions:
+            self._check_discrete_actions()
         object.__setattr__(self, "action_low", low)
         object.__setattr__(self, "action_high", high)
 
-    def _refuse_other_than_choices(self) -> None:
-        object.__setattr__(self, "choices", make_choices(self.name, self.choices))
-        if self.action_dim != len(self.choices) or not is_one_hot(self.action):
+    def _check_discrete_actions(self) -> None:
+        object.__setattr__(self, "discrete_actions", make_discrete_actions(self.name, self.discrete_actions))
+        if self.action_dim != len(self.discrete_actions) or not is_one_hot(self.action):
             raise DataError(
-                f"{self.name}: `action` has shape {self.action.shape}, expected {len(self.choices)} choices one-hot."
+                f"{self.name}: `action` has shape {self.action.shape}, expected {len(self.discrete_actions)} "
+                "discrete actions, one-hot."
             )
 
     def __repr__(self) -> str:
         costs = ", ".join(self.cost_names) or "no costs"
         return (
             f"Dataset({self.name}: {len(self):,} transitions, {self.obs_dim} observations, {self.action_dim} "
-            f"{'choices' if self.choices else 'actions'}, "
+            f"{'discrete actions' if self.discrete_actions else 'actions'}, "
             f"{costs})"
         )
+
+    def _repr_html_(self) -> str:
+        rewards, costs = self.reward_return, self.cost_return
+        rows = {"return": rewards} | {name: costs[:, k] for k, name in enumerate(self.cost_names)}
+        cells = "".join(
+            f"<tr><td>{escape(name)}</td>"
+            + "".join(f"<td>{value:.4g}</td>" for value in (x.min(), np.median(x), x.mean(), x.max()))
+            + "</tr>"
+            for name, x in rows.items()
+        )
+        head = "<tr><th>of an episode</th><th>smallest</th><th>median</th><th>mean</th><th>largest</th></tr>"
+        told = f"{escape(repr(self))}, {self.n_episodes:,} episodes of up to {self.longest_episode:,} steps"
+        return f"<p>{told}</p><table>{head}{cells}</table>"
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -183,10 +203,10 @@ class Dataset:
             sha.update(array.data)
         for field in ("terminal", "timeout"):
             sha.update(np.packbits(getattr(self, field)).tobytes())
-        add_meaning(sha, self.action_bounds, self.choices)
+        add_meaning(sha, self.action_bounds, self.discrete_actions)
         return sha.hexdigest()
 
-    def age(self) -> Rows:
+    def time_step(self) -> Rows:
         """[N] how many steps of its episode lie before each row."""
         return np.arange(len(self)) - np.repeat(self.episode_start, self.episode_length)
 
@@ -202,7 +222,26 @@ class Dataset:
         starts, lengths = self.episode_start[which], self.episode_length[which]
         return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
-    def episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
+    @property
+    def episodes(self) -> EpisodeList[Dataset]:
+        """The episodes, to iterate over; called with numbers, `data.episodes([0, 3])`, the dataset of these."""
+        return EpisodeList(self)
+
+    def filter(self, keep: Callable[[LoggedEpisode], Any] | Sequence[bool] | NDArray[Any]) -> Dataset:
+        """The dataset of the episodes for which a function of the episode, or a mask [E], is true."""
+        return self.choose_episodes(chosen_by(self, keep))
+
+    def split(self, share: float = 0.5, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Two datasets: a random share of the episodes, and the others. Copies of an episode stay together."""
+        first, second = split(self, share, seed)
+        return self.choose_episodes(first), self.choose_episodes(second)
+
+    def concatenate(self, *others: Dataset, name: str | None = None) -> Dataset:
+        """The episodes of this dataset, then those of the others."""
+        joined: Dataset = concatenate([self, *others], name)
+        return joined
+
+    def choose_episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
         """The dataset of the given episodes, in the given order."""
         which = np.asarray(which, dtype=np.int64)
         if len(which) == 0:
@@ -222,6 +261,7 @@ class Dataset:
             terminal=self.terminal[rows],
             timeout=timeout,
             name=name or self.name,
+            path="",
         )
 
 
@@ -243,12 +283,12 @@ def varies(mean: NDArray[np.float64], std: NDArray[np.float64]) -> Flags:
     return np.asarray((std > CONSTANT * np.hypot(mean, std)) & (std > NOTHING * std.max(initial=0.0)))
 
 
-def add_meaning(sha: Any, bounds: Bounds, choices: Choices) -> None:
-    """Bounds other than ±1, and choices, are part of a digest: the same numbers then mean other actions."""
+def add_meaning(sha: Any, bounds: Bounds, discrete_actions: DiscreteActions) -> None:
+    """Bounds other than ±1, and discrete actions, are part of a digest: the same numbers then mean other actions."""
     if not is_unit(bounds):
         sha.update(np.asarray(bounds, "<f4").tobytes())
-    if choices:
-        sha.update(f"choices{choices}".encode())
+    if discrete_actions:
+        sha.update(f"choices{discrete_actions}".encode())
 
 
 def is_one_hot(action: Floats) -> bool:
@@ -268,12 +308,12 @@ def make_dataset(
     cost_names: tuple[str, ...] = (),
     action_low: ArrayLike | None = None,
     action_high: ArrayLike | None = None,
-    choices: int | Sequence[int] = (),
+    discrete_actions: int | Sequence[int] = (),
 ) -> Dataset:
     """A `Dataset` from anything array-like: float32, [N] and [N, 1] alike, flags as bool or 0/1, no cost as K = 0.
 
     With `action_low` and `action_high` (a number, or one per dimension) actions are given in these units. With
-    `choices` (how many, or each) they are choices, given by their names, [N].
+    `discrete_actions` (how many, or each) they are discrete, given by their labels, [N].
     """
     n = len(np.asarray(obs))
 
@@ -290,7 +330,7 @@ def make_dataset(
     def flags(values: ArrayLike) -> Flags:
         return np.ascontiguousarray(column(values) != 0)
 
-    known = make_choices(name, choices) if np.size(choices) else ()
+    known = make_discrete_actions(name, discrete_actions) if np.size(discrete_actions) else ()
     actions = one_hot(action, known, f"{name}: `action`") if known else matrix(action)
     bounds = unit_bounds(actions.shape[1])
     if action_low is not None and action_high is not None:
@@ -308,5 +348,5 @@ def make_dataset(
         cost_names=cost_names,
         action_low=bounds[0],
         action_high=bounds[1],
-        choices=known,
+        discrete_actions=known,
     )

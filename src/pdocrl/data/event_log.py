@@ -53,6 +53,7 @@ class EventLog:
     propensity: Floats | None = None  # [N] probability with which the decider chose the logged action
     extras: dict[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # columns kept aside, [N] each
     ignored: tuple[str, ...] = ()  # columns that are neither features nor have a role
+    source_row: Ints | None = None  # [N] the row's place in what was read, from 0
 
     @classmethod
     def read(
@@ -68,6 +69,7 @@ class EventLog:
         propensity: str | None = None,
         columns: Sequence[str] | None = None,
         keep: Sequence[str] = (),
+        limited: Sequence[str] = (),
     ) -> EventLog:
         """Read a log and check every value that has a role.
 
@@ -83,11 +85,13 @@ class EventLog:
             propensity: the column with the probability of the logged action under who decided.
             columns: the feature columns; by default all without a role, less those that name rows and `next_` ones.
             keep: columns kept aside in `extras`, never features.
+            limited: cost columns beside the default ones, such as those that limits name.
         """
         table, name = read_table(source)
         roles = [action, reward, *(x for x in (episode, step, terminal, decider, propensity) if x is not None), *keep]
         if costs is None:
             costs = [c for c in table if (c == "cost" or c.startswith("cost_")) and c not in roles]
+        costs = list(dict.fromkeys([*costs, *(c for c in limited if c != reward)]))
         for wanted in (*roles, *costs, *(columns or ())):
             if wanted not in table:
                 hint = did_you_mean(wanted, table)
@@ -136,6 +140,7 @@ class EventLog:
             propensity=None if propensity is None else propensities(name, propensity, table[propensity])[order],
             extras={extra: np.asarray(table[extra])[order] for extra in keep},
             ignored=ignored,
+            source_row=order.astype(np.int64),
         )
 
     def __len__(self) -> int:
@@ -179,6 +184,7 @@ class EventLog:
             decider=None if self.decider is None else self.decider[rows],
             propensity=None if self.propensity is None else self.propensity[rows],
             extras={extra: values[rows] for extra, values in self.extras.items()},
+            source_row=None if self.source_row is None else self.source_row[rows],
         )
 
     def split(self, seed: int, share: float = 0.5) -> tuple[EventLog, EventLog]:

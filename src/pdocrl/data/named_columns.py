@@ -52,10 +52,63 @@ class Column:
         return np.asarray(found[np.where(self.missing, len(known), self.values.astype(np.int64))])
 
 
+@dataclasses.dataclass(frozen=True)
+class SampledFiles:
+    """Files of which only a share of the episodes is read, chosen by a hash of their names."""
+
+    files: tuple[str, ...]
+    episode: str
+    share: float  # of the episodes
+    total: int  # rows of the files
+
+    @classmethod
+    def of(cls, source: Any, episode: str, most: int) -> SampledFiles:
+        """A share that leaves about `most` rows."""
+        import duckdb
+
+        files = find_files(source if isinstance(source, str | list | tuple) else Path(source))
+        try:
+            with duckdb.connect() as connection:
+                total = int((connection.execute(f"SELECT count(*) FROM {reader(files)}").fetchone() or (0,))[0])
+        except duckdb.Error as error:
+            raise DataError(f"{files[0]} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+        return cls(tuple(files), episode, min(1.0, most / max(total, 1)), total)
+
+    @property
+    def condition(self) -> str:
+        """SQL that keeps the share; nothing where all is read."""
+        if self.share >= 1:
+            return ""
+        name = '"' + self.episode.replace('"', '""') + '"'
+        return f" WHERE hash(CAST({name} AS VARCHAR)) % 1000000 < {int(1e6 * self.share)}"
+
+
+def column_names(source: Any) -> list[str]:
+    """The columns of a log, without reading it."""
+    if isinstance(source, str | os.PathLike | list | tuple):
+        import duckdb
+
+        files = find_files(source if isinstance(source, str | list | tuple) else Path(source))
+        try:
+            with duckdb.connect() as connection:
+                found = connection.execute(f"DESCRIBE SELECT * FROM {reader(files)}").fetchall()
+        except duckdb.Error as error:
+            raise DataError(f"{files[0]} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+        return [str(row[0]) for row in found]
+    if isinstance(source, Mapping):
+        return [str(name) for name in source]
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        return [str(name) for name in source.columns]
+    raise DataError(f"a log is a file, a DataFrame or a dict of arrays, not a {type(source).__name__}.")
+
+
 def read_table(source: Any) -> tuple[dict[str, NDArray[Any]], str]:
     """{column: [N]} and the name for messages. Masked arrays have missing values."""
     if isinstance(source, str | os.PathLike | list | tuple):
         return _from_files(find_files(source if isinstance(source, str | list | tuple) else Path(source)))
+    if isinstance(source, SampledFiles):
+        there = source.share < 1 and source.episode in column_names(list(source.files))
+        return _from_files(list(source.files), source.condition if there else "")
     if isinstance(source, Mapping):
         table: dict[str, NDArray[Any]] = {str(name): np.ma.asarray(values) for name, values in source.items()}
         name = "the log"
@@ -70,7 +123,7 @@ def read_table(source: Any) -> tuple[dict[str, NDArray[Any]], str]:
     return table, name
 
 
-def _from_files(files: list[str]) -> tuple[dict[str, NDArray[Any]], str]:
+def _from_files(files: list[str], condition: str = "") -> tuple[dict[str, NDArray[Any]], str]:
     """Columns of text that holds nothing but numbers become numbers."""
     import duckdb
 
@@ -87,7 +140,7 @@ def _from_files(files: list[str]) -> tuple[dict[str, NDArray[Any]], str]:
             cast = {column for column, all_numbers in zip(text, numeric, strict=True) if all_numbers}
             cast |= {column for column, kind in types.items() if kind.startswith(("DECIMAL", "HUGEINT"))}
             wanted = [f"CAST({q} AS DOUBLE) AS {q}" if c in cast else q for c, q in quoted.items()]
-            table = connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}").fetchnumpy()
+            table = connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}{condition}").fetchnumpy()
     except duckdb.Error as error:
         raise DataError(f"{name} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
     return {column: np.ma.asarray(table[column]) for column in types}, name

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from pdocrl.data import validate
 from pdocrl.data.bounds import Bounds, unit_bounds
-from pdocrl.data.choices import Choices
 from pdocrl.data.dataset import Floats, Moments, Rows, add_meaning, moments
+from pdocrl.data.discrete import DiscreteActions
 from pdocrl.data.load import open_named
 from pdocrl.data.source import FIELDS, Source
 from pdocrl.data.tasks import Task
@@ -100,9 +100,9 @@ class Stream:
         return self._source.action_bounds or unit_bounds(self.action_dim)
 
     @property
-    def choices(self) -> Choices:
-        """What the columns of one-hot actions stand for; (): actions are amounts."""
-        return self._source.choices
+    def discrete_actions(self) -> DiscreteActions:
+        """What the columns of one-hot actions stand for; (): actions are continuous."""
+        return self._source.discrete_actions
 
     @cached_property
     def longest_episode(self) -> int:
@@ -130,11 +130,11 @@ class Stream:
                 spread = moments(block for block in noted(name) if len(block))
             else:
                 collections.deque(noted(name), maxlen=0)
-        if held == {"0", "1"} and not self.choices:
+        if held == {"0", "1"} and not self.discrete_actions:
             validate.refuse(f"{self.name}: `{self._source.columns['action'].key}` {validate.FINITE}")
         for name in self._flags:
             sha.update(np.packbits(self._kept(name)).tobytes())
-        add_meaning(sha, self.action_bounds, self.choices)
+        add_meaning(sha, self.action_bounds, self.discrete_actions)
         return Facts(sha.hexdigest(), float(largest["reward"]), tuple(largest["cost"].tolist()), spread)
 
     def batches(self, batch_size: int, seed: int) -> Iterator[dict[str, NDArray[Any]]]:

@@ -19,8 +19,8 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "obs_dim": dataset.obs_dim,
         "action_dim": dataset.action_dim,
         **(
-            {"choices": list(dataset.choices)}
-            if dataset.choices
+            {"discrete_actions": list(dataset.discrete_actions)}
+            if dataset.discrete_actions
             else {"action_low": list(dataset.action_low), "action_high": list(dataset.action_high)}
         ),
         "n_costs": dataset.n_costs,

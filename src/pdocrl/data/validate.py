@@ -22,8 +22,8 @@ Report = Callable[[str], object]
 
 ACTION_SLACK = 1e-5  # rounding of a rescaled action, not a different scale
 RESCALE = "Actions must lie in [-1, 1]: `pdocrl data convert --rescale-actions LOW HIGH` makes them so."
-CHOICES = "Are they choices? `pdocrl data convert --discrete-actions {}` says so"
-FINITE = f"holds nothing but 0 and 1. {CHOICES.format(2)}; amounts are told by `--rescale-actions 0 1`."
+CHOICES = "Are they discrete? `pdocrl data convert --discrete-actions {}` says so"
+FINITE = f"holds nothing but 0 and 1. {CHOICES.format(2)}; continuous ones are told by `--rescale-actions 0 1`."
 LARGEST_RATIO = 1100  # deflate, the densest common compression, reaches 1032:1; more is a broken or hostile header
 BLOCK_ROWS = 1 << 14  # values are checked in blocks, so that checking needs no memory worth naming
 
@@ -49,18 +49,19 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
         notes.append("no costs in the file: read as a dataset without constraints.")
     if "next_obs" not in arrays:
         notes.append(_derive_next_obs(arrays, source.name))
-    if not source.choices and finite_actions(arrays["action"]):
+    if not source.discrete_actions and finite_actions(arrays["action"]):
         findings(f"{source.name}: `{source.columns['action'].key}` {FINITE}")
         return None
     low, high = source.action_bounds or ((), ())
     return Dataset(
-        **arrays,
+        **arrays,  # type: ignore[arg-type]
         name=source.name,
         cost_names=source.cost_names,
         notes=tuple(notes),
         action_low=low,
         action_high=high,
-        choices=source.choices,
+        discrete_actions=source.discrete_actions,
+        obs_names=source.obs_names,
     )
 
 
@@ -170,7 +171,7 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
 
 
 def finite_actions(action: NDArray[Any]) -> bool:
-    """Whether actions are 0 in some places, 1 in others and nothing else: choices under numbers, not amounts."""
+    """Whether actions are 0 in some places, 1 in others and nothing else: discrete actions, not continuous ones."""
     return kinds_of(action) == {"0", "1"}
 
 

@@ -21,7 +21,7 @@ from pdocrl.dynamics.mixture import MixtureModel, Step
 from pdocrl.dynamics.normaliser import Normaliser
 from pdocrl.dynamics.rollouts import one_step
 from pdocrl.nn.mlp import polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 EMA_RATE = 0.003  # of the moving averages of cost and ends, per step
 

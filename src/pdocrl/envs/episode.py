@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.policy import WorldPolicy
+from pdocrl.policies.policy import NormalisedPolicy
 
 Step = Callable[[NDArray[np.float32], float, NDArray[np.float64]], Any]
 LONGEST = 1_000_000  # steps after which an episode is taken to have no end
@@ -27,7 +27,7 @@ class Trajectory:
     reward: NDArray[np.float64]  # [T]
     cost: NDArray[np.float64]  # [T, K]
     bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # [A] each, of the environment's actions; None: discrete
-    choices: tuple[int, ...] = ()  # a discrete environment's
+    discrete_actions: tuple[int, ...] = ()  # a discrete environment's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Player:
                 "FlattenObservation."
             )
         space = env.action_space
-        self._choices: tuple[int, ...] = ()
+        self._discrete_actions: tuple[int, ...] = ()
         if isinstance(space, gymnasium.spaces.Discrete):
-            self._choices = tuple(range(int(space.start), int(space.start + space.n)))
+            self._discrete_actions = tuple(range(int(space.start), int(space.start + space.n)))
         elif isinstance(space, gymnasium.spaces.Box):
             self._low, self._high = space.low, space.high
         else:
@@ -94,11 +94,11 @@ class Player:
         called with one observation as a batch, [1, S] → [1, A], so that its rounding does not depend on how many
         episodes are played side by side. `look` is called after the reset and after every step.
         """
-        if isinstance(policy, WorldPolicy):
+        if isinstance(policy, NormalisedPolicy):
             self._refuse_other_actions(policy)
         step: Step = policy.begin(seed) if hasattr(policy, "begin") else lambda obs, *_: policy(obs[None])[0]
         raw, _ = self.env.reset(seed=seed)
-        if isinstance(policy, WorldPolicy) and np.size(raw) != (known := len(policy.scales.obs_mean)):
+        if isinstance(policy, NormalisedPolicy) and np.size(raw) != (known := len(policy.normaliser.obs_mean)):
             raise PdocrlError(
                 f"the environment's observations have {np.size(raw)} numbers, those of the policy's data {known}. Is "
                 "it the environment of the data?"
@@ -139,25 +139,25 @@ class Player:
                 np.array(done),
                 np.array(rewards),
                 np.stack(costs),
-                None if self._choices else (self._low, self._high),
-                self._choices,
+                None if self._discrete_actions else (self._low, self._high),
+                self._discrete_actions,
             )
         return Outcome(
             float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory, tuple(max_cost.tolist())
         )
 
-    def _refuse_other_actions(self, policy: WorldPolicy) -> None:
+    def _refuse_other_actions(self, policy: NormalisedPolicy) -> None:
         """A trained policy speaks the units of its data; where the environment's are others it must not act."""
-        known = tuple(policy.scales.choices.tolist())
-        if known != self._choices:
-            own = f"choices {known[0]} … {known[-1]}" if known else "amounts"
+        known = tuple(policy.normaliser.discrete_actions.tolist())
+        if known != self._discrete_actions:
+            own = f"discrete, {known[0]} … {known[-1]}" if known else "continuous"
             raise PdocrlError(
                 f"the environment's actions are {self.env.action_space}, the policy's are {own}. Is it the environment "
-                "of the data? A file is told its choices by `pdocrl data convert --discrete-actions N`."
+                "of the data? A file is told its discrete actions by `pdocrl data convert --discrete-actions N`."
             )
         if known:
             return
-        low, high = policy.scales.action_low, policy.scales.action_high
+        low, high = policy.normaliser.action_low, policy.normaliser.action_high
         if low.shape != self._low.shape:
             return  # named by the action's own shape
         if not (np.allclose(low, self._low, rtol=1e-5) and np.allclose(high, self._high, rtol=1e-5)):
@@ -172,7 +172,7 @@ class Player:
 
         Clipped here, once for all: some simulators clip what moves the body but charge for the action as given.
         """
-        if self._choices:
+        if self._discrete_actions:
             return self._choice(output, step)
         action = np.asarray(output, dtype=self._low.dtype)
         if action.shape != self._low.shape:
@@ -184,12 +184,12 @@ class Player:
         return np.minimum(np.maximum(action, self._low), self._high)
 
     def _choice(self, output: Any, step: int) -> int:
-        """One of the environment's choices: a half is not rounded to one, and nothing beyond them is tried."""
+        """One of the environment's discrete actions: a half is not rounded to one, and nothing beyond them is tried."""
         given = np.asarray(output)
-        if given.size != 1 or given.reshape(()) not in self._choices:
+        if given.size != 1 or given.reshape(()) not in self._discrete_actions:
             raise PdocrlError(
                 f"the policy's action at step {step} is {given.tolist()}, the environment takes one of "
-                f"{self._choices[0]} … {self._choices[-1]}."
+                f"{self._discrete_actions[0]} … {self._discrete_actions[-1]}."
             )
         return int(given.reshape(()))
 

@@ -124,7 +124,7 @@ def digest_of(rows: Sequence[NDArray[np.float64]]) -> str:
 
 def seeded_episode(task: str, seed: int = 0) -> Iterator[NDArray[np.float64]]:
     """Rows of (*obs, reward, cost): first the reset, then each step."""
-    from pdocrl.envs.bullet import make
+    from pdocrl.envs.registry import make
 
     env, rng, over = make(task), np.random.default_rng(seed), False
     try:

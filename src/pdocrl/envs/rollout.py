@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.envs.bullet import cost_keys, maker
 from pdocrl.envs.episode import Outcome, Player, Trajectory
+from pdocrl.envs.registry import cost_keys, maker
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
 from pdocrl.errors import PdocrlError
 from pdocrl.machine import cores
@@ -93,7 +93,7 @@ class Episodes:
             timeout=timeout,
             name=name,
             cost_names=self.cost_names,
-            choices=self.trajectories[0].choices,
+            discrete_actions=self.trajectories[0].discrete_actions,
             **given,
         )
 

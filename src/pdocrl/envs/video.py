@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pdocrl.envs.bullet import maker
 from pdocrl.envs.episode import Outcome, Player
+from pdocrl.envs.registry import maker
 from pdocrl.envs.rollout import EnvLike
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path

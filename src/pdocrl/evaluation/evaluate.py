@@ -22,6 +22,7 @@ from pdocrl.evaluation.tails import LimitScore, score_limits
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.policies.dial import prediction
 from pdocrl.policies.policy import Policy
+from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.training.folder import Trained, load_trained
 
@@ -88,6 +89,7 @@ class Scores(Record, frozen=True, kw_only=True):
     step: int
     runs: list[RunScore]
     summary: list[VariantScore]
+    played: Provenance | None = None  # what played them; None in files of 0.2
 
     def __repr__(self) -> str:
         episodes = sum(len(run.episodes) for run in self.runs)
@@ -100,10 +102,10 @@ class Scores(Record, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class ServesEveryLimit(Protocol):
+class CostConditioned(Protocol):
     """A policy that can be asked for any limit after training."""
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
+    def with_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
 
 
 class Asked(NamedTuple):
@@ -137,22 +139,24 @@ def evaluate(
     limit: estimate, bounds at 95 % and verdict in `RunScore.limits`. `cost_max` is the largest cost an episode can
     have; upper bounds on a mean and a CVaR rest on it.
     """
-    from pdocrl.envs.bullet import capped
+    from pdocrl.envs.registry import capped
     from pdocrl.envs.rollout import Rollouts
 
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan = found.plan
-    name = task or plan.task
+    config = found.config
+    name = task or config.task
     spec = find_task(name) if name else None
     if spec is None and env is not None:
-        spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), plan.horizon)
+        spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), config.horizon)
     if spec is None or (spec.env_id is None and env is None):
-        raise PdocrlError(f"{found.folder or plan.data}: no simulator known for this data; name the task with --task.")
+        raise PdocrlError(
+            f"{found.folder or config.data}: no simulator known for this data; name the task with --task."
+        )
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
     asked, held = ask(found, cost_limit), as_limits(limits)
     for limit in held:
-        limit.index(plan.cost_names)  # refused before anything is played
+        limit.index(config.cost_names)  # refused before anything is played
     for one in asked:
         said = prediction(one.policy)
         if said is not None and not said.within:
@@ -162,7 +166,7 @@ def evaluate(
                 f"least acts: predicted cost {costs}."
             )
     world = spec.name if env is None else capped(env, spec.horizon)
-    with progress() as bar, Rollouts(world, workers, tuple(plan.cost_names)) as pool:
+    with progress() as bar, Rollouts(world, workers, tuple(config.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
         played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
     return score_played(found, spec, played, asked, held, cost_max)
@@ -173,45 +177,45 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
 
     Of an agent whose policies serve one limit each, those that were trained for the given ones.
     """
-    pairs = zip(found.plan.runs, found.policies, strict=True)
+    pairs = zip(found.config.runs, found.policies, strict=True)
     own = [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(pairs)]
     if cost_limit is None:
         return own
-    place, costs = found.folder or found.plan.data, len(found.plan.cost_names)
+    place, costs = found.folder or found.config.data, len(found.config.cost_names)
     limits = [tuple(float(x) for x in (c if isinstance(c, Sequence) else (c,))) for c in cost_limit]
     for limit in limits:
         if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
             raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
-    serving = [policy for policy in found.policies if isinstance(policy, ServesEveryLimit)]
+    serving = [policy for policy in found.policies if isinstance(policy, CostConditioned)]
     if len(serving) < len(found.policies):
         known = list(dict.fromkeys(one.limit for one in own))
         if set(limits) <= set(known):
             return [one for one in own if one.limit in limits]
         shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
         raise PdocrlError(
-            f"{place}: a policy of `{found.plan.agent}` serves one limit, those here {shown}. Train with the "
+            f"{place}: a policy of `{found.config.agent}` serves one limit, those here {shown}. Train with the "
             "--cost-limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
         )
     numbers = training_numbers(found)
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
-    return [Asked(i, limit, serving[i].at_limit(limit)) for i in sorted(firsts.values()) for limit in limits]
+    return [Asked(i, limit, serving[i].with_limit(limit)) for i in sorted(firsts.values()) for limit in limits]
 
 
 def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
     """The policy asked for this limit; None for one that keeps the limit it was trained for."""
-    return policy.at_limit(limit) if isinstance(policy, ServesEveryLimit) else None
+    return policy.with_limit(limit) if isinstance(policy, CostConditioned) else None
 
 
 def training_numbers(found: Trained) -> list[int]:
     """[R] which training each run belongs to; an agent not installed here is taken to train every run for itself."""
     from pdocrl.agents.registry import find_agent
-    from pdocrl.training.loop import trainings
+    from pdocrl.training.trainer import trainings
 
     try:
-        agent = find_agent(found.plan.agent)
-        return [int(number) for number in trainings(agent, found.plan.make_runs(agent))[1]]
+        agent = find_agent(found.config.agent)
+        return [int(number) for number in trainings(agent, found.config.make_runs(agent))[1]]
     except PdocrlError:
-        return list(range(len(found.plan.runs)))
+        return list(range(len(found.config.runs)))
 
 
 def score_played(
@@ -223,20 +227,21 @@ def score_played(
     cost_max: float | None = None,
 ) -> Scores:
     """Score the episodes of every policy of a training; with a folder, write scores.json there."""
-    plan, numbers = found.plan, training_numbers(found)
+    config, numbers = found.config, training_numbers(found)
     asked = ask(found) if asked is None else asked
     runs = []
     for i, one in enumerate(asked):
         own = played.of_policy(i)
-        held = score_limits(limits, plan.cost_names, own.cost, own.max_step_cost, cost_max=cost_max)
+        held = score_limits(limits, config.cost_names, own.cost, own.max_step_cost, cost_max=cost_max)
         runs.append(_run(found, spec, own, one, numbers[one.run], held))
     result = Scores(
         task=spec.name,
         protocol=protocol_of([r.cost_limit for r in runs], [r.seed for r in runs], len(played) // len(runs)),
-        data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
+        data=DataName(name=Path(config.data).name, digest=config.data_digest),
         step=found.step,
         runs=runs,
         summary=summarise(spec, runs),
+        played=provenance(PLAYING),
     )
     if found.folder is not None:
         write_record(found.folder / FILE, result)
@@ -272,11 +277,11 @@ def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) ->
 
 
 def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int, limits: list[LimitScore]) -> RunScore:
-    run = found.plan.runs[asked.run]
+    run = found.config.runs[asked.run]
     scored = at_limit(spec, own.reward, own.cost, asked.limit).score
     said = prediction(asked.policy)
     return RunScore(
-        agent=found.plan.agent,
+        agent=found.config.agent,
         run=asked.run,
         training=training,
         cost_limit=list(asked.limit),

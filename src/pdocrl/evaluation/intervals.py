@@ -119,6 +119,14 @@ def share_interval(share: float, parts: Sequence[tuple[float, int, int]]) -> Int
     return (float(min(share, *within)), float(max(share, *within)))
 
 
+def binomial_interval(count: int, total: int) -> Interval:
+    """95 % interval (Clopper–Pearson) of a probability of which `count` of `total` ≥ 1 independent draws were hits."""
+    tail = (1 - LEVEL) / 2
+    low = float(scipy.stats.beta.ppf(tail, count, total - count + 1)) if count else 0.0
+    high = float(scipy.stats.beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
+    return low, high
+
+
 def interquartile_mean(values: Floats) -> float:
     """The mean of the middle half: less moved by a few runs than the mean, and by more of them than the median."""
     return float(scipy.stats.trim_mean(np.ravel(values), 0.25))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 
 from pdocrl.errors import UnknownNameError
@@ -41,11 +42,19 @@ def find_protocol(name: str) -> Protocol:
 def protocol_of(limits: Iterable[Sequence[float]], seeds: Iterable[int], episodes: int) -> str:
     """The name of the protocol whose limits, seeds and episodes these are, in any order, else "custom".
 
-    A protocol's seeds are the least it asks for: more of them are the same measurement, told better.
+    Limits that are those of two protocols together give both names: "dsrl+paper". A protocol's seeds are the least it
+    asks for: more of them are the same measurement, told better.
     """
     asked, run = {tuple(limit) for limit in limits}, set(seeds)
-    for protocol in PROTOCOLS.values():
-        known = {(limit,) for limit in protocol.limits}
-        if asked == known and run >= set(protocol.seeds) and episodes == protocol.episodes:
-            return protocol.name
+    for several in (1, 2):
+        for protocols in itertools.combinations(PROTOCOLS.values(), several):
+            known = {(limit,) for protocol in protocols for limit in protocol.limits}
+            if asked == known and all(run >= set(p.seeds) and episodes == p.episodes for p in protocols):
+                return "+".join(protocol.name for protocol in protocols)
     return CUSTOM
+
+
+def protocols_in(name: str) -> list[Protocol]:
+    """Those that a name stands for, one or several; none for "custom" and others that are not known."""
+    parts = name.split("+")
+    return [PROTOCOLS[part] for part in parts] if set(parts) <= set(PROTOCOLS) else []

@@ -25,12 +25,38 @@ from pdocrl.evaluation.intervals import (
     Interval,
     Measured,
     Over,
+    binomial_interval,
     interquartile_mean,
     interval_words,
     mean_over_limits,
 )
 from pdocrl.evaluation.normalise import Limit, normalised_cost, normalised_reward
+from pdocrl.limits import Limit as TailLimit
 from pdocrl.records import Part
+
+CVAR = TailLimit("cost", 1.0, "<=", "cvar", level=0.9)  # on normalised cost, where the limit is 1
+
+
+class Tail(Part, frozen=True, kw_only=True):
+    """How often and how far single episodes exceed their limit, which a mean hides; over all runs of a score.
+
+    The interval (Clopper–Pearson) is exact for further independent episodes of these policies; it knows nothing of
+    other trainings, nor that several runs met the same starts.
+    """
+
+    over: int  # episodes that cost more than the limit, in any constraint
+    episodes: int
+    share_interval: Interval  # 95 %
+    cvar: float  # CVaR90 of the normalised cost: mean of the costliest tenth, of the worst constraint
+
+    @property
+    def share(self) -> float:
+        return self.over / self.episodes
+
+    def words(self) -> tuple[str, str]:
+        """ "3 of 60 (5 %)" and "[1, 14] %"."""
+        low, high = self.share_interval
+        return f"{self.over} of {self.episodes} ({100 * self.share:.0f} %)", f"[{100 * low:.0f}, {100 * high:.0f}] %"
 
 
 class Score(Part, frozen=True, kw_only=True):
@@ -52,6 +78,7 @@ class Score(Part, frozen=True, kw_only=True):
     trainings: int
     episodes: int  # per run
     by_limit: list[Score] = field(default_factory=list)
+    tail: Tail | None = None  # None: read from a file of before version 0.3
 
     def words(self, what: Literal["reward", "cost"]) -> str:
         """The interval as tables show it: "[0.10, 0.20]", and what it is over where that is not trainings."""
@@ -90,6 +117,11 @@ class AtLimit:
     @property
     def safe(self) -> bool:
         return self.cost <= 1
+
+    @property
+    def over(self) -> int:
+        """Episodes over the limit, in any constraint."""
+        return int((self.costs > 1 + 1e-9).any(axis=-1).sum())  # but for rounding
 
     @property
     def run_rewards(self) -> Floats:
@@ -223,4 +255,16 @@ def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
         trainings=len({name for at in limits for name in at.trainings}),
         episodes=int(limits[0].rewards.shape[1]),
         by_limit=[] if limit is not None else [at.score for at in limits],
+        tail=_tail(limits),
+    )
+
+
+def _tail(limits: Sequence[AtLimit]) -> Tail:
+    """Over all episodes; the CVaR is the mean over limits of each limit's own."""
+    over, episodes = sum(at.over for at in limits), sum(at.rewards.size for at in limits)
+    return Tail(
+        over=over,
+        episodes=episodes,
+        share_interval=binomial_interval(over, episodes),
+        cvar=float(np.mean([CVAR.of(costs.ravel()) for costs in _worst(limits)])),
     )

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.nn import attention, precision
-from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.distributions import LOG_STD_RANGE
 from pdocrl.nn.layout import rows_first
 from pdocrl.nn.mlp import normals
 
@@ -41,14 +41,14 @@ class Windows(eqx.Module):
 class CausalTransformer(eqx.Module):
     """Windows → mean and log standard deviation of each action, and logits of whether each step costs.
 
-    Of choices, instead of the mean the logarithms of their probabilities, and 0.
+    Of discrete actions, instead of the mean the logarithms of their probabilities, and 0.
     """
 
     arrays: dict[str, Array]
     layers: int = eqx.field(static=True)
     heads: int = eqx.field(static=True)
     published: bool = eqx.field(static=True, default=False)  # as the reference: σ free, two logits a cost, more dropout
-    choices: bool = eqx.field(static=True, default=False)
+    discrete_actions: bool = eqx.field(static=True, default=False)
 
     @property
     def rotary(self) -> bool:
@@ -65,7 +65,7 @@ class CausalTransformer(eqx.Module):
         heads: int,
         times: int | None,
         published: bool = False,
-        choices: bool = False,
+        discrete_actions: bool = False,
     ) -> CausalTransformer:
         """N(0, 0.02²) weights, zero biases, unit norms; as published, queries, keys and values start wider.
 
@@ -85,7 +85,7 @@ class CausalTransformer(eqx.Module):
             affine(f"block_{i}/out", width, width)
             affine(f"block_{i}/up", width, 4 * width)
             affine(f"block_{i}/down", 4 * width, width)
-        affine("action_head", width, action_dim if choices else 2 * action_dim)
+        affine("action_head", width, action_dim if discrete_actions else 2 * action_dim)
         affine("cost_head", width, 2 * n_costs if published else n_costs)
         drawn = normals(key, *weights.values())
         arrays = {name: INIT_STD * array for name, array in zip(weights, drawn, strict=True)}
@@ -98,7 +98,7 @@ class CausalTransformer(eqx.Module):
                 arrays[name.replace("/weight", "/bias")] = jnp.zeros(n_out)
         for name in norms:
             arrays[f"{name}/scale"], arrays[f"{name}/bias"] = jnp.ones(width), jnp.zeros(width)
-        return CausalTransformer(arrays, layers, heads, published, choices)
+        return CausalTransformer(arrays, layers, heads, published, discrete_actions)
 
     def __call__(
         self, windows: Windows, dropout: float | Array = 0.0, keys: PRNGKeyArray | None = None
@@ -123,7 +123,7 @@ class CausalTransformer(eqx.Module):
             x = x + _drop(self._affine(f"block_{i}/down", hidden), dropout, keys, 2 * i + 2)
         x = self._norm("last_norm", x).reshape(size, length, 2, -1)
         head = self._affine("action_head", x[:, :, 0])
-        if self.choices:
+        if self.discrete_actions:
             mean = jax.nn.log_softmax(head)
             raw = jnp.zeros_like(mean)
         else:

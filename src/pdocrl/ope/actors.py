@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.limits import LimitedPolicy
+from pdocrl.policies.cost_conditioned import CostConditionedPolicy
 from pdocrl.policies.policy import Policy, ProposingPolicy, TransformerPolicy
 
 Floats = NDArray[np.floating[Any]]
@@ -31,7 +31,7 @@ def remembers(policy: Policy) -> bool:
 
 def slow(policy: Policy) -> bool:
     """Whether a step takes much longer than a network's: a transformer's, or one episode after another."""
-    return remembers(policy) and not isinstance(getattr(policy, "network", policy), LimitedPolicy)
+    return remembers(policy) and not isinstance(getattr(policy, "network", policy), CostConditionedPolicy)
 
 
 def begin_many(policy: Policy, count: int, seed: int, where: str = "the policy") -> StepMany:
@@ -48,15 +48,17 @@ def begin_many(policy: Policy, count: int, seed: int, where: str = "the policy")
 
 
 def _begin(policy: Policy, count: int, seed: int) -> StepMany:
-    network, scales = getattr(policy, "network", None), getattr(policy, "scales", None)
-    if network is not None and scales is not None:  # raw observations in; actions in [−1, 1], as the data holds them
+    network, normaliser = getattr(policy, "network", None), getattr(policy, "normaliser", None)
+    if (
+        network is not None and normaliser is not None
+    ):  # raw observations in; actions in [−1, 1], as the data holds them
         inner = _begin(network, count, seed)
-        return lambda obs, reward, cost: inner(scales.standardised(obs), reward, cost)
+        return lambda obs, reward, cost: inner(normaliser.normalise_obs(obs), reward, cost)
     if isinstance(policy, ProposingPolicy):
         return _proposals(policy, seed)
     if isinstance(policy, TransformerPolicy):
         return _window(policy, count)
-    if isinstance(policy, LimitedPolicy):
+    if isinstance(policy, CostConditionedPolicy):
         return _budgets(policy, count)
     if hasattr(policy, "begin"):
         steps = [policy.begin(seed + i) for i in range(count)]
@@ -105,7 +107,7 @@ def _window(policy: TransformerPolicy, count: int) -> StepMany:
     return step
 
 
-def _budgets(policy: LimitedPolicy, count: int) -> StepMany:
+def _budgets(policy: CostConditionedPolicy, count: int) -> StepMany:
     """What `LimitedPolicy.begin` does, for B episodes at the policy's own limit."""
     limit = np.tile(np.asarray(policy.limit, np.float32), (count, 1))
     spent, time = np.zeros_like(limit), 0

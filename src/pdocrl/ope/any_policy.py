@@ -1,16 +1,22 @@
 """Any policy on the rows of a log, as probabilities [N, A] of the logged actions.
 
 a function       {column: [N]} → [N] action labels, or [N, A] probabilities in the order of `log.actions`
-"module:name"    the same, imported
+"module:name"    the same, imported (the working directory is looked in, too)
 a classifier     anything with `predict_proba` and `classes_`, asked with a DataFrame of the feature columns
 "rule"           a column of the log that says what the rule would have done (read with keep=["rule"])
+a folder         of `pdocrl solve`, or of `pdocrl train` with discrete actions: one policy per run
 "policy.onnx"    numeric and boolean columns, in order, as float32 [N, D] → [N] places or [N, A] probabilities
+"policy.npz"     an array `probabilities` [N, A], or what `pdocrl export` wrote
+"table.csv"      (or .parquet) probabilities per row or per state, see `policy_table`
 an array         [N] labels or [N, A] probabilities, in the log's order: by episode and step
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +25,97 @@ import numpy as np
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.ope.estimators.problem import Floats
+from pdocrl.ope.policy_table import from_file
+from pdocrl.tabular.result.policy import UnseenStateError
+from pdocrl.tabular.result.policy import load as load_solved
+from pdocrl.training.config import FILE as RUN_FILE
+
+SOLVED_FILE = "policy.json"
+
+
+def named_policies(policies: Any, log: EventLog) -> dict[str, Floats]:
+    """{name: [N, A]} of one policy, of several in a list, or of {name: policy}."""
+    if isinstance(policies, dict):
+        return {str(name): probabilities(policy, log) for name, policy in policies.items()}
+    if not isinstance(policies, list | tuple):
+        policies = [policies]
+    found: dict[str, Floats] = {}
+    for policy in policies:
+        for name, target in _expanded(policy, log):
+            if name in found:
+                name = next(f"{name} ({i})" for i in range(2, len(found) + 3) if f"{name} ({i})" not in found)
+            found[name] = target
+    if not found:
+        raise PdocrlError("no policy to judge; give at least one.")
+    return found
 
 
 def probabilities(policy: Any, log: EventLog) -> Floats:
-    """[N, A] π(a | row)"""
-    if isinstance(policy, str | Path):
-        return _named(str(policy), log)
-    if hasattr(policy, "predict_proba"):
-        return _classifier(policy, log)
-    return _table(policy(log.frame()) if callable(policy) else policy, log)
+    """[N, A] π(a | row) of one policy."""
+    found = list(_expanded(policy, log))
+    if len(found) > 1:
+        raise PdocrlError(f"{name_of(policy)} holds {len(found)} policies; give them by themselves, in a list.")
+    return found[0][1]
 
 
 def name_of(policy: Any) -> str:
     """What to call a policy in a result."""
-    if isinstance(policy, str | Path):
+    if isinstance(policy, str | os.PathLike):
         return str(policy)
     return "probabilities" if isinstance(policy, np.ndarray) else getattr(policy, "__name__", type(policy).__name__)
 
 
+def _expanded(policy: Any, log: EventLog) -> Iterable[tuple[str, Floats]]:
+    """A policy with its name; of a training's folder one per run."""
+    name = name_of(policy)
+    if isinstance(policy, str | os.PathLike):
+        path = Path(policy)
+        if name not in log.extras and (path / RUN_FILE).is_file():
+            yield from _trained(path, log)
+        else:
+            yield name, _named(name, log)
+    elif hasattr(policy, "predict_proba"):
+        yield name, _classifier(policy, log)
+    else:
+        yield name, as_table(policy(log.frame()) if callable(policy) else policy, log, name)
+
+
 def _named(name: str, log: EventLog) -> Floats:
+    path = Path(name)
     if name in log.extras:
-        return _table(log.extras[name], log)
-    if name.endswith(".onnx"):
-        return _onnx(name, log)
+        return as_table(log.extras[name], log, f"column `{name}`")
+    if path.suffix in {".onnx", ".npz", ".csv", ".tsv", ".parquet", ".pq"}:
+        if not path.is_file():
+            raise PdocrlError(f"{name}: no such file.")
+        return _onnx(name, log) if path.suffix == ".onnx" else _file(path, log)
+    if path.is_dir():
+        return _solved(path, log)
     module, colon, attribute = name.partition(":")
     if not colon:
         kept = ", ".join(log.extras) or "none"
         raise PdocrlError(
-            f"{name}: neither a kept column of {log.name} (kept: {kept}), nor an .onnx file, nor `module:name`."
+            f"{name}: neither a kept column of {log.name} (kept: {kept}), nor a folder of pdocrl, nor a file (.onnx, "
+            ".npz, .csv, .parquet), nor `module:name`."
         )
+    sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise PdocrlError(f"{name}: cannot be imported: {error}.") from None
+    finally:
+        sys.path.remove(os.getcwd())
     return probabilities(found, log)
+
+
+def _file(path: Path, log: EventLog) -> Floats:
+    if path.suffix != ".npz":
+        return from_file(path, log)
+    with np.load(path, allow_pickle=False) as arrays:
+        if "probabilities" in arrays:
+            return as_table(arrays["probabilities"], log, str(path))
+    from pdocrl.policies import policy as policies
+
+    return _labelled(policies.load(path), str(path), log)
 
 
 def _classifier(policy: Any, log: EventLog) -> Floats:
@@ -66,30 +129,104 @@ def _classifier(policy: Any, log: EventLog) -> Floats:
     return result
 
 
+def _solved(path: Path, log: EventLog) -> Floats:
+    """A folder of `pdocrl solve`: each distinct row is asked once."""
+    if not (path / SOLVED_FILE).is_file():
+        raise PdocrlError(f"{path}: neither {RUN_FILE} (pdocrl train) nor {SOLVED_FILE} (pdocrl solve) is there.")
+    policy = load_solved(path)
+    wanted = ["state"] if policy.cells is None else list(policy.cells["columns"])
+    columns = {column.name: column.raw() for column in log.columns} | log.extras
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise PdocrlError(f"{path}: needs the column `{missing[0]}`, which {log.name} does not have as a state column.")
+    result = np.zeros((len(log), len(log.actions)))
+    asked: dict[tuple[Any, ...], Floats] = {}
+    codes = np.full(len(policy.actions), -1)
+    for i in range(len(log)):
+        row = {name: _plain(columns[name][i]) for name in wanted}
+        step = int(log.step[i]) if policy.has_steps else 0
+        key = (*row.values(), step)
+        if key not in asked:
+            try:
+                chances = np.asarray(policy.chances(row, step), np.float64)
+            except UnseenStateError as error:
+                raise PdocrlError(f"{path}: row {i + 1} of {log.name}: {error.args[0]}.") from None
+            taken = np.flatnonzero(chances > 0)
+            codes[taken] = log.action_codes(np.array([policy.actions[k] for k in taken], object))
+            asked[key] = np.zeros(len(log.actions))
+            asked[key][codes[taken]] = chances[taken] / chances[taken].sum()
+        result[i] = asked[key]
+    return result
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _trained(path: Path, log: EventLog) -> Iterable[tuple[str, Floats]]:
+    """The policies of a training with discrete actions; observations are the columns in order."""
+    from pdocrl.training.folder import load_trained
+
+    trained = load_trained(path)
+    for run, policy in zip(trained.config.runs, trained.policies, strict=True):
+        limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
+        name = f"{path} (limit {limits}, seed {run['seed']})" if len(trained.policies) > 1 else str(path)
+        yield name, _labelled(policy, str(path), log)
+
+
+def _labelled(policy: Any, name: str, log: EventLog) -> Floats:
+    """A policy of ours with discrete actions: obs [N, S] → labels [N]."""
+    scales = getattr(policy, "scales", None)
+    if scales is None or not len(scales.choices):
+        raise PdocrlError(f"{name}: its actions are continuous; judge it on its dataset: pdocrl ope {name}.")
+    if policy.has_memory:
+        raise PdocrlError(f"{name}: it acts on the episode so far, and rows of a log say nothing of that.")
+    matrix = _matrix(log, name)
+    if matrix.shape[1] != len(scales.obs_mean):
+        columns = ", ".join(column.name for column in log.columns)
+        raise PdocrlError(
+            f"{name}: observes {len(scales.obs_mean)} numbers, {log.name} has {matrix.shape[1]} state columns "
+            f"({columns}); name them in order: --state-columns."
+        )
+    if np.isnan(matrix).any():
+        row = int(np.isnan(matrix).any(1).argmax()) + 1
+        raise PdocrlError(f"{name}: row {row} of {log.name} misses a state column; fill it in.")
+    return as_table(policy(matrix), log, name)
+
+
+def _matrix(log: EventLog, name: str) -> Floats:
+    """[N, D] numeric and boolean columns in order, NaN where missing."""
+    words = [column.name for column in log.columns if column.kind == "categorical"]
+    if words:
+        raise PdocrlError(f"{name}: column `{words[0]}` holds words; name numeric state columns: --state-columns.")
+    return np.stack([np.where(c.missing, np.nan, c.values) for c in log.columns], axis=1).astype(np.float32)
+
+
 def _onnx(name: str, log: EventLog) -> Floats:
     try:
         import onnxruntime
     except ImportError:
         raise MissingExtraError("a policy in an .onnx file", "onnx") from None
-    if not Path(name).is_file():
-        raise PdocrlError(f"{name}: no such file.")
-    words = [column.name for column in log.columns if column.kind == "categorical"]
-    if words:
-        raise PdocrlError(f"{name}: column `{words[0]}` holds words; give columns=[…] with numbers only to the log.")
+    matrix = _matrix(log, name)
     session = onnxruntime.InferenceSession(name, providers=["CPUExecutionProvider"])
-    matrix = np.stack([np.where(c.missing, np.nan, c.values) for c in log.columns], axis=1).astype(np.float32)
     found = np.asarray(session.run(None, {session.get_inputs()[0].name: matrix})[0])
     if found.ndim == 1 and found.dtype.kind in "iu":
         return np.asarray(np.eye(len(log.actions))[found], np.float64)
-    return _table(found, log)
+    return as_table(found, log, name)
 
 
-def _table(found: Any, log: EventLog) -> Floats:
-    """Labels [N] or probabilities [N, A]; `Problem` checks that rows sum to 1."""
+def as_table(found: Any, log: EventLog, name: str = "the policy") -> Floats:
+    """Labels [N] or probabilities [N, A], checked."""
     array = np.asarray(found)
     if array.ndim == 1 and len(array) == len(log):
         return np.eye(len(log.actions))[log.action_codes(array)]
     if array.shape != (len(log), len(log.actions)):
         wanted = f"[{len(log)}] labels or [{len(log)}, {len(log.actions)}] probabilities"
-        raise PdocrlError(f"the policy gave an array of shape {array.shape}, expected {wanted}.")
-    return array.astype(np.float64)
+        raise PdocrlError(f"{name}: gave an array of shape {array.shape}, expected {wanted}.")
+    table = array.astype(np.float64)
+    off = np.flatnonzero(~(np.abs(table.sum(1) - 1) < 1e-6) | ~(table >= -1e-9).all(1))
+    if off.size:
+        row = [round(x, 6) for x in table[off[0]].tolist()]
+        raise PdocrlError(f"{name}: the probabilities of row {off[0] + 1} are {row}; they must be ≥ 0 and sum to 1.")
+    return table

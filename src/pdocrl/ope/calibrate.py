@@ -200,13 +200,13 @@ def _replay(
     low, high = data.action.min(axis=0), data.action.max(axis=0)
     own = jax.tree.map(lambda x: x[order], clones)
     given = (jnp.asarray(x) for x in (data.obs[rows], data.action[rows], going, low, high))
-    played_again = _replay_all(ensemble, own, *given, seed, choices=bool(data.choices))
+    played_again = _replay_all(ensemble, own, *given, seed, discrete_actions=bool(data.discrete_actions))
     sums, doubt = (np.asarray(x, np.float64) for x in played_again)
     at = np.array([np.argwhere(order == g)[0] for g in range(len(fold))]).T
     return sums[at[0], at[1]], doubt[at[0], at[1]]
 
 
-@functools.partial(jax.jit, static_argnames="choices")
+@functools.partial(jax.jit, static_argnames="discrete_actions")
 def _replay_all(
     ensemble: Ensemble,
     clones: MLP,
@@ -216,9 +216,9 @@ def _replay_all(
     low: Array,
     high: Array,
     seed: int,
-    choices: bool,
+    discrete_actions: bool,
 ) -> tuple[Array, Array]:
-    """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], doubts [F, g, n]. Of choices, the one the reaction speaks for."""
+    """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], doubts [F, g, n]. Of discrete actions, the likeliest."""
     c, shape = ensemble.scales, obs.shape[1:4]
 
     def react(state: Array) -> Array:
@@ -230,7 +230,7 @@ def _replay_all(
     def step(carry: Any, now: Any) -> tuple[Any, None]:
         (memory, state, not_done, total, doubt), (key, o, a, on) = carry, now
         reacted = a + react(state) - react(o)
-        chosen = jax.nn.one_hot(reacted.argmax(-1), a.shape[-1]) if choices else jnp.clip(reacted, low, high)
+        chosen = jax.nn.one_hot(reacted.argmax(-1), a.shape[-1]) if discrete_actions else jnp.clip(reacted, low, high)
         memory, *drawn = ensemble.step(key, memory, flat(state), flat(chosen))
         after, signal, end, unsure = (x.reshape(*shape, *x.shape[2:]) for x in drawn)
         not_done = not_done & on

@@ -14,11 +14,10 @@ import numpy as np
 
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.filters import episode_digests
+from pdocrl.data.episodes import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
-from pdocrl.ope.audits import most_possible
 from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.estimate import judge, training_data
@@ -42,7 +41,7 @@ def certify_log(
     confidence: float = 0.95,
     seed: int = 0,
     config: EnsembleConfig | None = None,
-    thorough: bool = False,
+    model_selection: bool = False,
 ) -> tuple[PolicyCertificate, list[Shown]]:
     """From a log alone: policies play in models that learned a log which had no part in choosing them.
 
@@ -57,17 +56,16 @@ def certify_log(
             "data split) and give the other one: --held-out FILE; or audit some episodes: --episodes 59."
         ]
     else:
-        dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.plan.task)
+        dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.config.task)
         fresh, notes = _is_fresh(found, dataset, data)
-    ready = Prepared.of(dataset, seed=seed, config=config, thorough=thorough)
+    ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
-    for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
-        own = told.by_method["ensemble"]
-        assert isinstance(own, Calibrated)
-        for k, limit in enumerate(found.plan.runs[i]["cost_limit"]):
+    for i, told in enumerate(judge(found, ready, seed, confidence)):
+        own = told.ensemble
+        for k, limit in enumerate(found.config.runs[i]["cost_limit"]):
             panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
     if not panels:
-        raise PdocrlError(f"{found.folder or found.plan.data}: trained without a cost limit; nothing to certify.")
+        raise PdocrlError(f"{found.folder or found.config.data}: trained without a cost limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
 
 
@@ -82,7 +80,7 @@ def _from_log(
     fresh: bool,
     confidence: float,
 ) -> Shown:
-    costs, name = told.imagined[:, 1 + k], found.plan.cost_names[k]
+    costs, name = told.imagined[:, 1 + k], found.config.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
     unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)
     unseen = never_seen(ready.dataset)[k]
@@ -90,10 +88,11 @@ def _from_log(
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )
-    logged = float(found.plan.horizon * ready.dataset.cost[:, k].max())
-    largest, _ = most_possible(np.zeros(1), limit, None, logged or None)
-    needed = episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
-    if needed is None:
+    largest = float(found.config.horizon * ready.dataset.cost[:, k].max()) or None
+    needed = None if largest is None else episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
+    if largest is None:
+        more = "an audit shows it, if the largest cost an episode can have is stated (--largest-cost)"
+    elif needed is None:
         more = "an audit would probably not show it"
     elif needed:
         more = f"an audit of about {needed} episodes would probably show it"
@@ -126,7 +125,7 @@ def _from_log(
         mean_cost=mean,
         mean_cost_lower=low,
         mean_cost_upper=high,
-        share_over=float(told.share_over(found.plan.runs[i]["cost_limit"])[k]),
+        share_over=float(told.share_over(found.config.runs[i]["cost_limit"])[k]),
         episodes_needed=needed,
         largest_cost=largest,
     )
@@ -135,7 +134,7 @@ def _from_log(
 
 def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[str]]:
     """Whether a log had no part in choosing the policies; looked up where the training's data is still there."""
-    if dataset.digest == found.plan.data_digest:
+    if dataset.digest == found.config.data_digest:
         return False, [f"{dataset.name} is the log the policies were trained on, so nothing is shown."]
     try:
         before = set(episode_digests(training_data(found, data)))
@@ -171,13 +170,19 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         told += "solve again with --confidence 0.95."
     else:
         bound, sure = shown.bounds[name], shown.asked
-        kept = bound is not None and sign * (limit - bound) >= 0
+        tested = shown.by.startswith("held-out")  # 0.2 judged other policies than the one it returned
+        shows = found.status == "shown" and shown.reached and tested
+        kept = shows and bound is not None and sign * (limit - bound) >= 0
         verdict = "within" if kept else "cannot be shown"
         said = (
             f"{word} {bound:.4g}" if bound is not None else "unknown, since some limited cost never occurred in the log"
         )
         told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
+        if found.status == "not_markov":
+            told += " The states hide what matters, so the bound does not hold."
+        elif not tested and shown.reached:
+            told += " It was solved by version 0.2, which tested other policies than this one; solve again."
         low, high = (None, bound) if sign > 0 else (bound, None)
     return Statement(
         policy=policy,
@@ -187,18 +192,16 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         confidence=sure,
         basis="solved log",
         sentence=told,
-        assumption=(
-            (
-                ""
-                if shown is None
-                else "Halves of the log that had no part in learning judged, by the bound `clustered`. "
-            )
-            + f"States are as the log names them, and what it never saw is not needed; units: {found.unit}."
-        ),
+        assumption=_assumed(found),
         mean_cost=value,
         mean_cost_lower=low,
         mean_cost_upper=high,
     )
+
+
+def _assumed(found: SolvedFile) -> str:
+    on = "" if found.confidence is None else f"The policy was tested on {found.confidence.by}. "
+    return f"{on}{'; '.join(found.assumptions or ['States are as the log names them'])}. Units: {found.unit}."
 
 
 def keep(certificate: PolicyCertificate, panels: list[Shown], folder: Path) -> list[Path]:

@@ -1,164 +1,224 @@
-"""Any policy judged from a log of discrete decisions: what it would gain and cost, and which limits it satisfies.
+"""Any policies judged from a log of discrete decisions: what they would gain and cost, and which limits they satisfy.
 
 policy, log ─▶ probabilities on rows ─▶ propensities (logged or estimated) ─▶ estimators ─▶ one to decide ─▶ verdicts
-
-Which estimator decides is a rule on diagnostics: weighted doubly robust where its effective sample size is at least 50
-episodes and no episode has more than a tenth of the weight; else double reinforcement learning where that of its rows'
-weights is at least 50; else none. "shown": its interval lies within the limit; "violated": over it; otherwise, or where
-another estimator with as good diagnostics has an interval apart from it, "not shown".
+                                                                                    └─▶ choice among the policies
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from pdocrl.data.event_log import EventLog
-from pdocrl.errors import UnknownNameError
-from pdocrl.ope.any_policy import name_of, probabilities
-from pdocrl.ope.estimators import propensity
+from pdocrl.errors import DataError, PdocrlError
+from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope import verdicts
+from pdocrl.ope.any_policy import named_policies
+from pdocrl.ope.choice import Candidate, choose
+from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings
+from pdocrl.ope.distribution import distribution
+from pdocrl.ope.drift import drift, halves
+from pdocrl.ope.estimators import dynamics, importance, propensity, trees
 from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
+from pdocrl.ope.estimators.forward import forward_ratios
 from pdocrl.ope.estimators.fqe import direct, q_values
-from pdocrl.ope.estimators.importance import per_decision, trajectory
-from pdocrl.ope.estimators.marginalised import double, marginalised, ratios
-from pdocrl.ope.estimators.problem import LEVEL, Estimate, Floats, Problem
-from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.ope.estimators.intervals import LEVEL
+from pdocrl.ope.estimators.marginalised import marginalised, ratios
+from pdocrl.ope.estimators.on_policy import of_totals
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size
+from pdocrl.ope.records import DeciderReport, EstimatorReport, OpeReport, PolicyReport
 
-FEWEST = 50.0  # effective episodes of an estimator that may decide
-LARGEST = 0.1  # share of one episode in all weights
-DECIDERS = ("weighted doubly robust", "double reinforcement learning")  # in order of preference
-
-
-class LimitVerdict(Part, frozen=True, kw_only=True):
-    """Whether one cost satisfies its limit."""
-
-    cost: str
-    limit: float
-    verdict: Literal["shown", "not shown", "violated"]
-    estimator: str | None  # the one that decided
-    why: str
-
-
-class PolicyEstimates(Record, frozen=True, kw_only=True):
-    """What a log tells of a policy."""
-
-    policy: str
-    log: str
-    rows: int
-    episodes: int
-    discount: float
-    level: float
-    logged: dict[str, float]  # mean total per episode of the log itself
-    estimates: list[Estimate]
-    limits: list[LimitVerdict]
-    disagreement: dict[str, float]  # signal → largest distance of two usable estimates, in their joint half-widths
-
-    def of(self, estimator: str, signal: str) -> Estimate:
-        return next(e for e in self.estimates if (e.estimator, e.signal) == (estimator, signal))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        write_record(path, self)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> PolicyEstimates:
-        return read_record(path, cls, "Make it again with pdocrl.ope(policy, log).save(path).")
+MOST_DECIDERS = 50  # listed
+Found = dict[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
 def judge(
-    policy: Any,
+    policies: Any,
     log: EventLog,
-    limits: Mapping[str, float] | None = None,
+    limits: Limits = (),
     *,
+    confidence: float = LEVEL,
     discount: float = 1.0,
     regressor: str = "linear",
+    newer: EventLog | None = None,
     seed: int = 0,
-) -> PolicyEstimates:
-    """Estimate the reward and every cost of a policy, and give a verdict on each limit.
+) -> OpeReport:
+    """Estimate reward and costs of policies, and give a verdict on each limit.
 
     Args:
-        policy: a function, `module:name`, a classifier, a kept column, an .onnx file or an array (see `any_policy`).
+        policies: one, a list, or {name: policy}; see `any_policy` for what a policy may be.
         log: the decisions (`EventLog.read`). Without propensities they are estimated, and that is said.
-        limits: {cost: largest expected total of an episode}.
-        discount: γ of the totals.
-        regressor: of fitted Q, `linear` or `trees` (scikit-learn).
+        limits: on totals of an episode: {"cost": 4}, or "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40".
+        confidence: of every interval and verdict.
+        discount: γ of the totals; tails are undiscounted.
+        regressor: of fitted Q: `linear`, `trees` (scikit-learn) or `network`.
+        newer: rows logged since; warnings say where they no longer look like the log. Without, the later half of the
+            log is compared with the earlier one.
         seed: of the split for cross-fitting.
     """
-    for cost in limits or {}:
-        if cost not in log.costs:
-            raise UnknownNameError("cost", cost, log.costs, f"{log.name} has {', '.join(log.costs) or 'none'}.")
+    if not 0 < confidence < 1:
+        raise PdocrlError(f"confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
+    if not 0 < discount <= 1:
+        raise PdocrlError(f"discount {discount}: expected a number in (0, 1].")
+    held = as_limits(limits)
+    for limit in held:
+        limit.index(list(log.signals))
+    if int(log.episode[-1]) == 0:
+        raise DataError(f"{log.name}: one episode tells nothing of how episodes differ; give two or more.")
+    check_propensities(log)
+    targets = named_policies(policies, log)
     features = basis(log, time=discount == 1)
-    known = log.propensity
-    chances = logged_chances(log, features, seed) if known is None else known
-    problem = Problem(log, probabilities(policy, log), chances, known is None, features, discount, seed)
-    estimates = every_estimate(problem, regressor)
-    return PolicyEstimates(
-        policy=name_of(policy),
+    behaviour = propensity.estimate(log, features, seed)
+    logged = log.propensity
+    chances = np.take_along_axis(behaviour, log.action[:, None], 1)[:, 0] if logged is None else logged
+    reports, candidates = [], []
+    for name, target in targets.items():
+        problem = Problem(log, target, chances, logged is None, features, discount, seed, confidence)
+        report, candidate = _judge_one(name, problem, held, regressor, behaviour)
+        reports.append(report)
+        candidates.append(candidate)
+    totals = {signal: log.totals(x, discount) for signal, x in log.signals.items()}
+    return OpeReport(
         log=log.name,
         rows=len(log),
-        episodes=problem.episodes,
+        episodes=len(log.episodes),
+        actions=[str(a) for a in log.actions],
+        costs=list(log.costs),
+        propensities="estimated" if logged is None else "logged",
         discount=discount,
-        level=LEVEL,
-        logged={name: float(log.totals(x, discount).mean()) for name, x in log.signals.items()},
-        estimates=estimates,
-        limits=[_verdict(cost, limit, estimates) for cost, limit in (limits or {}).items()],
-        disagreement={name: _disagreement(name, estimates) for name in log.signals},
+        confidence=confidence,
+        limits=[str(limit) for limit in held],
+        logged=_logged("logged decisions", np.ones(len(log.episodes), bool), log, totals, held, confidence),
+        deciders=by_decider(log, totals, held, confidence),
+        policies=reports,
+        choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
+        warnings=[*log_warnings(log), *_drift(log, newer)],
     )
 
 
-def logged_chances(log: EventLog, features: Floats, seed: int) -> Floats:
-    """[N] estimated propensities of the logged actions."""
-    found = propensity.estimate(log, features, seed)
-    return np.asarray(found[np.arange(len(log)), log.action], np.float64)
+def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
+    if newer is not None:
+        return drift(log, newer)
+    return [f"within the log: {line}" for line in drift(*halves(log))]
 
 
-def every_estimate(problem: Problem, regressor: str = "linear") -> list[Estimate]:
+def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
     """All estimators on all signals."""
     found: list[Estimate] = []
     weights = ratios(problem)
+    forward = forward_ratios(problem) if _long(problem) and trees.installed() else None
+    state = dynamics.states(problem.log, problem.discount)
     for signal in problem.log.signals:
         q = q_values(problem, signal, regressor)
-        found += [trajectory(problem, signal), per_decision(problem, signal)]
+        found += [estimator(problem, signal, kind) for estimator in IMPORTANCE for kind in importance.KINDS]
         found += [doubly_robust(problem, signal, q, weighted) for weighted in (False, True)]
         found += [direct(problem, signal, q, regressor), marginalised(problem, signal)]
-        found.append(double(problem, signal, q, weights))
-    return found
+        found.append(double(problem, signal, q, weights, "linear"))
+        if forward is not None:
+            found.append(double(problem, signal, q, forward, "forward"))
+        if state is not None:
+            found.append(dynamics.dynamics(problem, signal, state))
+    return {(one.estimator, one.signal): one for one in found}
 
 
-def usable(estimate: Estimate) -> bool:
-    """Whether its diagnostics let it decide, or contradict what does."""
-    size, largest = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= FEWEST and largest <= LARGEST
+IMPORTANCE = (importance.trajectory, importance.per_decision)
 
 
-def _verdict(cost: str, limit: float, estimates: list[Estimate]) -> LimitVerdict:
-    ready = {e.estimator: e for e in estimates if e.signal == cost and usable(e)}
-    chosen = next((ready[name] for name in DECIDERS if name in ready), None)
-    if chosen is None or chosen.interval is None:
-        why = f"no estimator has {FEWEST:g} effective episodes: the log has too few decisions like the policy's"
-        return LimitVerdict(cost=cost, limit=limit, verdict="not shown", estimator=None, why=why)
-    low, high = chosen.interval
-    words = f"{cost} in [{low:.4g}, {high:.4g}] by {chosen.estimator}, limit {limit:g}"
-    apart = [e.estimator for e in ready.values() if e.interval and (e.interval[0] > high or e.interval[1] < low)]
-    verdict: Literal["shown", "not shown", "violated"] = "not shown"
-    if apart:
-        words += f"; but {apart[0]} contradicts it"
-    elif high <= limit:
-        verdict = "shown"
-    elif low > limit:
-        verdict = "violated"
-    return LimitVerdict(cost=cost, limit=limit, verdict=verdict, estimator=chosen.estimator, why=words)
+def _long(problem: Problem) -> bool:
+    """Whether too few whole episodes are like the policy's, so that only weights of rows can tell."""
+    weights = problem.weights[:, -1]
+    if problem.longest == 1 or not weights.any():
+        return False
+    return effective_size(weights) < verdicts.FEWEST or weights.max() > verdicts.LARGEST * weights.sum()
 
 
-def _disagreement(signal: str, estimates: list[Estimate]) -> float:
-    ready = [e for e in estimates if e.signal == signal and usable(e)]
-    halves = {e.estimator: (e.interval[1] - e.interval[0]) / 2 for e in ready if e.interval}
-    distances = [
-        abs((a.value or 0.0) - (b.value or 0.0)) / max(halves[a.estimator] + halves[b.estimator], 1e-300)
-        for i, a in enumerate(ready)
-        for b in ready[:i]
-    ]
-    return max(distances, default=0.0)
+def _judge_one(
+    name: str, problem: Problem, limits: tuple[Limit, ...], regressor: str, behaviour: Floats
+) -> tuple[PolicyReport, Candidate]:
+    log = problem.log
+    found = every_estimate(problem, regressor)
+    told = [verdicts.verdict(problem, limit, found) for limit in limits]
+    means = {signal: verdicts.decider(found, signal) for signal in log.signals}
+    reward = means["reward"]
+    used = {one.estimator for one in told} | ({reward.estimator} if reward is not None else set())
+    more = [a for (e, _), estimate in found.items() if e in used for a in estimate.assumptions]
+    report = PolicyReport(
+        name=name,
+        verdict=verdicts.together(told),
+        limits=told,
+        estimates=_reports(found, log),
+        decides=None if reward is None else reward.estimator,
+        distribution=[one for cost in log.costs if (one := distribution(problem, cost)) is not None],
+        overlap=overlap(problem),
+        disagreement={signal: verdicts.disagreement(signal, found) for signal in log.signals},
+        assumptions=list(dict.fromkeys([*problem.assumptions, *more])),
+        warnings=policy_warnings(problem, behaviour),
+    )
+    return report, Candidate(name, means, told)
+
+
+def _reports(found: Found, log: EventLog) -> list[EstimatorReport]:
+    result = []
+    for name in dict.fromkeys(estimator for estimator, _ in found):
+        own = found[name, "reward"]
+        costs = [found[name, cost] for cost in log.costs]
+        result.append(
+            EstimatorReport(
+                estimator=name,
+                reward=own.value,
+                reward_interval=own.interval,
+                cost=[one.value for one in costs],
+                cost_interval=[one.interval for one in costs],
+                ess=own.effective_sample_size,
+                largest_weight=own.largest_weight,
+                usable=all(verdicts.usable(one) for one in (own, *costs)),
+                assumptions=list(own.assumptions),
+            )
+        )
+    return result
+
+
+def by_decider(
+    log: EventLog, totals: dict[str, Floats], limits: tuple[Limit, ...], confidence: float
+) -> list[DeciderReport]:
+    """What was logged of each decider that had whole episodes, those with most episodes first."""
+    if log.decider is None:
+        return []
+    first = log.decider[log.step == 0]
+    alone = np.ones(len(first), bool)
+    np.logical_and.at(alone, log.episode, log.decider == first[log.episode])
+    count = np.bincount(first[alone], minlength=len(log.deciders))
+    order = [int(d) for d in np.argsort(-count, kind="stable") if count[d] > 0][:MOST_DECIDERS]
+    return [_logged(log.deciders[d], alone & (first == d), log, totals, limits, confidence) for d in order]
+
+
+def _logged(
+    name: str, chosen: Any, log: EventLog, totals: dict[str, Floats], limits: tuple[Limit, ...], confidence: float
+) -> DeciderReport:
+    means = {signal: of_totals(x[chosen], signal, confidence) for signal, x in totals.items()}
+    reward = means["reward"]
+    assert reward.value is not None
+    return DeciderReport(
+        name=name,
+        episodes=int(chosen.sum()),
+        reward=reward.value,
+        reward_interval=reward.interval,
+        cost=[float(means[cost].value or 0.0) for cost in log.costs],
+        cost_interval=[means[cost].interval for cost in log.costs],
+        within=[limit.satisfied(_sample(log, limit, totals)[chosen]) for limit in limits],
+    )
+
+
+def _sample(log: EventLog, limit: Limit, totals: dict[str, Floats]) -> Floats:
+    """[E] what the limit is compared with."""
+    if limit.measure == "mean":
+        return totals[limit.name]
+    x = log.signals[limit.name]
+    if limit.measure != "max":
+        return log.totals(x)
+    largest = np.zeros(len(log.episodes))
+    np.maximum.at(largest, log.episode, x)
+    return largest

@@ -77,7 +77,7 @@ def certify_audited(
     Which run played an episode is said by a column `run` (0, 1, …, in the plan's order), or by `run` for all of them.
     """
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     episodes = read_audit(Path(path))
     columns = [_column(episodes, name, len(plan.cost_names), str(path)) for name in plan.cost_names]
     stated, guessed = _largest(found, largest_cost, data)
@@ -121,7 +121,7 @@ def certify_simulator(
     from pdocrl.envs.rollout import Rollouts
 
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan, place = found.plan, found.folder or found.plan.data
+    plan, place = found.config, found.folder or found.config.data
     name = task or plan.task
     spec = find_task(name) if name else None
     if spec is None or spec.env_id is None:
@@ -165,7 +165,7 @@ def _largest(
     found: Trained, given: Sequence[float], data: str | os.PathLike[str] | None
 ) -> tuple[list[float | None], list[float | None]]:
     """[K] what an episode can cost at most: as somebody stated, and as the training's data has it where nobody did."""
-    plan = found.plan
+    plan = found.config
     nothing: list[float | None] = [None] * len(plan.cost_names)
     if given:
         return list(_per_cost(given, plan.cost_names, str(found.folder or plan.data), "--largest-cost")), nothing
@@ -178,10 +178,10 @@ def _largest(
 
 def policy_name(found: Trained, i: int) -> str:
     """Run i in words."""
-    run = found.plan.runs[i]
+    run = found.config.runs[i]
     limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
     others = "".join(f", {k} {v}" for k, v in run.items() if k not in {"cost_limit", "seed"})
-    return f"{found.plan.agent}, limit {limits}, seed {run['seed']}{others}"
+    return f"{found.config.agent}, limit {limits}, seed {run['seed']}{others}"
 
 
 def _column(episodes: Audited, name: str, count: int, path: str) -> Floats:

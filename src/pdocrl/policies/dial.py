@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.limits import LimitedPolicy
-from pdocrl.policies.network import Step, forward, one_hot
+from pdocrl.policies.cost_conditioned import CostConditionedPolicy
+from pdocrl.policies.mlp import Step, forward, one_hot
 
 
 class Predicted(NamedTuple):
@@ -30,7 +30,7 @@ def prediction(policy: Any) -> Predicted | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class DialPolicy(LimitedPolicy):
+class DialPolicy(CostConditionedPolicy):
     """A conditional policy and M settings of its conditioning targets; the limit is set when it acts, and may change.
 
     Return and cost of every setting are predicted. For a limit it takes the setting of largest predicted return among
@@ -70,7 +70,7 @@ class DialPolicy(LimitedPolicy):
     reward: NDArray[np.float32]  # [M] predicted return
     bound: NDArray[np.float32]  # [M, K] predicted cost with its error and margin
     mean_cost: NDArray[np.float32]  # [M, K] predicted cost
-    chooses: bool = False  # whether outputs are scores of discrete actions
+    discrete: bool = False  # whether outputs are scores of discrete actions
 
     @classmethod
     def features(cls, budget: Any, max_episode_cost: Any, xp: Any = np) -> Any:
@@ -136,7 +136,7 @@ class DialPolicy(LimitedPolicy):
         targets = self.relative_return[chosen][:, None], self.target_cost[chosen], self.cost_cap[chosen]
         inputs = np.asarray(self.inputs(obs, *targets, spent, time_left, self.max_episode_cost), np.float32)
         out = forward((self.weights, self.biases), inputs)
-        return one_hot(out) if self.chooses else np.tanh(out)
+        return one_hot(out) if self.discrete else np.tanh(out)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         layers = {f"{name}_{i}": array for name in ("weights", "biases") for i, array in enumerate(getattr(self, name))}
@@ -144,7 +144,7 @@ class DialPolicy(LimitedPolicy):
 
     def settings(self) -> dict[str, Any]:
         numbers = {"horizon": self.horizon, "limit": list(self.limit)}
-        return {"layers": len(self.weights), **numbers, "chooses": self.chooses}
+        return {"layers": len(self.weights), **numbers, "discrete": self.discrete}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> DialPolicy:
@@ -154,5 +154,5 @@ class DialPolicy(LimitedPolicy):
         found = {cls.RENAMED.get(name, name): array for name, array in arrays.items()}
         found.setdefault("mean_cost", found["bound"])  # version 0.2 kept the bound alone
         tables: dict[str, Any] = {name: found[name] for name in cls.TABLES}
-        limit, chooses = tuple(settings["limit"]), settings.get("chooses", False)
-        return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, chooses=chooses)
+        limit, discrete = tuple(settings["limit"]), settings.get("discrete", False)
+        return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, discrete=discrete)

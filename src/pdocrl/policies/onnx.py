@@ -2,7 +2,7 @@
 
 A trained policy's model is in the world's units, as the policy is: raw observations in, the environment's own actions
 out (and in, where past actions are an input). The bounds also stand in its metadata, `action_low` and `action_high`.
-Of choices, `action` is [batch] and `actions` [batch, L], both int64, and the metadata says `choices`.
+Of discrete actions, `action` is [batch] and `actions` [batch, L], both int64, and the metadata says `discrete_actions`.
 
 MLPPolicy          obs [batch, S]                                                       → action [batch, A]
 CandidatePolicy    obs [batch, S], latent [batch, n, Z] (standard normal)               → action [batch, A]
@@ -15,6 +15,7 @@ BudgetPolicy       the same
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,18 +31,22 @@ from pdocrl.policies.policy import (
     FeasiblePolicy,
     Layers,
     MLPPolicy,
+    NormalisedPolicy,
+    Normaliser,
     Policy,
     SwitchingPolicy,
     TransformerPolicy,
-    WorldPolicy,
-    WorldScales,
 )
+
+REFUSED = np.iinfo(np.int64).min  # the discrete action of an observation that is not finite
 
 
 def to_onnx(policy: Policy) -> Any:
     """The policy as an ONNX model, float32."""
-    network, scales = (policy.network, policy.scales) if isinstance(policy, WorldPolicy) else (policy, None)
-    graph = Graph(scales)
+    network, normaliser = (
+        (policy.network, policy.normaliser) if isinstance(policy, NormalisedPolicy) else (policy, None)
+    )
+    graph = Graph(normaliser, getattr(policy, "columns", ()))
     if type(network) not in WRITERS:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(WRITERS[type(network)](graph, network))
@@ -50,7 +55,7 @@ def to_onnx(policy: Policy) -> Any:
 class Graph:
     """An ONNX graph under construction: values are names, `op` adds a node and gives its output's name."""
 
-    def __init__(self, scales: WorldScales | None = None) -> None:
+    def __init__(self, normaliser: Normaliser | None = None, columns: Sequence[str] = ()) -> None:
         try:
             import onnx
         except ImportError:
@@ -59,54 +64,59 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
-        self._scales = scales
+        self._floats: list[tuple[str, int]] = []  # inputs that may be NaN, and their axes but the first
+        self._normaliser, self._columns = normaliser, columns
 
     def input(self, name: str, *shape: int, integer: bool = False) -> str:
         """A value given at run time, [batch, *shape]."""
         kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["batch", *shape]))
+        if not integer:
+            self._floats.append((name, len(shape)))
         return name
 
     def observations(self, *shape: int) -> str:
         """The input `obs`, as the network sees it."""
         obs = self.input("obs", *shape)
-        if self._scales is None:
+        if self._normaliser is None:
             return obs
-        centred = self.op("Sub", obs, self.constant(self._scales.obs_mean))
-        return self.op("Mul", centred, self.constant(self._scales.obs_scale))
+        centred = self.op("Sub", obs, self.constant(self._normaliser.obs_mean))
+        return self.op("Mul", centred, self.constant(self._normaliser.obs_scale))
 
     def past_actions(self, *shape: int) -> str:
         """The input `actions`, as the network sees it."""
-        if self._chooses:
-            assert self._scales is not None
+        if self._discrete:
+            assert self._normaliser is not None
             named = self.op("Unsqueeze", self.input("actions", *shape[:-1], integer=True), self.ints(-1))
-            return self.op("Cast", self.op("Equal", named, self.constant(self._scales.choices, np.int64)), to=1)
+            return self.op(
+                "Cast", self.op("Equal", named, self.constant(self._normaliser.discrete_actions, np.int64)), to=1
+            )
         actions = self.input("actions", *shape)
-        if self._scales is None:
+        if self._normaliser is None:
             return actions
-        centre, half = self._centre_and_half(self._scales)
+        centre, half = self._centre_and_half(self._normaliser)
         return self.op("Div", self.op("Sub", actions, centre), half)
 
     @property
-    def _chooses(self) -> bool:
-        return self._scales is not None and len(self._scales.choices) > 0
+    def _discrete(self) -> bool:
+        return self._normaliser is not None and len(self._normaliser.discrete_actions) > 0
 
     def one_hot(self, scores: str, count: int) -> str:
         """`network.one_hot` of scores [..., count]."""
         best = self.op("ArgMax", scores, axis=-1, keepdims=1)
         return self.op("Cast", self.op("Equal", best, self.ints(*range(count))), to=1)
 
-    def _real(self, action: str, scales: WorldScales) -> str:
-        if self._chooses:
+    def _denormalise(self, action: str, normaliser: Normaliser) -> str:
+        if self._discrete:
             best = self.op("ArgMax", action, axis=1, keepdims=0)
-            return self.op("Gather", self.constant(scales.choices, np.int64), best)
-        centre, half = self._centre_and_half(scales)
+            return self.op("Gather", self.constant(normaliser.discrete_actions, np.int64), best)
+        centre, half = self._centre_and_half(normaliser)
         moved = self.op("Add", self.op("Mul", action, half), centre)
-        low, high = self.constant(scales.action_low), self.constant(scales.action_high)
+        low, high = self.constant(normaliser.action_low), self.constant(normaliser.action_high)
         return self.op("Min", self.op("Max", moved, low), high)
 
-    def _centre_and_half(self, scales: WorldScales) -> tuple[str, str]:
-        low, high = scales.action_low, scales.action_high
+    def _centre_and_half(self, normaliser: Normaliser) -> tuple[str, str]:
+        low, high = normaliser.action_low, normaliser.action_high
         return self.constant((low + high) / 2), self.constant((high - low) / 2)
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
@@ -165,12 +175,23 @@ class Graph:
         """One slice along an axis, the axis dropped."""
         return self.op("Gather", x, self.constant(place, np.int64), axis=axis)
 
+    def _refused(self, action: str) -> str:
+        """NaN, or `REFUSED` among discrete actions, for rows with an input that is not finite; a graph cannot raise."""
+        zeros = [
+            self.op("ReduceSum", self.op("Mul", name, self.constant(0.0)), self.ints(*range(1, 1 + axes)), keepdims=0)
+            for name, axes in self._floats
+        ]
+        known = functools.reduce(lambda total, zero: self.op("Add", total, zero), zeros)  # [batch] 0 or NaN
+        if self._discrete:
+            return self.op("Where", self.op("IsNaN", known), self.constant(REFUSED, np.int64), action)
+        return self.op("Add", action, self.op("Unsqueeze", known, self.ints(-1)))
+
     def model(self, action: str) -> Any:
-        if self._scales is not None:
-            action = self._real(action, self._scales)
+        if self._normaliser is not None:
+            action = self._refused(self._denormalise(action, self._normaliser))
         self._nodes.append(self._onnx.helper.make_node("Identity", [action], ["action"]))
         helper, kinds = self._onnx.helper, self._onnx.TensorProto
-        if self._chooses:
+        if self._discrete:
             output = helper.make_tensor_value_info("action", kinds.INT64, ["batch"])
         else:
             output = helper.make_tensor_value_info("action", kinds.FLOAT, ["batch", "actions"])
@@ -178,9 +199,11 @@ class Graph:
         model = helper.make_model(
             graph, producer_name="pdocrl", opset_imports=[helper.make_opsetid("", 17)], ir_version=9
         )
-        if self._scales is not None:
-            told = ("choices",) if self._chooses else ("action_low", "action_high")
-            meaning = {name: getattr(self._scales, name).tolist() for name in told}
+        if self._normaliser is not None:
+            told = ("discrete_actions",) if self._discrete else ("action_low", "action_high")
+            meaning = {name: getattr(self._normaliser, name).tolist() for name in told}
+            if self._columns:
+                meaning["columns"] = list(self._columns)
             helper.set_model_props(model, {name: json.dumps(value) for name, value in meaning.items()})
         self._onnx.checker.check_model(model)
         return model
@@ -189,7 +212,7 @@ class Graph:
 def _mlp(graph: Graph, policy: MLPPolicy) -> str:
     obs = graph.observations(policy.weights[0].shape[0])
     out = graph.network(obs, (policy.weights, policy.biases))
-    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
+    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.discrete else graph.op("Tanh", out)
 
 
 def _candidates(graph: Graph, policy: CandidatePolicy) -> str:
@@ -269,7 +292,7 @@ def _transformer(graph: Graph, policy: TransformerPolicy) -> str:
         x = graph.op("Add", x, affine(f"{block}/out", mixed))
         x = graph.op("Add", x, affine(f"{block}/down", _gelu(graph, affine(f"{block}/up", norm(f"{block}/norm_2", x)))))
     head = affine("action_head", norm("last_norm", graph.last(x, 1, tokens - 2)))  # the last state's token
-    if policy.chooses:
+    if policy.discrete:
         return graph.one_hot(head, sizes["action"])
     mean = graph.op("Slice", head, graph.ints(0), graph.ints(sizes["action"]), graph.ints(1))
     return graph.clip(mean, -1.0, 1.0)
@@ -320,7 +343,7 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
 
     inputs = graph.op("Concat", obs, wished, time_left, *features(left), *features(whole), axis=1)
     out = graph.network(inputs, (policy.weights, policy.biases))
-    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
+    return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.discrete else graph.op("Tanh", out)
 
 
 def _switching(graph: Graph, policy: SwitchingPolicy) -> str:
@@ -329,7 +352,7 @@ def _switching(graph: Graph, policy: SwitchingPolicy) -> str:
     limit, spent = graph.input("limit", costs), graph.input("spent", costs)
     out = graph.op("Reshape", graph.network(obs, nets["actor"]), graph.ints(0, heads, -1))  # [B, H, A]
     actions = nets["actor"][1][-1].shape[-1] // heads
-    action = graph.one_hot(out, actions) if policy.chooses else graph.op("Tanh", out)
+    action = graph.one_hot(out, actions) if policy.discrete else graph.op("Tanh", out)
     states = graph.op("Tile", graph.op("Unsqueeze", obs, graph.ints(1)), graph.ints(1, heads, 1))
     pairs = graph.op("Concat", states, action, axis=2)
     value = graph.members(pairs, nets["critic"], "Min")  # [B, H, 1]
@@ -355,7 +378,7 @@ def _budget(graph: Graph, policy: BudgetPolicy) -> str:
     free = graph.network(graph.op("Concat", obs, beyond, axis=1), nets["actor"])
     little = graph.op("Less", graph.op("ReduceMin", beyond, axes=[1], keepdims=1), graph.constant(policy.LITTLE))
     out = graph.op("Where", little, graph.network(obs, nets["safe"]), free)
-    return graph.one_hot(out, nets["safe"][1][-1].shape[-1]) if policy.chooses else graph.op("Tanh", out)
+    return graph.one_hot(out, nets["safe"][1][-1].shape[-1]) if policy.discrete else graph.op("Tanh", out)
 
 
 def _feasible(graph: Graph, policy: FeasiblePolicy) -> str:

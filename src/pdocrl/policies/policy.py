@@ -4,13 +4,12 @@ It needs NumPy alone. `pdocrl export` writes it and the kinds of policy as one f
 
     from policy import load
     act = load("policy.npz")
-    action = act(obs)          # obs [B, S] → action [B, A], both in the environment's own units; of choices, [B]
+    action = act(obs)          # obs [B, S] → action [B, A], in the environment's units; discrete: [B]
 
 runs where neither JAX nor pdocrl is installed.
 
-Networks think in standardised observations and in actions within [−1, 1], or one-hot choices. What is trained, saved
-and played is a `WorldPolicy`: such a network and the `WorldScales` between its numbers and the world's, applied there
-and nowhere else.
+Networks see normalised observations and give actions within [−1, 1], or one-hot discrete actions. What is trained,
+saved and played is a `NormalisedPolicy`: such a network with its `Normaliser`, applied there and nowhere else.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
+from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy
 from pdocrl.policies.dial import DialPolicy
-from pdocrl.policies.limits import BudgetPolicy, SwitchingPolicy
-from pdocrl.policies.network import Layers, MLPPolicy, Policy, Step
+from pdocrl.policies.mlp import Layers, MLPPolicy, Policy, PolicyInputError, Step
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
@@ -39,49 +38,50 @@ __all__ = [
     "FeasiblePolicy",
     "Layers",
     "MLPPolicy",
+    "NormalisedPolicy",
+    "Normaliser",
     "Policy",
+    "PolicyInputError",
     "ProposingPolicy",
     "Step",
     "SwitchingPolicy",
     "TransformerPolicy",
-    "WorldPolicy",
-    "WorldScales",
-    "in_world",
     "load",
     "load_all",
     "save",
+    "with_normaliser",
 ]
-FORMAT = 1  # of the exported file; a reader refuses any other
+FORMAT = 2  # of the exported file; 1, of version 0.2, had other names and is still read
 
 
 @dataclasses.dataclass(frozen=True)
-class WorldScales:
-    """Between the world's numbers and a network's, both ways. With mean 0, scale 1 and bounds ±1 nothing changes."""
+class Normaliser:
+    """Observations to a network's scale and its actions back. With mean 0, scale 1 and bounds ±1 nothing changes."""
 
     obs_mean: NDArray[np.float32]  # [S] of the data
     obs_scale: NDArray[np.float32]  # [S] 1 / standard deviation; 0 for what never changes in the data: it is ignored
     action_low: NDArray[np.float32]  # [A] the action that −1 stands for
     action_high: NDArray[np.float32]  # [A] … and 1
-    choices: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    # [A] the action that column i of a one-hot choice stands for; none: actions are amounts
+    discrete_actions: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    # [A] the action of column i of a one-hot action; none: actions are continuous
 
-    def standardised(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Observations [..., S] as networks see them."""
+    def normalise_obs(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Observations [..., S] with mean 0 and standard deviation 1 over the data."""
         out: NDArray[np.float32] = (np.asarray(obs, np.float32) - self.obs_mean) * self.obs_scale
         return out
 
-    def real(self, action: NDArray[Any]) -> NDArray[Any]:
-        """Actions [..., A] in [−1, 1] → in the environment's units, within its bounds; one-hot → choices [...]."""
-        if len(self.choices):
-            return np.asarray(self.choices[np.asarray(action).argmax(-1)])
+    def denormalise_action(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Actions [..., A] in [−1, 1] → in the environment's units, within its bounds; one-hot → discrete [...]."""
+        if len(self.discrete_actions):
+            return np.asarray(self.discrete_actions[np.asarray(action).argmax(-1)])
         moved = np.asarray(action, np.float32) * self._half + self._centre
         out: NDArray[np.float32] = np.minimum(np.maximum(moved, self.action_low), self.action_high)  # faster than clip
         return out
 
-    def unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        """Actions [..., A] in the environment's units → in [−1, 1]; choices [...] → one-hot [..., A]."""
-        if len(self.choices):
-            return np.asarray(np.asarray(action)[..., None] == self.choices, np.float32)
+    def normalise_action(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        """Actions [..., A] in the environment's units → in [−1, 1]; discrete [...] → one-hot [..., A]."""
+        if len(self.discrete_actions):
+            return np.asarray(np.asarray(action)[..., None] == self.discrete_actions, np.float32)
         out: NDArray[np.float32] = (np.asarray(action, np.float32) - self._centre) / self._half
         return out
 
@@ -95,23 +95,81 @@ class WorldScales:
 
 
 @dataclasses.dataclass(frozen=True)
-class WorldPolicy:
-    """A network's policy in the world's units: raw observations in, the environment's own actions out."""
+class NormalisedPolicy:
+    """A policy with its normaliser: raw observations in, the environment's own actions out.
 
-    kind: ClassVar[str] = "world"
-    network: Any  # a Policy: standardised observations → actions in [−1, 1]
-    scales: WorldScales
+    Observations are arrays [B, S] or [S]; where the data named its columns also a dict, a list of dicts or a DataFrame
+    with these columns and perhaps others. What is not finite, is missing or has another length is refused.
+    """
 
-    def __call__(self, obs: NDArray[Any], **wishes: Any) -> NDArray[Any]:
-        """Actions on an episode's first step; a policy with a dial takes `limit`."""
-        return self.scales.real(self.network(self.scales.standardised(obs), **wishes))
+    kind: ClassVar[str] = "normalised"
+    network: Any  # a Policy: normalised observations → actions in [−1, 1]
+    normaliser: Normaliser
+    columns: tuple[str, ...] = ()  # S names of the observations, where the data has them
+
+    def __call__(self, obs: Any, **wishes: Any) -> NDArray[Any]:
+        """Actions [B, A] on an episode's first step; a cost-conditioned one takes `limit`."""
+        return self.normaliser.denormalise_action(self.network(self._seen(obs), **wishes))
+
+    def sample(self, obs: Any, rng: Any = None, **wishes: Any) -> NDArray[Any]:
+        """Actions drawn from π(·|s), with a NumPy generator or a seed; the only action of a deterministic policy."""
+        seen, single = self._rows(obs)
+        draw = np.random.default_rng(rng)
+        network = self.network
+        if hasattr(network, "sample"):
+            action = network.sample(seen, draw)
+        elif hasattr(network, "latent_dim"):
+            action = network.act(seen, draw.standard_normal((len(seen), network.candidates, network.latent_dim)))
+        else:
+            action = network(seen, **wishes)
+        real = self.normaliser.denormalise_action(action)
+        return real[0] if single else real
+
+    def log_prob(self, obs: Any, action: Any) -> NDArray[np.float64]:
+        """[B] log π(a|s) of actions in the environment's units: a log-density, or log-probability where it has mass."""
+        if not getattr(self.network, "density", ""):
+            raise PolicyInputError(f"a policy of kind {self.network.kind} has no density: it is deterministic given s.")
+        seen, single = self._rows(obs)
+        given = np.asarray(action)
+        shape = (len(seen),) if len(self.normaliser.discrete_actions) else (len(seen), len(self.normaliser.action_low))
+        if given.size != np.prod(shape):
+            raise PolicyInputError(f"actions have shape {given.shape}, expected {shape}.")
+        unit = self.normaliser.normalise_action(given.reshape(shape))
+        if len(self.normaliser.discrete_actions) and not (unit.sum(-1) == 1).all():
+            known = self.normaliser.discrete_actions
+            raise PolicyInputError(f"an action is none of {known[0]} … {known[-1]}, the policy's.")
+        parts = self.network.log_prob(seen, unit)
+        if not len(self.normaliser.discrete_actions):
+            half = (self.normaliser.action_high - self.normaliser.action_low).astype(np.float64) / 2
+            parts = parts - np.where(self.network.has_mass(unit), 0.0, np.log(half))
+        found: NDArray[np.float64] = parts.sum(-1)
+        return found[0] if single else found
+
+    def _seen(self, obs: Any) -> NDArray[np.float32]:
+        return self._rows(obs)[0]
+
+    def _rows(self, obs: Any) -> tuple[NDArray[np.float32], bool]:
+        """Normalised observations [B, S], and whether a single row was given."""
+        if not isinstance(obs, np.ndarray):
+            obs = named_rows(obs, self.columns)
+        size = len(self.normaliser.obs_mean)
+        if obs.shape[-1:] != (size,):
+            raise PolicyInputError(f"observations have shape {obs.shape}, expected {size} numbers in the last axis.")
+        if not np.isfinite(obs).all():
+            column = int(np.argwhere(~np.isfinite(obs))[0][-1])
+            name = f" (`{self.columns[column]}`)" if self.columns else ""
+            raise PolicyInputError(
+                f"observation column {column}{name} is not finite; the policy knows no missing values."
+            )
+        seen = self.normaliser.normalise_obs(obs)
+        return (seen[None], True) if seen.ndim == 1 else (seen, False)
 
     def begin(self, seed: int, **wishes: Any) -> Step:
-        """The steps of one episode, whether or not the network has memory or randomness; a dial takes `limit`."""
+        """The steps of one episode, with or without memory or randomness; a cost-conditioned policy takes `limit`."""
         inner = self.network.begin(seed, **wishes) if self.has_memory else lambda obs, *_: self.network(obs[None])[0]
 
         def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, **wishes: Any) -> NDArray[Any]:
-            return self.scales.real(inner(self.scales.standardised(obs), last_reward, last_cost, **wishes))
+            return self.normaliser.denormalise_action(inner(self._rows(obs)[0][0], last_reward, last_cost, **wishes))
 
         return step
 
@@ -120,42 +178,71 @@ class WorldPolicy:
         """Whether an action depends on more than the observation: on the episode so far, or on chance."""
         return hasattr(self.network, "begin")
 
-    def act(self, **inputs: NDArray[Any]) -> NDArray[Any]:
-        """The network's own function of its named inputs, those of the ONNX model, in the world's units."""
+    def act(self, obs: Any, **inputs: Any) -> NDArray[Any]:
+        """Actions for observations, or of one row one action, on an episode's first step; `limit` where it takes one.
+
+        With all named inputs of the ONNX model (`spent`, `time`, `latent`, …) it is that function of them.
+        """
+        if inputs.keys() <= {"limit"}:
+            seen, single = self._rows(obs)
+            action = self.normaliser.denormalise_action(self.network(seen, **inputs))
+            return action[0] if single else action
+        inputs["obs"] = obs
         if "actions" in inputs:
-            inputs["actions"] = self.scales.unit(inputs["actions"])
-        inputs["obs"] = self.scales.standardised(inputs["obs"])
+            inputs["actions"] = self.normaliser.normalise_action(inputs["actions"])
+        inputs["obs"] = self.normaliser.normalise_obs(inputs["obs"])
         function = getattr(self.network, "act", self.network)
-        return self.scales.real(function(**inputs))
+        return self.normaliser.denormalise_action(function(**inputs))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        own = {f"scales/{field.name}": getattr(self.scales, field.name) for field in dataclasses.fields(WorldScales)}
+        own = {
+            f"normaliser/{field.name}": getattr(self.normaliser, field.name) for field in dataclasses.fields(Normaliser)
+        }
         return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
 
     def settings(self) -> dict[str, Any]:
-        return {"kind": self.network.kind, "settings": self.network.settings()}
+        return {"kind": self.network.kind, "settings": self.network.settings(), "columns": list(self.columns)}
 
     @classmethod
-    def restore(cls, arrays: dict[str, NDArray[Any]], settings: dict[str, Any]) -> WorldPolicy:
-        parts: dict[str, dict[str, NDArray[Any]]] = {"scales": {}, "network": {}}
+    def restore(cls, arrays: dict[str, NDArray[Any]], settings: dict[str, Any]) -> NormalisedPolicy:
+        parts: dict[str, dict[str, NDArray[Any]]] = {"normaliser": {}, "network": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition("/")
             parts[part][rest] = array
         network = _find_kind(settings["kind"]).restore(parts["network"], settings["settings"])
-        return in_world(network, WorldScales(**parts["scales"]))
+        return with_normaliser(network, Normaliser(**parts["normaliser"]), settings.get("columns", ()))
 
 
-class WorldPolicyForLimits(WorldPolicy):
-    """One whose network serves every limit."""
+class NormalisedCostConditionedPolicy(NormalisedPolicy):
+    """One whose network is conditioned on the cost limit."""
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> WorldPolicy:
-        """The policy that keeps this limit."""
-        return in_world(self.network.at_limit(cost_limit), self.scales)
+    def with_limit(self, cost_limit: tuple[float, ...]) -> NormalisedPolicy:
+        """The policy for this limit."""
+        return with_normaliser(self.network.with_limit(cost_limit), self.normaliser, self.columns)
 
 
-def in_world(network: Any, scales: WorldScales) -> WorldPolicy:
-    """A network's policy in the world's units, with `at_limit` where the network has it."""
-    return (WorldPolicyForLimits if hasattr(network, "at_limit") else WorldPolicy)(network, scales)
+def with_normaliser(network: Any, normaliser: Normaliser, columns: Sequence[str] = ()) -> NormalisedPolicy:
+    """The policy with its normaliser, and with `with_limit` where the network has it."""
+    kind = NormalisedCostConditionedPolicy if hasattr(network, "with_limit") else NormalisedPolicy
+    return kind(network, normaliser, tuple(columns))
+
+
+def named_rows(rows: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """[B, S] of a list of numbers, a dict, a list of dicts or a DataFrame; of one dict, [S]."""
+    one = hasattr(rows, "keys") and hasattr(rows, "__getitem__")  # a dict or a DataFrame
+    if not one and not (isinstance(rows, list | tuple) and rows and hasattr(rows[0], "keys")):
+        return np.asarray(rows, np.float64)
+    if not columns:
+        raise PolicyInputError("the policy's data had no column names; give an array of observations.")
+    found = [rows] if one else list(rows)
+    for name in columns:
+        if any(name not in row for row in found):
+            raise PolicyInputError(f"column `{name}` is missing; the policy reads {', '.join(columns)}.")
+    try:
+        values = [np.stack([np.asarray(row[name], np.float64) for name in columns], -1) for row in found]
+    except (TypeError, ValueError) as error:
+        raise PolicyInputError(f"a column is not numeric ({error}).") from None
+    return values[0] if one else np.stack(values)
 
 
 KINDS: dict[str, Any] = {
@@ -168,15 +255,15 @@ KINDS: dict[str, Any] = {
         SwitchingPolicy,
         BudgetPolicy,
         FeasiblePolicy,
-        WorldPolicy,
+        NormalisedPolicy,
     )
 }
 
 
-def save(path: str | os.PathLike[str], policies: Sequence[Policy], story: dict[str, Any] | None = None) -> None:
-    """Write policies as one `.npz`: their arrays, and their settings (and any JSON-able story) as text. No pickle."""
+def save(path: str | os.PathLike[str], policies: Sequence[Policy], metadata: dict[str, Any] | None = None) -> None:
+    """Write policies as one `.npz`: their arrays, and settings and metadata as JSON. No pickle."""
     kinds = [{"kind": policy.kind, "settings": policy.settings()} for policy in policies]
-    header = json.dumps({"format": FORMAT, "policies": kinds, "story": story or {}})
+    header = json.dumps({"format": FORMAT, "policies": kinds, "metadata": metadata or {}})
     arrays = {f"{i}/{name}": array for i, policy in enumerate(policies) for name, array in policy.arrays().items()}
     with open(path, "wb") as file:
         np.savez(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
@@ -188,19 +275,38 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 
 def load_all(path: str | os.PathLike[str]) -> tuple[list[Policy], dict[str, Any]]:
-    """All policies of a file, and its story. Raises ValueError or OSError for any other file."""
+    """All policies of a file, and its metadata. Raises ValueError or OSError for any other file."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
     if "header" not in arrays:
         raise ValueError(f"{path}: not a policy file: no header")
     header = json.loads(arrays.pop("header").tobytes())
+    if header["format"] == 1:
+        header, arrays = _upgrade(header, arrays)
     if header["format"] != FORMAT:
         raise ValueError(f"{path}: policy file of format {header['format']}, this reader knows {FORMAT}")
     restored = []
     for i, entry in enumerate(header["policies"]):
         own = {key.split("/", 1)[1]: array for key, array in arrays.items() if key.split("/", 1)[0] == str(i)}
         restored.append(_find_kind(entry["kind"]).restore(own, entry["settings"]))
-    return restored, header["story"]
+    return restored, header["metadata"]
+
+
+def _upgrade(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A file of version 0.2 under the names of today."""
+    names = {"chooses": "discrete", "world": "normalised"}
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {names.get(key, key): renamed(inner) for key, inner in value.items()}
+        return names.get(value, value) if isinstance(value, str) else value
+
+    policies = [renamed(policy) for policy in header["policies"]]
+    arrays = {
+        key.replace("/scales/choices", "/scales/discrete_actions").replace("/scales/", "/normaliser/"): array
+        for key, array in arrays.items()
+    }
+    return {"format": FORMAT, "policies": policies, "metadata": header["story"]}, arrays
 
 
 def _find_kind(kind: str) -> Any:

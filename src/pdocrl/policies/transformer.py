@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.network import Step, one_hot
+from pdocrl.policies.mlp import Step, one_hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TransformerPolicy:
     reward_scale: float  # returns enter as reward_scale · R
     cost_shift: float  # costs enter as cost_shift − C
     spends_at_most: bool = False  # whether the costs still allowed end at 0, or go below when more is paid
-    chooses: bool = False  # whether the head gives scores of choices, not mean and scale of amounts
+    discrete: bool = False  # whether the head gives scores of discrete actions, not mean and scale
 
     def act(
         self,
@@ -61,7 +61,7 @@ class TransformerPolicy:
             x = x + self._attention(f"block_{i}", x, seen, attends)
             x = x + self._affine(f"block_{i}/down", self._hidden(f"block_{i}", x))
         out = self._affine("action_head", self._norm("last_norm", x[:, -1]))
-        return one_hot(out) if self.chooses else np.asarray(np.clip(out[:, : out.shape[1] // 2], -1, 1), np.float32)
+        return one_hot(out) if self.discrete else np.asarray(np.clip(out[:, : out.shape[1] // 2], -1, 1), np.float32)
 
     def _attention(
         self, block: str, x: NDArray[np.float32], seen: NDArray[np.float32], attends: NDArray[np.bool_]

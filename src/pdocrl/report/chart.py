@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterable
 from html import escape
 
 import numpy as np
@@ -20,6 +21,7 @@ from pdocrl.evaluation.intervals import Floats
 
 WIDTH = 340.0  # of a panel, in units that are about a pixel: three stand side by side, one fills a phone
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 12.0, 36.0
+LETTER = 6.7  # width of one, about
 COLOURS = 10  # --series-0 … --series-9 of the stylesheet
 # Around (0, 0), about equally dark: disc, square, triangles, diamond, cross, plus, star, hexagon, hourglass.
 SHAPES = (
@@ -83,11 +85,15 @@ def from_zero(values: ArrayLike, start: float, end: float, *, least: float = 1.2
     return Axis(0.0, max(least, 1.08 * float(finite.max(initial=0.0))), start, end, root=True)
 
 
+def round_step(rough: float) -> float:
+    """The least of 1, 2 or 5 times a power of ten that is not below a positive number."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
+
+
 def _round_values(low: float, high: float, most: int) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten within [low, high], at most `most + 1`."""
-    rough = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
+    step = round_step((high - low) / most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)]
 
@@ -132,6 +138,17 @@ def upright(x: float, top: float, bottom: float, name: str = "") -> str:
     """A dashed line across the picture, named at its top: the limit."""
     line = f'<path class="limit" d="M{_px(x)} {_px(top)}V{_px(bottom)}"/>'
     return line + (words(x + 4, top + 9, name) if name else "")
+
+
+def limits(x: Axis, top: float, bottom: float, values: Iterable[float]) -> str:
+    """Upright lines at several limits; a name that would stand on its neighbour's goes one line lower."""
+    body, ends = "", [-math.inf, -math.inf, -math.inf]  # of the last name in each line
+    for value in sorted(values):
+        at, name = float(x(value)), f"{value:g}"
+        line = next((i for i, end in enumerate(ends) if at > end), len(ends) - 1)
+        ends[line] = at + 8 + LETTER * len(name)
+        body += upright(at, top, bottom) + words(at + 4, top + 9 + 12 * line, name)
+    return body
 
 
 def level(y: float, left: float, right: float, name: str = "") -> str:
@@ -188,12 +205,26 @@ def dots(kind: str, x: Floats, y: Floats) -> str:
     return f'<path class="dots {kind}" d="{"".join(f"M{_px(a)} {_px(b)}h0" for a, b in places)}"/>'
 
 
-def curve(series: int, x: Floats, y: Floats) -> str:
-    """A dashed line in the series' colour, ending in its shape."""
+def moving(part: str, body: str, place: tuple[float, float] | None) -> str:
+    """What a page's script moves, drawn around (0, 0), at its first place; None: not there at first."""
+    kind, at = ("moves off", (0.0, 0.0)) if place is None else ("moves", place)
+    return f'<g class="{kind}" data-part="{part}" transform="translate({_px(at[0])} {_px(at[1])})">{body}</g>'
+
+
+def ring(series: int) -> str:
+    """A large empty circle around (0, 0): the chosen one of several marks."""
+    return f'<circle class="ring s{series % COLOURS}" r="9"/>'
+
+
+def curve(series: int, x: Floats, y: Floats, *, ends: bool = True) -> str:
+    """A dashed line in the series' colour; it ends in its shape unless its points have marks of their own."""
     dash = DASHES[series % len(DASHES)]
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    line = f'<path class="line s{series % COLOURS}" d="{_path(x, y)}"{dashed}/>'
+    if not ends:
+        return line
     end = f'<use href="#mark-{shape_of(series)}" class="s{series % COLOURS}" x="{_px(x[-1])}" y="{_px(y[-1])}"/>'
-    return f'<path class="line s{series % COLOURS}" d="{_path(x, y)}"{dashed}/>{end}'
+    return line + end
 
 
 def band(series: int, x: Floats, low: Floats, high: Floats) -> str:

@@ -19,6 +19,7 @@ from pdocrl.report.document import (
     Commands,
     Failures,
     Known,
+    LimitSlider,
     Listed,
     Moving,
     Panels,
@@ -29,6 +30,7 @@ from pdocrl.report.document import (
 )
 from pdocrl.report.film import Film, find_film, make_film
 from pdocrl.report.findings import findings, lead
+from pdocrl.report.limit_slider import limit_slider
 from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
@@ -50,7 +52,7 @@ def report(
         run: the folder, or its record.
         out: the page to write; default: in the folder, report.html of a benchmark and index.html of all else.
         dataset: the data of a training, when it is no longer where the plan says.
-        film: film an episode of a training if that has not been done and the simulator is there.
+        film: film episodes of a training, one at each limit, if that has not been done and the simulator is there.
         command: the command that repeats all this; default: train, evaluate, report.
         opening: sections that stand before those of a training or benchmark.
     """
@@ -65,19 +67,28 @@ def report(
         text = render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)
-        text = render(record, find_film(record) or (make_film(record) if film else None), command, opening)
+        slider = limit_slider(record, film)
+        shown = None if slider is not None and slider.films else find_film(record)
+        if shown is None and slider is None and film:
+            shown = make_film(record)
+        text = render(record, shown, command, opening, slider)
     write_text(target, text)
     return target
 
 
 def render(
-    record: Results, film: Film | None = None, command: str | None = None, opening: Sequence[Section] = ()
+    record: Results,
+    film: Film | None = None,
+    command: str | None = None,
+    opening: Sequence[Section] = (),
+    slider: LimitSlider | None = None,
 ) -> str:
     """The whole page as text."""
     several = len({cell.method for cell in record.cells}) > 1
     whole, single = provenance.commands(record)
     trainings = [] if record.alone else [Tables([provenance.trainings(record).html(tall=True)])]
     sections = [
+        *([] if slider is None else [Section("Choose the cost limit", [slider])]),
         *opening,
         *(_of_training(record) if record.alone else _of_benchmark(record)),
         Section("What to notice", [Listed(findings(record))]),
@@ -93,7 +104,9 @@ def render(
     filters = {"method": record.methods, "task": record.tasks, "limit": record.limits}
     many = not record.alone or len(record.methods) > 1
     there = [section for section in sections if section.is_there]
-    return render_page(_title(record), lead(record), there, filters=filters if many else {})
+    return render_page(
+        _title(record), lead(record), there, filters=filters if many else {}, scores=page_tables.rank_data(record)
+    )
 
 
 def _compared(record: Results) -> list[Section]:
@@ -109,7 +122,7 @@ def _compared(record: Results) -> list[Section]:
 def _title(record: Results) -> str:
     if record.trained is None:
         return f"Benchmark: {record.suite.name}"
-    return f"{record.trained.plan.agent} on {record.tasks[0]}"
+    return f"{record.trained.config.agent} on {record.tasks[0]}"
 
 
 def _of_benchmark(record: Results) -> list[Section]:

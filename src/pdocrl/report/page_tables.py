@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from pdocrl.evaluation.intervals import Interval, number
-from pdocrl.evaluation.score import Cell, Score
+from pdocrl.evaluation.score import Cell, Score, Tail
 from pdocrl.ope.result import NARROWER
 from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
 from pdocrl.report.record import PlayedRun, Results, limit_name
 from pdocrl.report.statistics import Standing, best_safe, standings
+from pdocrl.report.tables import TAIL_NOTE, tail_cells
 from pdocrl.table import DASH, Belongs, Style, Table, Text, amount
 
 SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
@@ -29,7 +30,6 @@ class AtOneLimit:
     score: Score
     reward: float  # mean return of an episode
     cost: tuple[float, ...]  # mean costs of an episode
-    over: int  # episodes that cost more than the limit
     episodes: int
     best_logged: float | None  # highest return of a logged episode within the limit; None: there is none, or no data
 
@@ -51,7 +51,6 @@ def at_one_limit(record: Results) -> list[AtOneLimit]:
                     score=score,
                     reward=float(np.concatenate([run.returns for run in own]).mean()),
                     cost=tuple(costs.mean(axis=0).tolist()),
-                    over=int((costs > np.asarray(limit)).any(axis=1).sum()),
                     episodes=len(costs),
                     best_logged=_best_logged(record, limit),
                 )
@@ -73,7 +72,7 @@ def of_training(record: Results) -> Table:
     assert plan is not None
     names = plan.cost_names
     heads = ["Policy for", "Normalised reward", "Return"]
-    heads += ["Cost per episode", "Episodes over the limit", "Safe"] if names else []
+    heads += ["Cost per episode", "Episodes over the limit", "CVaR90", "Safe"] if names else []
     heads += ["Best logged return within the limit"] if record.dataset is not None else []
     body, belongs = [], []
     for row in rows:
@@ -90,7 +89,7 @@ def of_training(record: Results) -> Table:
             share = f"{decimal(score.cost)} of the limit"
             line += [
                 Text(", ".join(costs), "safe", (share, *_below(score.cost_interval)), score.cost),
-                Text(f"{row.over} of {row.episodes}", value=row.over),
+                *_tail(score),
                 Text("✓ yes", "yes") if score.safe else Text("✗ no", "no"),
             ]
         if record.dataset is not None:
@@ -102,7 +101,7 @@ def of_training(record: Results) -> Table:
     over = "episodes only, for want of another training" if rows[0].score.intervals_over == "episodes" else "trainings"
     note = (
         f"{record.tasks[0]}, {rows[0].score.episodes} episodes of each policy's last checkpoint, {seeds}; in brackets "
-        f"95 % intervals, over {over}. Safe: mean cost within the limit."
+        f"95 % intervals, over {over}. Safe: mean cost within the limit. {TAIL_NOTE}"
     )
     return _table("Result table", heads, body, note, rows=belongs)
 
@@ -129,6 +128,12 @@ def of_estimates(record: Results) -> Table:
     note = f"Estimated without a simulator, by {training.ope.method}, with 95 % intervals. Played: reward / cost."
     note += f" {NARROWER}" if any(told.bound_is_narrower for told in training.ope.runs) else ""
     return _table("Estimates from the data alone", heads, body, note)
+
+
+def _tail(score: Score) -> tuple[Text, Text]:
+    """Episodes over the limit with the exact interval below, and the CVaR."""
+    count, interval, cvar = tail_cells(score)
+    return dataclasses.replace(count, below=(interval.text,)), cvar
 
 
 _VERDICT_STYLES: dict[bool | None, Style] = {True: "yes", False: "no"}
@@ -162,9 +167,9 @@ def headline(record: Results) -> Table:
     columns: list[Belongs] = [(), (), *((("task", task),) for task in record.tasks)]
     note = (
         "Methods by average rank. Normalised reward, and below it cost as a share of the limit: mean ± standard "
-        f"deviation over limits × seeds. {SAFE_RULE} ★: the safe method of highest reward, where one is highest. Point "
-        "at a cell for its 95 % intervals; they also stand in the next table. “Paper”: the published reward / cost. A "
-        "column sorts by reward. “All tasks”: those that are scored."
+        f"deviation over limits × seeds. {SAFE_RULE} ★: the safe method of highest reward, where one is highest. "
+        "Limits: at how many the mean cost is within. Point at a cell for its 95 % intervals; they also stand in the "
+        "next table. “Paper”: the published reward / cost. A column sorts by reward. “All tasks”: those scored."
     )
     return _table(
         "Results of all methods on all tasks",
@@ -181,11 +186,17 @@ def _cell(cell: Cell, best: bool) -> Text:
     over = "" if score.intervals_over == "trainings" else ", over episodes only"
     words = f"95 % intervals{over}: reward {between(score.reward_interval)}, cost {between(score.cost_interval)}"
     words += f"; interquartile means: reward {decimal(score.reward_iqm)}, cost {decimal(score.cost_iqm)}"
-    kept = f"{score.safe_limits} of {score.limits} limits kept"
-    below = [f"cost {decimal(score.cost)} ± {cell.cost_std:.2f}", kept, *_paper(published(cell.method, cell.task))]
+    below = [f"cost {decimal(score.cost)} ± {cell.cost_std:.2f}", *_often(score.safe_limits, score.limits, score.tail)]
+    below += _paper(published(cell.method, cell.task))
     kind: Style = "best" if best else "safe" if score.safe else "unsafe"
     text = f"{decimal(score.reward)} ± {cell.reward_std:.2f}"
     return Text(text, kind, tuple(below), score.reward, words, (("task", cell.task),))
+
+
+def _often(safe_limits: int, limits: int, tail: Tail | float | None) -> list[str]:
+    """At how many limits the mean is within, and how many single episodes are not."""
+    share = tail.share if isinstance(tail, Tail) else tail
+    return [f"{safe_limits} of {limits} limits"] + ([] if share is None else [f"{100 * share:.0f} % episodes over"])
 
 
 def _paper(known: Published | None) -> list[str]:
@@ -199,7 +210,7 @@ def _overall(standing: Standing | None, tasks: list[str]) -> Text:
     same = {*PUBLISHED.get(standing.method, {})} == {*tasks, AVERAGE}  # else the paper's mean is over other tasks
     below = [
         f"cost {decimal(standing.cost)}",
-        f"{standing.safe_limits} of {standing.limits} limits kept",
+        *_often(standing.safe_limits, standing.limits, standing.over),
         *(_paper(published(standing.method, AVERAGE)) if same else []),
     ]
     kind: Style = "safe" if standing.cost <= 1 else "unsafe"
@@ -233,7 +244,8 @@ def per_limit(record: Results) -> Table:
     over = sorted({cell.score.intervals_over for cell in cells})
     note = (
         "Reward / cost at each limit, mean over seeds and episodes, with 95 % intervals over "
-        f"{' or, of one training, '.join(reversed(over))}. {SAFE_RULE} A limit's column sorts by reward."
+        f"{' or, of one training, '.join(reversed(over))}, and below them how many single episodes cost more than the "
+        f"limit. {SAFE_RULE} A limit's column sorts by reward."
     )
     return _table("Results at each limit", heads, body, note, columns, belongs)
 
@@ -244,14 +256,36 @@ def _at_limit(score: Score) -> Text:
     return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
 
 
+def rank_data(record: Results) -> list[dict[str, object]]:
+    """Means at each limit, from which the page's script ranks what the filters leave; of one constraint."""
+    if len({cell.method for cell in record.cells}) < 2 or any(
+        len(at.limit) != 1 for c in record.cells for at in c.limits
+    ):
+        return []
+    return [
+        {
+            "task": cell.task,
+            "method": cell.method,
+            "limit": limit_name(at.limit),
+            "reward": at.reward,
+            "cost": at.cost,
+            "over": at.over,
+            "episodes": at.rewards.size,
+        }
+        for cell in record.cells
+        for at in cell.limits
+    ]
+
+
 def _method(record: Results, method: str) -> Text:
     return Text(method, series=None if record.by_limit else record.methods.index(method))
 
 
 def _both(score: Score) -> tuple[str, ...]:
+    tail = () if score.tail is None else (f"{score.tail.over} of {score.tail.episodes} over",)
     if score.reward_interval is None:
-        return ()
-    return (f"{between(score.reward_interval)} / {between(score.cost_interval)}",)
+        return tail
+    return (f"{between(score.reward_interval)} / {between(score.cost_interval)}", *tail)
 
 
 def _below(interval: Interval | None, digits: int = 2) -> tuple[str, ...]:

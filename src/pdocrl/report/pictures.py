@@ -6,6 +6,8 @@ Costs are shares of the limit, on a root axis: 1 is the limit, and what lies far
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from markupsafe import Markup
 
@@ -14,12 +16,11 @@ from pdocrl.evaluation.intervals import Floats
 from pdocrl.evaluation.score import Cell
 from pdocrl.ope.result import OpeRun
 from pdocrl.report import chart
-from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
+from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
 from pdocrl.report.record import PlayedRun, Results
 from pdocrl.table import amount
 
 ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
-LETTER = 6.7  # width of one, about
 SHADES = 4  # --safe-0 … --safe-3 of the stylesheet: tighter limits are darker
 
 Drawings = dict[str, Markup]  # task → its pictures
@@ -44,20 +45,12 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     x = chart.spanning(everything, LEFT + 8, WIDTH - RIGHT, also=(0.0, *asked))
     y = chart.spanning(np.concatenate([earned, [r for *_, r in means]]), height - BOTTOM, TOP + 12)
     body = chart.axes(x, y, f"{dataset.cost_names[k].replace('_', ' ')} of an episode", "return")
-    tightest = np.searchsorted(asked, cost)  # number of the tightest limit each episode keeps
-    for i in range(len(asked) + 1):
-        own = tightest == i
-        kind = f"safe-{min(i, SHADES - 1)}" if i < len(asked) else "over"
-        body += chart.dots(kind, x(cost[own]), y(earned[own])) if own.any() else ""
-    order = np.argsort(cost, kind="stable")
-    best = np.maximum.accumulate(earned[order])
-    rises = np.append(True, best[1:] > best[:-1])
-    body += chart.frontier(x(cost[order][rises]), y(best[rises]), x.end)
-    for limit in asked:
-        body += chart.upright(float(x(limit)), y.end - 4, y.start, f"{limit:g}")
+    body += logged_episodes(dataset, k, asked, x, y)
+    body += chart.limits(x, y.end - 4, y.start, asked)
     for run, spent, gained in means:
         words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {amount(gained)}, cost {amount(spent, 1)}"
-        mark = chart.mark(record.series(run.method, run.limit), float(x(spent)), float(y(gained)), words, large=True)
+        place, within = (float(x(spent)), float(y(gained))), spent <= run.asked[k]
+        mark = chart.mark(record.series(run.method, run.limit), *place, words, filled=within, large=True)
         body += chart.group(mark, method=run.method, limit=run.limit)
     places = "; ".join(
         f"{run.method}, limit {run.limit}: return {amount(gained)}, cost {amount(spent, 1)}"
@@ -65,6 +58,21 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     )
     description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {places}."
     return chart.drawing(f"data-{k}", height, "The data, and where the policies came to lie", description, body)
+
+
+def logged_episodes(dataset: Dataset, k: int, limits: Sequence[float], x: Axis, y: Axis) -> str:
+    """The dots of the data, darker the tighter the limit they satisfy, and the best return logged at no more cost."""
+    cost, earned = dataset.cost_return[:, k], dataset.reward_return
+    tightest = np.searchsorted(np.sort(limits), cost)  # number of the tightest limit each episode satisfies
+    body = ""
+    for i in range(len(limits) + 1):
+        own = tightest == i
+        kind = f"safe-{min(i, SHADES - 1)}" if i < len(limits) else "over"
+        body += chart.dots(kind, x(cost[own]), y(earned[own])) if own.any() else ""
+    order = np.argsort(cost, kind="stable")
+    best = np.maximum.accumulate(earned[order])
+    rises = np.append(True, best[1:] > best[:-1])
+    return body + chart.frontier(x(cost[order][rises]), y(best[rises]), x.end)
 
 
 def _trained_limits(record: Results, k: int) -> set[float]:
@@ -116,7 +124,7 @@ def _costs(record: Results, task: str, runs: list[PlayedRun], k: int) -> Markup:
             if own:
                 rows.setdefault(method, {})[limit] = own
     bottom = TOP + sum(ROW * len(limits) + GAP for limits in rows.values())
-    names = LETTER * max(len(method) for method in rows) + 24
+    names = chart.LETTER * max(len(method) for method in rows) + 24
     x = chart.from_zero(np.concatenate([run.shares[:, k] for run in runs]), names, WIDTH - RIGHT)
     which = f" {k + 1}" if len(runs[0].asked) > 1 else ""
     body = chart.base(x, bottom, f"cost{which} of an episode / limit") + chart.upright(float(x(1)), TOP - 4, bottom)
@@ -176,7 +184,7 @@ def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> 
     for cell in cells:
         method, order = cell.method, np.argsort(asked[cell.method])
         series = record.methods.index(method)
-        inside = chart.curve(series, x(asked[method][order]), y(means[method][order]))
+        inside = chart.curve(series, x(asked[method][order]), y(means[method][order]), ends=False)
         for i in order:
             limit, mean, (low, high) = asked[method][i], means[method][i], between[method][i]
             low, high = np.clip([low, high], y.low, y.high)

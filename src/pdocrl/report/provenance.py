@@ -11,8 +11,8 @@ from pdocrl.bench.suite import named_suites
 from pdocrl.errors import PdocrlError
 from pdocrl.report.record import Results, Training, limit_name
 from pdocrl.table import DASH, Belongs, Table, Text
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import train_seconds
-from pdocrl.training.plan import Plan
 
 FULL = 100_000  # steps in the paper
 
@@ -39,7 +39,7 @@ def what_was_run(record: Results) -> Facts:
 def _what_was_run_alone(record: Results) -> Facts:
     trained = record.trained
     assert trained is not None
-    plan, dataset = trained.plan, record.dataset
+    plan, dataset = trained.config, record.dataset
     data = Path(plan.data).name
     if dataset is not None:
         data += f", {dataset.n_episodes:,} episodes, {len(dataset):,} transitions"
@@ -71,7 +71,7 @@ def _agent(name: str) -> str:
     return f"{name}: {agent.summary} ({agent.paper})"
 
 
-def _changed(plan: Plan) -> str:
+def _changed(plan: TrainingConfig) -> str:
     """The settings that were changed, beside the agent's own; the rest are its defaults."""
     from pdocrl.agents.base import describe_config
     from pdocrl.agents.registry import find_agent
@@ -176,7 +176,7 @@ def commands(record: Results) -> tuple[str, str]:
     """The command lines that repeat all of it, and each training of a benchmark for itself."""
     folder = shlex.quote(record.folder.name)
     if record.trained is not None:
-        lines = [train_command(record.trained.plan, folder)]
+        lines = [train_command(record.trained.config, folder)]
         if record.scores is not None:
             lines.append(f"pdocrl evaluate {folder} --episodes {len(record.scores.runs[0].episodes)}{_asked(record)}")
         if record.trainings[0].ope is not None:
@@ -203,7 +203,7 @@ def _asked(record: Results) -> str:
     return f" --cost-limit {' '.join(limits)}"
 
 
-def train_command(plan: Plan, folder: str) -> str:
+def train_command(plan: TrainingConfig, folder: str) -> str:
     """The command line that repeats a training into `folder`, given as the shell wants it."""
     words = ["pdocrl", "train", plan.data, "--agent", plan.agent]
     if plan.task and plan.task != plan.data:
@@ -217,8 +217,8 @@ def train_command(plan: Plan, folder: str) -> str:
     if varied:
         values = {name: dict.fromkeys(word(run[name]) for run in plan.runs) for name in varied}
         words += ["--vary", *(f"{name}={','.join(own)}" for name, own in values.items())]
-    if plan.window:
-        words += ["--window", str(plan.window), "--refresh-every", str(plan.refresh_every)]
+    if plan.buffer_size:
+        words += ["--buffer-size", str(plan.buffer_size), "--refresh-every", str(plan.refresh_every)]
     if plan.evaluate_every:
         words += ["--evaluate-every", str(plan.evaluate_every), "--evaluate-episodes", str(plan.evaluate_episodes)]
     return f"{shlex.join(words)} --out {folder}"

@@ -37,8 +37,8 @@ from pdocrl.ope.result import FILE as OPE
 from pdocrl.ope.result import OffPolicy, read_ope
 from pdocrl.records import Part, from_plain
 from pdocrl.report.statistics import make_cells, standings
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
-from pdocrl.training.plan import Plan
 
 Curve = tuple[Floats, Floats]  # steps [T], values [T]
 Run = tuple[str, str, int]  # method, limit and seed
@@ -95,7 +95,7 @@ class Training:
 
     status: GroupStatus
     folder: Path
-    plan: Plan | None
+    plan: TrainingConfig | None
     metrics: list[MetricLine]
     evaluations: list[EvaluationLine]
     ope: OffPolicy | None
@@ -255,7 +255,7 @@ def read_results(folder: str | os.PathLike[str], dataset: Dataset | None = None)
 def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     """A training as a benchmark of one."""
     trained = load_trained(folder)
-    plan = trained.plan
+    plan = trained.config
     if dataset is None:
         dataset = _find_data(plan)
     elif dataset.digest != plan.data_digest:
@@ -285,7 +285,7 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
 
 def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = ()) -> Training:
     """A group that was never begun has no folder; one that was killed may lack any of its parts."""
-    plan = Plan.read(folder) if (folder / "run.json").exists() else None
+    plan = TrainingConfig.read(folder) if (folder / "run.json").exists() else None
     own = method_name(status.agent, status.variant)
     runs = len(plan.runs) if plan is not None else status.runs if status.status == "done" else 0  # played elsewhere
     return Training(
@@ -331,7 +331,7 @@ def limit_name(limit: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in limit) or "none"
 
 
-def _task(name: str, plan: Plan) -> Task:
+def _task(name: str, plan: TrainingConfig) -> Task:
     """As it is known here; one that was played by an environment given in Python has a name alone."""
     try:
         return find_task(name)
@@ -350,7 +350,7 @@ def _lines(path: Path, kind: type[Part]) -> list:  # type: ignore[type-arg]
         raise PdocrlError(f"{path}: {error}") from error
 
 
-def _read_ope(folder: Path, plan: Plan | None) -> OffPolicy | None:
+def _read_ope(folder: Path, plan: TrainingConfig | None) -> OffPolicy | None:
     path = folder / OPE
     if plan is None or not path.exists():
         return None
@@ -362,7 +362,7 @@ def _read_ope(folder: Path, plan: Plan | None) -> OffPolicy | None:
     return found
 
 
-def _find_data(plan: Plan) -> Dataset | None:
+def _find_data(plan: TrainingConfig) -> Dataset | None:
     """The training data where it was, or inside the package; only if it is still the same. None: a page without it."""
     inside = EMBEDDED / f"{(plan.task or '').lower()}.hdf5"
     for place in (plan.data, inside if inside.is_file() else None):

@@ -39,6 +39,7 @@ class Standing:
     safe_tasks: int
     safe_limits: int  # of all (task, limit)
     limits: int
+    over: float  # share of all episodes that cost more than their limit
     reward: float  # means over tasks
     reward_iqm: float  # interquartile mean over all runs
     cost: float
@@ -110,6 +111,7 @@ def standings(cells: Sequence[Cell]) -> list[Standing]:
         low, high = np.quantile(mean[1:, m], [0.025, 0.975])
         rewards = np.concatenate([cell.run_rewards for cell in own])
         costs = np.concatenate([cell.run_costs for cell in own])
+        played = [at for cell in own for at in cell.limits]
         made.append(
             Standing(
                 method=method,
@@ -119,6 +121,7 @@ def standings(cells: Sequence[Cell]) -> list[Standing]:
                 safe_tasks=sum(cell.score.safe for cell in own),
                 safe_limits=sum(cell.score.safe_limits for cell in own),
                 limits=sum(len(cell.limits) for cell in own),
+                over=sum(at.over for at in played) / sum(at.rewards.size for at in played),
                 reward=float(np.mean([cell.score.reward for cell in own])),
                 reward_iqm=interquartile_mean(rewards),
                 cost=float(np.mean([cell.score.cost for cell in own])),

@@ -1,5 +1,6 @@
 """Tables of a benchmark's files, made from its rows alone: for the terminal, as Markdown and as LaTeX.
 
+    overview     a line per method with its steps, seeds and version
     results      tasks × methods, mean ± standard deviation over limits × seeds, as the paper prints it
     published    each of those with its 95 % interval and its interquartile mean, beside what the paper prints
     limits       every limit for itself
@@ -12,13 +13,17 @@ Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the termina
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pdocrl.bench.results import Row
+from pdocrl.bench.sources import refuse_unsourced, source_notes
 from pdocrl.evaluation.intervals import interval_words, number
-from pdocrl.evaluation.score import Cell
+from pdocrl.evaluation.protocols import protocols_in
+from pdocrl.evaluation.score import Cell, Score
+from pdocrl.report.overview import overview_table
 from pdocrl.report.published import AVERAGE, published
 from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, names_of, standings
 from pdocrl.table import DASH, Style, Table, Text
@@ -28,6 +33,7 @@ Colour = Callable[[str], int | None]
 
 def make_tables(rows: Sequence[Row]) -> list[Table]:
     """All tables the rows give; none without rows."""
+    refuse_unsourced(rows)
     cells = make_cells(rows)
     if not cells:
         return []
@@ -35,11 +41,27 @@ def make_tables(rows: Sequence[Row]) -> list[Table]:
     several = len({cell.method for cell in cells}) > 1
     beside = any(published(cell.method, cell.task) for cell in cells)
     return [
-        results_table(cells, notes),
-        *([published_table(cells, notes)] if beside else []),
+        *_by_protocol(rows, notes, beside),
+        *([overview_table(rows, cells, notes)] if several else []),
         limits_table(cells, notes),
         *([ranks_table(cells, notes), profile_table(cells, notes), improvement_table(cells, notes)] if several else []),
     ]
+
+
+def _by_protocol(rows: Sequence[Row], notes: Sequence[str], beside: bool) -> list[Table]:
+    """The means over limits: of rows that serve several protocols, a table for each protocol's limits."""
+    names = list(dict.fromkeys(row.protocol for row in rows))
+    protocols = protocols_in(names[0]) if len(names) == 1 else []
+    made = []
+    for protocol in protocols if len(protocols) > 1 else [None]:
+        limits = None if protocol is None else {(limit,) for limit in protocol.limits}
+        cells = make_cells([row for row in rows if limits is None or row.cost_limit in limits])
+        for table in [results_table(cells, notes), *([published_table(cells, notes)] if beside else [])]:
+            if protocol is not None:
+                told = f"{table.title}, limits {', '.join(f'{limit:g}' for limit in protocol.limits)} ({protocol.name})"
+                table = dataclasses.replace(table, name=f"{table.name}_{protocol.name}", title=told)
+            made.append(table)
+    return made
 
 
 def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
@@ -79,6 +101,7 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                 Text(_spread(score.cost, cell.cost_std), style),
                 Text(score.words("cost")),
                 Text(number(score.cost_iqm)),
+                *tail_cells(score),
                 Text(f"{score.safe_limits} of {score.limits}"),
                 *own,
             )
@@ -92,11 +115,12 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
         ("", "cost"),
         ("", "95 %"),
         ("", "IQM"),
+        *(("", head) for head in TAIL_HEADS),
         ("", "safe limits"),
         ("published", "reward"),
         ("published", "cost"),
     )
-    return Table("published", "Measured, beside what the paper prints", columns, tuple(body), tuple(notes))
+    return Table("published", "Measured, and what the paper prints", columns, tuple(body), (*notes, TAIL_NOTE))
 
 
 def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
@@ -114,13 +138,34 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                     Text(score.words("reward")),
                     Text(number(score.cost), style),
                     Text(score.words("cost")),
+                    *tail_cells(score),
                     Text("yes" if score.safe else "no"),
                     Text(f"{cell.score.safe_limits} of {cell.score.limits}"),
                 )
             )
-    names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", "safe", "safe limits")
+    names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", *TAIL_HEADS, "safe", "safe limits")
     title = "Normalised reward and cost at each limit, mean over seeds"
-    return Table("limits", title, tuple(("", name) for name in names), tuple(body), tuple(notes))
+    return Table("limits", title, tuple(("", name) for name in names), tuple(body), (*notes, TAIL_NOTE))
+
+
+TAIL_HEADS = ("episodes over", "95 %", "CVaR90")
+TAIL_NOTE = (
+    "Episodes over: share of single episodes that cost more than the limit, with the 95 % Clopper–Pearson interval for "
+    "further episodes of these policies, episodes taken as independent. CVaR90: mean normalised cost of the costliest "
+    "tenth of the episodes."
+)
+
+
+def tail_cells(score: Score) -> tuple[Text, Text, Text]:
+    """What the mean hides of single episodes, under `TAIL_HEADS`; dashes for scores of before version 0.3."""
+    if score.tail is None:
+        return (Text(DASH, value=""),) * 3
+    count, interval = score.tail.words()
+    return (
+        Text(count, value=score.tail.share),
+        Text(interval, value=score.tail.share_interval[1]),
+        Text(number(score.tail.cvar), value=score.tail.cvar),
+    )
 
 
 def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
@@ -133,6 +178,7 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour
             Text(interval_words(s.rank_interval)),
             Text(f"{s.safe_tasks} of {s.tasks}", value=s.safe_tasks / s.tasks),
             Text(f"{s.safe_limits} of {s.limits}", value=s.safe_limits / s.limits),
+            Text(f"{100 * s.over:.0f} %", value=s.over),
             Text(number(s.reward)),
             Text(number(s.reward_iqm)),
             Text(number(s.cost)),
@@ -140,10 +186,22 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour
         )
         for s in order
     ]
-    names = ("method", "average rank", "95 %", "safe tasks", "limits kept", "reward", "IQM", "cost", "IQM")
+    names = (
+        "method",
+        "average rank",
+        "95 %",
+        "safe tasks",
+        "limits satisfied",
+        "episodes over",
+        "reward",
+        "IQM",
+        "cost",
+        "IQM",
+    )
     note = (
         "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
-        "means over tasks. IQM: interquartile mean over all runs, the mean of the middle half."
+        "means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: interquartile "
+        "mean over all runs, the mean of the middle half."
     )
     return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 
@@ -237,6 +295,7 @@ def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
     if any(row.recollected for row in rows):
         tasks = ", ".join(dict.fromkeys(row.task for row in rows if row.recollected))
         notes.append(f"Data not the published files: {tasks}. Compare methods here, not with published numbers.")
+    notes += source_notes(rows)
     broken = [f"{cell.method} on {cell.task} ({cell.failures})" for cell in cells if cell.failures]
     if broken:
         notes.append(f"Runs whose training broke off, scored with their last whole policy: {', '.join(broken)}.")

@@ -12,26 +12,37 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from pdocrl import deprecations
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.counts import Counts, Ints, Label
-from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw
+from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw, widened
 from pdocrl.tabular.inference.bounds import PolicyEstimate
-from pdocrl.tabular.inference.candidates import LastWay, Way
-from pdocrl.tabular.inference.confidence import Assurance, aim_inside
+from pdocrl.tabular.inference.candidates import Candidate
+from pdocrl.tabular.inference.confidence import (
+    SafetyTest,
+    Tested,
+    behaviour_of,
+    nothing_keeps,
+    run_safety_tests,
+    split_log,
+    untested,
+)
 from pdocrl.tabular.inference.coverage import Coverage, cover
-from pdocrl.tabular.inference.judges import CUTS, overrated
+from pdocrl.tabular.inference.markov import MarkovTest, markov_test
+from pdocrl.tabular.inference.optimism import SPLITS, optimism_bias
 from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, sensitivity
 from pdocrl.tabular.io.episodes import weighted
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.certificate import Certificate, Point
 from pdocrl.tabular.solvers.cost_inflation import ROWS
-from pdocrl.tabular.solvers.count_threshold import OFTEN, choose, trusted
+from pdocrl.tabular.solvers.count_threshold import BELIEVED, choose, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
 from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
-from pdocrl.tabular.solvers.saddle import Method, Setup, Solution, Status, outcome, solve_saddle
+from pdocrl.tabular.solvers.saddle import Method, Setup, Solution, Status, outcome, solve_saddle, with_policy
 
-NEAR = 3.0  # a bound on w that a confidence tries beside the chosen one
+NEAR = (2.0, 5.0, np.inf)  # bounds on w that a confidence tries
+Progress = Callable[[str], None]
 LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
 
 
@@ -62,8 +73,9 @@ class Result:
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
     n: Ints | None  # [S, A] rows of the log at each pair
-    shown: Assurance | None  # with a confidence: what one half of the log said of the policies of the other
+    shown: SafetyTest | None  # with a confidence: what the held-out part says of the policy
     min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
+    markov: MarkovTest | None  # whether the states tell all that matters, as far as the log's episodes show
     careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
 
     def __repr__(self) -> str:
@@ -73,12 +85,12 @@ class Result:
 
     @property
     def thin(self) -> float:
-        """The share of the policy's steps at pairs with fewer than `OFTEN` rows: there its estimate is a guess."""
-        enough = self.min_count == 1 if self.shown is None else self.shown.way.one_row_is_enough
+        """The share of the policy's steps at pairs with fewer than `BELIEVED` rows: there its estimate is a guess."""
+        enough = self.min_count == 1 if self.shown is None else self.shown.one_row_is_enough
         if self.n is None or enough:
             return 0.0
         mu = self.coverage.mu
-        return float(mu[self.n < OFTEN].sum() / max(float(mu.sum()), 1e-300))
+        return float(mu[self.n < BELIEVED].sum() / max(float(mu.sum()), 1e-300))
 
 
 def solve(
@@ -91,11 +103,12 @@ def solve(
     min_count: int | None = None,
     iterations: int = 10_000,
     resamples: int | None = None,
-    relearned: int | None = None,
+    refits: int | None = None,
     level: float = 0.95,
     confidence: float | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
+    **renamed: int | None,
 ) -> Result:
     """The best policy the data supports that keeps the limits.
 
@@ -118,38 +131,75 @@ def solve(
         iterations: T.
         resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given. By default
             200, or 50 when the log has more than 2,000 pairs.
-        relearned: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
+        refits: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
-        confidence: plan more carefully until halves of the log clear each other's policies with this confidence: the
-            status is "shown". If they never do it is "not_shown" (see `confidence`).
+        confidence: such as 0.95: learn candidates from one part of the log and test them on the other; the boldest that
+            passes is returned, with status "shown". If none does it is "not_shown" (see `inference.confidence`).
         seed: of the redrawn logs.
         progress: is told in words what is being done.
+        renamed: settings under their names of 0.2, see `deprecations`.
     """
+    for name, value in deprecations.settings("solve", renamed).items():
+        if name != "refits":
+            raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+        refits = value
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
     given, episodic = gamma, isinstance(data, Counts) and data.horizon is not None
     if isinstance(data, Counts) and data.horizon is not None:
         data, gamma = weighted(data, 1.0 if gamma is None else gamma)
     log, L, chosen = _problem(data, gamma, limits)
-    counts, asked = log, min_count is not None
+    options = _Options(method, C, B, min_count, iterations, resamples, refits, level, seed)
+    if confidence is not None and (log is None or resamples == 0):
+        raise PdocrlError("a confidence takes counts and resamples.")
+    if confidence is not None and log is not None and chosen:
+        result = _solve_tested(log, L, chosen, options, confidence, progress)
+    else:
+        result = _solve_once(log, L, chosen, options, progress)
+    if episodic:
+        return dataclasses.replace(result, gamma=1.0 if given is None else given, unit="episode")
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """How to solve, as it was asked for; see `solve`."""
+
+    method: Method
+    C: float | None
+    B: float | None
+    min_count: int | None
+    iterations: int
+    resamples: int | None
+    refits: int | None
+    level: float
+    seed: int
+
+    def sized(self, pairs: int) -> tuple[int, int]:
+        """Resamples and refits for a log of so many pairs."""
+        refits = (20 if pairs <= SIMPLEX_UP_TO else 3) if self.refits is None else self.refits
+        resamples = (200 if pairs <= LP_UP_TO else 50) if self.resamples is None else self.resamples
+        if not (0 < self.level < 1 and resamples >= 0 and refits >= 0 and self.iterations > 0):
+            raise PdocrlError(
+                "level must lie between 0 and 1, and resamples, refits and iterations must not be negative."
+            )
+        return resamples, refits
+
+
+def _solve_once(
+    log: Counts | None, L: Lagrangian, limits: tuple[Limit, ...], options: _Options, progress: Progress
+) -> Result:
+    """The optimum of the log's own model, with intervals moved out by the optimism of learning from the same log."""
+    counts, min_count = log, options.min_count
     if log is not None:
-        if min_count is None:
-            counts, min_count = choose(log, L.gamma, chosen)
-        else:
-            counts = trusted(log, min_count)
-        L = Lagrangian.empirical(counts, L.gamma, chosen)
+        counts, min_count = _frequent(log, L.gamma, limits, min_count)
+        L = Lagrangian.empirical(counts, L.gamma, limits)
     pairs = int(L.seen.sum())
-    if relearned is None:
-        relearned = 20 if pairs <= SIMPLEX_UP_TO else 3
-    if resamples is None:
-        resamples = 200 if pairs <= LP_UP_TO else 50
-    if not (0 < level < 1 and resamples >= 0 and relearned >= 0 and iterations > 0):
-        raise PdocrlError(
-            "level must lie between 0 and 1, and resamples, relearned and iterations must not be negative."
-        )
-    if (C is None or confidence is not None) and (counts is None or not resamples):
-        raise PdocrlError("choosing C, or a confidence, takes counts and resamples: give C, and no confidence.")
+    resamples, refits = options.sized(pairs)
+    C = options.C
+    if C is None and (counts is None or not resamples):
+        raise PdocrlError("choosing C takes counts and resamples: give C.")
     choices: tuple[Choice, ...] = ()
     if C is None and pairs > LP_UP_TO:
         C = np.inf
@@ -157,68 +207,139 @@ def solve(
         choices = sensitivity(
             counts,
             L.gamma,
-            chosen,
+            limits,
             grid=GRID if pairs <= SIMPLEX_UP_TO else COARSE,
             resamples=min(resamples, 100),
-            relearned=relearned,
-            seed=seed,
+            refits=refits,
+            seed=options.seed,
             progress=progress,
         )
     best = max(choices, key=lambda choice: (choice.limits == "kept", choice.score), default=None)
-    setup = Setup(best.C if best else float(C or 0.0), B, method, iterations)
-    shown = None
-    if confidence is not None and log is not None and chosen:
-        large = pairs > SIMPLEX_UP_TO
-        ways = _ways(L, setup, choices, min_count or 1, fixed=asked, large=large)
-        last = _last_way(setup, min_count or 1, fixed=asked)
-        cuts = 1 if large else CUTS
-        solution, shown = aim_inside(log, L.gamma, chosen, ways, last, confidence, cuts, seed, progress)
-        min_count = shown.way.min_count
-        counts = trusted(log, min_count)
-    else:
-        progress(f"solving with C = {setup.C:g}")
-        solution = solve_saddle(L, setup)
+    setup = Setup(best.C if best else float(C or 0.0), options.B, options.method, options.iterations)
+    progress(f"solving with C = {setup.C:g}")
+    solution = solve_saddle(L, setup)
     spread = None
     if log is not None and counts is not None and resamples:
-        if best is not None and shown is None:
-            optimism = best.optimism
-        else:
-            optimism = redraw(counts, chosen, [solution], 0, relearned, seed, progress).optimism[0]
-        if relearned and log.size > 1:
-            progress("learning from halves of the log")
-            way = shown.way if shown else Way(Setup(setup.C, B), min_count or 1)
-            cuts = CUTS if pairs <= SIMPLEX_UP_TO else 1
-            halves = overrated(log, L.gamma, chosen, way, solution.L.tau - L.tau, cuts, seed)
-            optimism = np.maximum(optimism, halves)
-        spread = intervals(PolicyEstimate(log, L.gamma, solution.policy), optimism, chosen, level)
-    result = make_result(log, chosen, solution, method, spread, choices, min_count or 1, shown)
-    if episodic:
-        return dataclasses.replace(result, gamma=1.0 if given is None else given, unit="episode")
-    return result
+        optimism = None if best is None else best.optimism
+        learned_by = Candidate(Setup(setup.C, options.B), min_count or 1)
+        spread = _intervals(log, counts, limits, solution, learned_by, optimism, L.tau, options, progress)
+    return make_result(log, limits, solution, options.method, spread, choices, min_count or 1)
 
 
-def _ways(
-    L: Lagrangian, setup: Setup, choices: tuple[Choice, ...], min_count: int, fixed: bool, large: bool
-) -> list[Way]:
+def _intervals(
+    log: Counts,
+    counts: Counts,
+    limits: tuple[Limit, ...],
+    solution: Solution,
+    learned_by: Candidate,
+    optimism: Floats | None,
+    tau: Floats,
+    options: _Options,
+    progress: Progress,
+) -> Intervals:
+    """Of a policy learned from the same log."""
+    pairs = int((counts.n > 0).sum())
+    _, refits = options.sized(pairs)
+    gamma, seed = solution.L.gamma, options.seed
+    if optimism is None:
+        optimism = redraw(counts, limits, [solution], 0, refits, seed, progress).optimism[0]
+    if refits and log.size > 1:
+        progress("learning from halves of the log")
+        splits = SPLITS if pairs <= SIMPLEX_UP_TO else 1
+        halves = optimism_bias(log, gamma, limits, learned_by, solution.L.tau - tau, splits, seed)
+        optimism = np.maximum(optimism, halves)
+    return intervals(PolicyEstimate(log, gamma, solution.policy), optimism, limits, options.level)
+
+
+def _frequent(log: Counts, gamma: float, limits: tuple[Limit, ...], min_count: int | None) -> tuple[Counts, int]:
+    """The counts of pairs above the count threshold, which is chosen if not given."""
+    return choose(log, gamma, limits) if min_count is None else (frequent_only(log, min_count), min_count)
+
+
+def _solve_tested(
+    log: Counts,
+    L: Lagrangian,
+    limits: tuple[Limit, ...],
+    options: _Options,
+    confidence: float,
+    progress: Progress,
+) -> Result:
+    """A policy learned from one part of the log that passes a safety test on the other; or one that is not shown."""
+    learning, held_out = split_log(log, confidence, options.seed)
+    counts, min_count = _frequent(learning, L.gamma, limits, options.min_count)
+    part = Lagrangian.empirical(counts, L.gamma, limits)
+    candidates = _candidates(part, options, min_count)
+    if nothing_keeps(log, L.gamma, limits, candidates):
+        result = _solve_once(log, L, limits, options, progress)
+        test = dataclasses.replace(untested(confidence, limits, possible=False), estimate=result.costs)
+        return dataclasses.replace(result, shown=test)
+    tested = run_safety_tests(learning, held_out, L.gamma, limits, candidates, confidence, options.seed, progress)
+    if tested.policy is not None:
+        return _held_out_result(log, L, limits, options, tested, held_out)
+    last, test = candidates[-1], tested.test
+    if test.objective == "behaviour":
+        policy, estimate = behaviour_of(log, L.gamma, limits)
+        solution = with_policy(solve_saddle(L, Setup(np.inf)), policy)
+        test = dataclasses.replace(test, estimate=estimate)
+    else:
+        progress("planning for costs inflated by what few rows can hide")
+        min_count = last.rows(log, L.gamma, limits)
+        solution = last.solve(last.problem(log, L.gamma, limits), np.zeros(len(limits)))
+        test = dataclasses.replace(
+            test, objective="inflated", min_count=min_count, one_row_is_enough=last.one_row_is_enough
+        )
+    counts = frequent_only(log, min_count)
+    spread = _intervals(log, counts, limits, solution, last, None, solution.L.tau, options, progress)
+    return make_result(log, limits, solution, options.method, spread, (), min_count, test)
+
+
+def _held_out_result(
+    log: Counts,
+    L: Lagrangian,
+    limits: tuple[Limit, ...],
+    options: _Options,
+    tested: Tested,
+    held_out: Counts,
+) -> Result:
+    """Of a policy that passed: value and costs are those of the held-out part, since the other flatters what it chose.
+
+    Certificate and coverage are in the whole log's model.
+    """
+    assert tested.policy is not None
+    solution = with_policy(solve_saddle(L, Setup(np.inf)), tested.policy)
+    estimate = PolicyEstimate(held_out, L.gamma, tested.policy)
+    spread = intervals(estimate, np.zeros(1 + len(limits)), limits, options.level)
+    result = make_result(log, limits, solution, options.method, spread, (), tested.test.min_count, tested.test)
+    rows = [1 + limit.index(log.cost_names) for limit in limits]
+    ends = [int(limit.sign < 0) for limit in limits]
+    signs = np.array([limit.sign for limit in limits])
+    return dataclasses.replace(
+        result,
+        value=float(estimate.estimate[0, 0]),
+        costs=estimate.estimate[rows, ends],
+        tightened=np.array([limit.value for limit in limits]) + signs * tested.inward,
+    )
+
+
+def _candidates(part: Lagrangian, options: _Options, min_count: int) -> list[Candidate]:
     """For a confidence: from near the log to as far as one likes, with more and fewer rows asked of a pair, by bounds.
 
-    Limits moved inwards may need a larger C than the chosen one. Where programs take seconds, more rows alone have to
-    do for nearness. What was given (`fixed`: the rows) stays.
+    Where programs take seconds, more rows alone have to do for nearness. What was given (C, the rows) stays. The last
+    one is for costs inflated by what few rows can hide.
     """
-    bounds = [setup.C] if large or not choices else sorted({NEAR, setup.C, np.inf})
-    ways = [Way(dataclasses.replace(setup, C=C), min_count) for C in bounds]
+    fixed, large = options.min_count is not None, int(part.seen.sum()) > SIMPLEX_UP_TO
+    bounds = [options.C] if options.C is not None else [np.inf] if large else list(NEAR)
+    free = Setup(np.inf, options.B)
+    found = [Candidate(Setup(C, options.B, options.method, options.iterations), min_count) for C in bounds]
     if not fixed and min_count > 1:
-        ways += [Way(ways[-1].setup, rows) for rows in (2 * min_count, 4 * min_count if large else min_count // 2)]
-    free = dataclasses.replace(setup, C=np.inf, method="lp")
-    price = solve_saddle(L, free).sets.B
+        more = (2 * min_count, 4 * min_count if large else min_count // 2)
+        found += [Candidate(found[-1].setup, rows) for rows in more]
+    price = solve_saddle(part, free).sets.B
     asked = [min_count] if fixed or min_count == 1 else [min_count, 2 * min_count]
-    return [*ways, *(Way(free, rows, price) for rows in asked)]
-
-
-def _last_way(setup: Setup, min_count: int, fixed: bool) -> LastWay:
-    """For where nothing is shown. In a deterministic world one row is enough, and rows that were given stay."""
-    either = (min_count,) if fixed or min_count == 1 else ROWS
-    return LastWay(dataclasses.replace(setup, C=np.inf, method="lp"), either[-1], either=either)
+    # In a deterministic world one row is enough, and rows that were given stay.
+    thresholds = (min_count,) if fixed or min_count == 1 else ROWS
+    inflated = Candidate(free, thresholds[-1], inflated=True, thresholds=thresholds)
+    return [*found, *(Candidate(free, rows, price=price) for rows in asked), inflated]
 
 
 def _problem(
@@ -242,7 +363,7 @@ def make_result(
     spread: Intervals | None,
     choices: tuple[Choice, ...],
     min_count: int,
-    shown: Assurance | None = None,
+    shown: SafetyTest | None = None,
 ) -> Result:
     """All that is said about a solution."""
     L, signs = solution.L, np.array([limit.sign for limit in limits])
@@ -252,6 +373,12 @@ def make_result(
     status = solution.status
     if shown is not None and shown.possible:
         status = "shown" if shown.reached else "not_shown"
+    markov = None if counts is None else markov_test(counts, L.gamma, solution.policy, limits)
+    if markov is not None and markov.failed and not status.startswith("infeasible"):
+        status = "not_markov"
+        shown = None if shown is None else dataclasses.replace(shown, reached=False)
+    if markov is not None and spread is not None:
+        spread = widened(spread, markov, limits)
     return Result(
         status=status,
         policy=solution.policy,
@@ -277,6 +404,7 @@ def make_result(
         actions=actions,
         n=None if counts is None else counts.n,
         min_count=min_count,
+        markov=markov,
         careful=careful(everything.mu_D, everything.g),
         shown=shown,
     )

@@ -37,6 +37,7 @@ from pdocrl.tabular.io.rows import (
 from pdocrl.tabular.io.rows import Floats as Floats
 from pdocrl.tabular.io.rows import Ints as Ints
 from pdocrl.tabular.io.rows import Label as Label
+from pdocrl.tabular.io.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from pdocrl.tabular.cmdp import CMDP
@@ -58,6 +59,8 @@ class Counts:
     actions: tuple[Label, ...]
     cost_names: tuple[str, ...]
     groups: Groups | None = None  # the same transitions by groups of episodes, where the log names episodes
+    trajectories: Trajectories | None = None  # a sample of episodes in their order, where the log names episodes
+    columns: Mapping[str, str] | None = None  # what a log's file calls the roles, such as {"state": "room"}
     cells: Cells | None = None  # how states were made of other columns, where they were
     horizon: int | None = None  # steps of an episode, where states are told apart by step: "calm 10 @ 3"
     restarts: bool = False  # a new episode begins where one ends, so that averages are per step taken (`going_on`)
@@ -180,7 +183,10 @@ class Counts:
         """The same log with episodes ending as soon as one of these states is entered."""
         ends = np.zeros(self.n_states + 1, bool)
         ends[states] = True
-        return self._merged(np.where(ends[self.to], self.n_states, self.to))
+        merged = self._merged(np.where(ends[self.to], self.n_states, self.to))
+        if merged.trajectories is None:
+            return merged
+        return dataclasses.replace(merged, trajectories=merged.trajectories.ending_in(states, self.n_states))
 
     def _merged(self, to: Ints) -> Counts:
         """With other next states [M]; transitions that have become the same are added up."""
@@ -266,7 +272,7 @@ class Counts:
         else:
             flags = np.ones(size, bool) if initial is None else flags_of("initial", initial)
             starts = np.bincount(pair[flags] // len(actions), minlength=len(states)).astype(np.float64)
-        groups = None
+        groups, paths = None, None
         if episode is not None:
             named = np.asarray(episode)
             if named.shape != (size,):
@@ -276,8 +282,11 @@ class Counts:
             if d0 is None:
                 np.add.at(begun, (group[flags], pair[flags] // len(actions)), 1)
             groups = Groups.of_rows(group, cell, signals, begun)
+            time = np.arange(size) if step is None else np.asarray(step)
+            codes = np.unique(named, return_inverse=True)[1].astype(np.int64)
+            paths = Trajectories.of_rows(codes, time, pair, to, signals)
         pair, to = np.divmod(key, len(states) + 1)
-        return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names, groups)
+        return cls(pair, to, count.astype(np.int64), mean, variance, starts, states, actions, names, groups, paths)
 
     @classmethod
     def sample(cls, cmdp: CMDP, mu_D: Floats, size: int, seed: int | np.random.Generator = 0) -> Counts:
@@ -364,5 +373,5 @@ def _by_step(
     over = (last if terminal is None else flags_of("terminal", terminal)) | (t == horizon - 1)
     states = [f"{s}{MARK}{k}" for s, k in zip(np.asarray(state).tolist(), t, strict=True)]
     then = [f"{s}{MARK}{k + 1}" for s, k in zip(np.asarray(next_state).tolist(), t, strict=True)]
-    counts = Counts.from_arrays(states, action, then, reward, costs, over, initial=t == 0, episode=episode)
+    counts = Counts.from_arrays(states, action, then, reward, costs, over, initial=t == 0, episode=episode, step=t)
     return dataclasses.replace(counts, horizon=horizon)

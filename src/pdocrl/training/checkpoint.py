@@ -1,7 +1,7 @@
-"""Checkpoints: the whole training state in one safetensors file, its story as JSON in the same file's header.
+"""Checkpoints: the whole training state in one safetensors file, its metadata as JSON in the same file's header.
 
 Written beside the old one and renamed, so a kill at any moment leaves a whole file. On load every tensor's name, shape,
-type and bytes, and the story, are checked against what the agent expects and what was written.
+type and bytes, and the metadata, are checked against what the agent expects and what was written.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ FORMAT = 3  # 3: runs that train alike have one state
 T = TypeVar("T")
 
 
-def save(path: str | os.PathLike[str], tree: Any, story: dict[str, Any]) -> None:
-    """Write every array of `tree` and the JSON-able `story` (step, config, seeds, data digest, versions)."""
-    arrays, told = _named(tree), json.loads(json.dumps({**story, "format": FORMAT}))  # as it will be read
+def save(path: str | os.PathLike[str], tree: Any, metadata: dict[str, Any]) -> None:
+    """Write every array of `tree` and the JSON-able `metadata` (step, config, seeds, data digest, versions)."""
+    arrays, told = _named(tree), json.loads(json.dumps({**metadata, "format": FORMAT}))  # as it will be read
     header = {"pdocrl": json.dumps({**told, "sha256": _digest(arrays, told)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         # Written by Python: the library's own writer does not say that the disk is full.
         temporary.write_bytes(serialise(arrays, metadata=header))
 
 
-def read_story(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a checkpoint says of itself, without its arrays."""
     if not Path(path).is_file():
         raise PdocrlError(f"{path}: no checkpoint here. Was the training stopped before the first one was written?")
     try:
         with safe_open(path, "np") as file:
-            story = json.loads((file.metadata() or {})["pdocrl"])
+            metadata = json.loads((file.metadata() or {})["pdocrl"])
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise PdocrlError(f"{path}: not a pdocrl checkpoint, or cut short ({error}).") from error
-    found = story.get("format") if isinstance(story, dict) else None
+    found = metadata.get("format") if isinstance(metadata, dict) else None
     if found != FORMAT:
         raise PdocrlError(
             f"{path}: checkpoint format {found}, this version of pdocrl reads {FORMAT}. "
             "Finish the training with the version that began it, or train anew."
         )
-    assert isinstance(story, dict)
-    return story
+    assert isinstance(metadata, dict)
+    return metadata
 
 
 def load(path: str | os.PathLike[str], like: T) -> tuple[T, dict[str, Any]]:
-    """Arrays in the structure of `like` (arrays or shapes), and the story."""
-    story = read_story(path)
+    """Arrays in the structure of `like` (arrays or shapes), and the metadata."""
+    metadata = read_metadata(path)
     expected = _named(like, shapes_only=True)
     try:
         with safe_open(path, "np") as file:
@@ -69,10 +69,10 @@ def load(path: str | os.PathLike[str], like: T) -> tuple[T, dict[str, Any]]:
         want, have = expected[name], arrays[name]
         if want.shape != have.shape or want.dtype != have.dtype:
             raise PdocrlError(f"{path}: {name} is {have.dtype}{have.shape}, expected {want.dtype}{want.shape}.")
-    if _digest(arrays, story) != story.get("sha256"):
+    if _digest(arrays, metadata) != metadata.get("sha256"):
         raise PdocrlError(f"{path}: damaged: its contents do not match the checksum written with them.")
     leaves = [arrays[name] for name in expected]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves), story
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), metadata
 
 
 def _named(tree: Any, shapes_only: bool = False) -> dict[str, NDArray[Any]]:
@@ -80,9 +80,9 @@ def _named(tree: Any, shapes_only: bool = False) -> dict[str, NDArray[Any]]:
     return {jax.tree_util.keystr(path): leaf if shapes_only else np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
-def _digest(arrays: dict[str, NDArray[Any]], story: dict[str, Any]) -> str:
-    """Of every array and of the story, but for the digest in it."""
-    told = {key: value for key, value in story.items() if key != "sha256"}
+def _digest(arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> str:
+    """Of every array and of the metadata, but for the digest in it."""
+    told = {key: value for key, value in metadata.items() if key != "sha256"}
     sha = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for name in sorted(arrays):
         sha.update(name.encode())

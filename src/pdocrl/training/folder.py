@@ -20,43 +20,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.registry import find_agent
+from pdocrl.agents.base import Agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, lock_file, naming, write_text
 from pdocrl.policies import policy as policies
-from pdocrl.policies.one_file import joined_source
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import Policy
+from pdocrl.policies.standalone import joined_source
 from pdocrl.records import write_record
 from pdocrl.training import checkpoint
-from pdocrl.training.loop import Trainer
-from pdocrl.training.plan import FILE, Plan
+from pdocrl.training.config import FILE, TrainingConfig
+from pdocrl.training.trained import CHECKPOINT as CHECKPOINT
+from pdocrl.training.trained import Trained as Trained
+from pdocrl.training.trainer import Trainer
 
-CHECKPOINT = "checkpoint.safetensors"
 POLICIES = "policies.npz"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
-
-
-@dataclasses.dataclass(repr=False)
-class Trained:
-    """A finished (or loaded) training: one policy per run, and how they came about."""
-
-    plan: Plan
-    step: int
-    policies: list[Policy]
-    failures: dict[int, str]  # run → why it stopped early; its policy is the last whole one
-    metrics: list[dict[str, Any]]  # the lines of metrics.jsonl
-    folder: Path | None = None
-
-    def __repr__(self) -> str:
-        data = self.plan.task or Path(self.plan.data).name
-        kept = f", in {self.folder}" if self.folder else ""
-        failed = f", {len(self.failures)} stopped early" if self.failures else ""
-        return (
-            f"Trained({self.plan.agent} on {data}: {len(self.policies)} policies at step {self.step:,}{failed}{kept})"
-        )
 
 
 @contextlib.contextmanager
@@ -78,7 +58,7 @@ def locked(folder: Path | None) -> Iterator[None]:
             lock_file(file)
         except OSError:
             raise PdocrlError(
-                f"{folder}: another process is training here. Wait for it, or choose another --out."
+                f"{folder}: another process is training here. Wait for it, or choose another folder (out=…, --out)."
             ) from None
         try:
             yield
@@ -89,14 +69,14 @@ def locked(folder: Path | None) -> Iterator[None]:
                     folder.rmdir()
 
 
-def begin(plan: Plan, folder: Path | None, step: int) -> list[dict[str, Any]]:
+def begin(config: TrainingConfig, folder: Path | None, step: int) -> list[dict[str, Any]]:
     """Write run.json, and forget lines a killed training wrote after its last checkpoint: they will come again.
 
     Returns the lines of metrics that stay.
     """
     if folder is None:
         return []
-    write_record(folder / FILE, plan)
+    write_record(folder / FILE, config)
     kept: list[dict[str, Any]] = []
     for name in (EVALUATIONS, METRICS):
         path = folder / name
@@ -112,23 +92,30 @@ def add_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def save(plan: Plan, trainer: Trainer, folder: Path, last: bool) -> None:
+def save(
+    config: TrainingConfig,
+    trainer: Trainer,
+    folder: Path,
+    last: bool,
+    callbacks: Sequence[dict[str, Any]] = (),
+) -> None:
     """The whole state, and the policies if they are quickly made or this is the last time.
 
     Where there is no room, what lay there before stays as it was. The state goes first: whoever asked to stop may not
     wait for slow policies.
     """
-    story = {
-        "agent": plan.agent,
-        "data_digest": plan.data_digest,
-        "runs": plan.runs,
+    metadata = {
+        "agent": config.agent,
+        "data_digest": config.data_digest,
+        "runs": config.runs,
         "step": trainer.step,
         "failures": trainer.failures,
         "problem": dataclasses.asdict(trainer.problem),
-        "versions": plan.versions,
+        "versions": config.versions,
+        "callbacks": list(callbacks),
     }
     try:
-        checkpoint.save(folder / CHECKPOINT, trainer.state, story)
+        checkpoint.save(folder / CHECKPOINT, trainer.state, metadata)
         if last or trainer.agent.quick_policy:
             with atomic_path(folder / POLICIES) as path:
                 policies.save(path, trainer.policies(), {"step": trainer.step, "failures": trainer.failures})
@@ -139,45 +126,51 @@ def save(plan: Plan, trainer: Trainer, folder: Path, last: bool) -> None:
         ) from error
 
 
-def restore(folder: Path, plan: Plan, dataset: Dataset) -> Trainer:
+def read_callbacks(folder: Path) -> list[dict[str, Any]]:
+    """What the callbacks of a training remembered at its last checkpoint."""
+    path = folder / CHECKPOINT
+    return list(checkpoint.read_metadata(path).get("callbacks", [])) if path.exists() else []
+
+
+def restore(folder: Path, config: TrainingConfig, dataset: Dataset, agent: Agent[Any, Any] | None = None) -> Trainer:
     """The trainer as its checkpoint left it, or a fresh one before the first; refused when the data, the agent or the
     version is another."""
-    if dataset.digest != plan.data_digest:
+    if dataset.digest != config.data_digest:
         raise PdocrlError(
-            f"{folder}: trained on data of digest {plan.data_digest[:12]}…, {dataset.name} has {dataset.digest[:12]}…; "
-            "give the file it was trained on."
+            f"{folder}: trained on data of digest {config.data_digest[:12]}…, {dataset.name} has "
+            f"{dataset.digest[:12]}…; give the file it was trained on."
         )
-    story = checkpoint.read_story(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
-    if story is not None:
-        for what, here in {"agent": plan.agent, "data_digest": plan.data_digest, "runs": plan.runs}.items():
-            if story[what] != here:
+    metadata = checkpoint.read_metadata(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
+    if metadata is not None:
+        for what, here in {"agent": config.agent, "data_digest": config.data_digest, "runs": config.runs}.items():
+            if metadata[what] != here:
                 raise PdocrlError(
                     f"{folder}: the checkpoint's {what} is not that of run.json; they are of two trainings."
                 )
-        made_by, this = story["versions"]["pdocrl"], version("pdocrl")
+        made_by, this = metadata["versions"]["pdocrl"], version("pdocrl")
         if made_by != this:
             raise PdocrlError(f"{folder}: made by pdocrl {made_by}, this is {this}. Go on with that version.")
-    agent = find_agent(plan.agent)
-    trainer = Trainer(agent, dataset, plan.make_runs(agent))
-    if story is not None:
+    agent = agent or config.find_agent()
+    trainer = Trainer(agent, dataset, config.make_runs(agent))
+    if metadata is not None:
         trainer.state, _ = checkpoint.load(folder / CHECKPOINT, trainer.state)
-        trainer.step = story["step"]
-        trainer.failures = {int(run): why for run, why in story["failures"].items()}
+        trainer.step = metadata["step"]
+        trainer.failures = {int(run): why for run, why in metadata["failures"].items()}
     return trainer
 
 
 def load_trained(folder: str | os.PathLike[str]) -> Trained:
     """The policies a training has reached. Needs neither the dataset nor the optimisers' state."""
     folder = Path(folder)
-    plan = Plan.read(folder)
+    config = TrainingConfig.read(folder)
     try:
-        found, story = policies.load_all(folder / POLICIES)
+        found, metadata = policies.load_all(folder / POLICIES)
     except FileNotFoundError:
         raise PdocrlError(f"{folder}: no policies yet. Go on with `pdocrl train --resume {folder}`.") from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
         raise PdocrlError(f"{folder / POLICIES}: cannot be read ({error}).") from error
-    failures = {int(run): why for run, why in story["failures"].items()}
-    return Trained(plan, story["step"], found, failures, read_lines(folder / METRICS), folder)
+    failures = {int(run): why for run, why in metadata["failures"].items()}
+    return Trained(config, metadata["step"], found, failures, read_lines(folder / METRICS), folder)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -207,7 +200,7 @@ def export(folder: str | os.PathLike[str], out: str | os.PathLike[str], run: int
         raise PdocrlError(f"{folder}: run {run} does not exist; there are runs 0 to {len(found.policies) - 1}.")
     policy, out = found.policies[run], Path(out)
     with atomic_path(out / "policy.npz") as path:
-        policies.save(path, [policy], {"agent": found.plan.agent, "step": found.step, **found.plan.runs[run]})
+        policies.save(path, [policy], {"agent": found.config.agent, "step": found.step, **found.config.runs[run]})
     write_text(out / "policy.py", joined_source())
     written = [out / "policy.npz", out / "policy.py"]
     if onnx:

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from pdocrl.agents.base import Agent
-from pdocrl.agents.registry import find_agent
+from pdocrl.agents.registry import as_agent
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
+from pdocrl.training.config import Limits, TrainingConfig, limits_of, place_of, runs_of, seeds_of
 from pdocrl.training.folder import Trained, locked
-from pdocrl.training.loop import Progress, Trainer
-from pdocrl.training.plan import Limits, Plan, limits_of, place_of, runs_of, seeds_of
-from pdocrl.training.together import Together
+from pdocrl.training.multi_task import MultiTaskTrainer
 from pdocrl.training.train import on_interrupt, record
+from pdocrl.training.trainer import StageMetrics, Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ class TaskPart:
     cost_limit: Limits = (10.0, 20.0, 40.0)
 
 
-def train_together(
+def train_multi_task(
     parts: Sequence[TaskPart],
-    agent: str = "pdocrl",
+    agent: str | type[Agent[Any, Any]] | Agent[Any, Any] = "pdocrl",
     *,
     seed: int | Sequence[int] = 0,
     steps: int = 100_000,
@@ -49,20 +49,20 @@ def train_together(
     checkpoint_every: int = 50_000,
 ) -> list[Trained]:
     """Train all runs of all parts at once; refused for an agent that cannot (`Agent.zero_padded`)."""
-    chosen, seeds = find_agent(agent), seeds_of(seed)
+    chosen, seeds = as_agent(agent), seeds_of(seed)
     with contextlib.ExitStack() as stack:
-        plans = []
+        configs = []
         for part in parts:
             stack.enter_context(locked(part.out))
             if (part.out / folders.CHECKPOINT).exists():
                 raise PdocrlError(f"{part.out}: holds a training already. Go on with `train --resume {part.out}`.")
             runs = runs_of(limits_of(part.cost_limit), seeds, {})
-            plans.append(
-                Plan.of(
+            configs.append(
+                TrainingConfig.of(
                     part.dataset,
                     place_of(part.dataset),
                     part.task,
-                    agent,
+                    chosen,
                     settings=dict(settings or {}),
                     runs=runs,
                     steps=steps,
@@ -71,41 +71,45 @@ def train_together(
                 )
             )
         with ThreadPoolExecutor() as pool:
-            trainers = list(pool.map(lambda part, plan: _trainer(chosen, part, plan), parts, plans))
-        return _drive(plans, Together(trainers), [part.out for part in parts])
+            trainers = list(pool.map(lambda part, config: _trainer(chosen, part, config), parts, configs))
+        return _drive(configs, MultiTaskTrainer(trainers), [part.out for part in parts])
 
 
-def _trainer(agent: Agent[Any, Any], part: TaskPart, plan: Plan) -> Trainer:
-    return Trainer(agent, part.dataset, plan.make_runs(agent))
+def _trainer(agent: Agent[Any, Any], part: TaskPart, config: TrainingConfig) -> Trainer:
+    return Trainer(agent, part.dataset, config.make_runs(agent))
 
 
-def _drive(plans: Sequence[Plan], together: Together, outs: Sequence[Path]) -> list[Trained]:
+def _drive(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: Sequence[Path]) -> list[Trained]:
     """The loop, and between its calls progress, metrics and checkpoints of every part.
 
     They are written while the loop goes on: metrics, and checkpoints, which are of the state handed back.
     """
-    first, stop = plans[0], threading.Event()
+    first, stop = configs[0], threading.Event()
     with on_interrupt(stop), progress("{task.description}") as bar, ThreadPoolExecutor(1) as writer:
         writing: list[Future[None]] = []  # one after another
-        lines = [folders.begin(plan, out, together.step) for plan, out in zip(plans, outs, strict=True)]
+        lines = [folders.begin(config, out, together.step) for config, out in zip(configs, outs, strict=True)]
         row = bar.add_task(first.agent, total=first.steps, completed=together.step)
-        for stage in together.train(first.steps, first.log_every, stop.is_set):
-            writing.append(writer.submit(_record, plans, outs, lines, stage))
-            words = f"{first.agent} × {len(together.runs)} on {len(plans)} tasks  {stage.steps_per_second:.0f} steps/s"
+        for stage in together.train(
+            first.steps, lambda step: (step // first.log_every + 1) * first.log_every, stop.is_set
+        ):
+            writing.append(writer.submit(_record, configs, outs, lines, stage))
+            words = (
+                f"{first.agent} × {len(together.runs)} on {len(configs)} tasks  {stage.steps_per_second:.0f} steps/s"
+            )
             bar.update(row, completed=stage.step, description=words)
             finished = stage.step >= first.steps or len(together.failures) == len(together.runs)
             if stage.step % first.checkpoint_every == 0 or finished or stop.is_set():
                 _finish(writing)
                 together.hand_back()
-                writing.append(writer.submit(_save, plans, together, outs, finished or stop.is_set()))
+                writing.append(writer.submit(_save, configs, together, outs, finished or stop.is_set()))
         _finish(writing)
     done = [
-        Trained(plan, trainer.step, [*trainer.policies()], trainer.failures, known, out)
-        for plan, trainer, known, out in zip(plans, together.parts, lines, outs, strict=True)
+        Trained(config, trainer.step, [*trainer.policies()], trainer.failures, known, out)
+        for config, trainer, known, out in zip(configs, together.parts, lines, outs, strict=True)
     ]
     for trained in done:
         for run, why in trained.failures.items():
-            log(f"{trained.plan.task}: run {run} ({trained.plan.runs[run]}) stopped at {why}.")
+            log(f"{trained.config.task}: run {run} ({trained.config.runs[run]}) stopped at {why}.")
     if together.step < first.steps and stop.is_set():
         raise PdocrlInterrupted(f"interrupted at step {together.step}; each folder can be resumed.")
     return done
@@ -118,24 +122,24 @@ def _finish(writing: list[Future[None]]) -> None:
 
 
 def _record(
-    plans: Sequence[Plan], outs: Sequence[Path], lines: Sequence[list[dict[str, Any]]], stage: Progress
+    configs: Sequence[TrainingConfig], outs: Sequence[Path], lines: Sequence[list[dict[str, Any]]], stage: StageMetrics
 ) -> None:
-    for plan, out, known, own in zip(plans, outs, lines, _split(stage, plans), strict=True):
-        record(own, plan, out, known, ())
+    for config, out, known, own in zip(configs, outs, lines, _split(stage, configs), strict=True):
+        record(own.step, own.metrics, own.steps_per_second, config, out, known, ())
 
 
-def _save(plans: Sequence[Plan], together: Together, outs: Sequence[Path], last: bool) -> None:
+def _save(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: Sequence[Path], last: bool) -> None:
     """All folders at once: digests, files and disks do not wait for one another."""
     with ThreadPoolExecutor() as pool:
-        list(pool.map(functools.partial(folders.save, last=last), plans, together.parts, outs))
+        list(pool.map(functools.partial(folders.save, last=last), configs, together.parts, outs))
 
 
-def _split(stage: Progress, plans: Sequence[Plan]) -> list[Progress]:
+def _split(stage: StageMetrics, configs: Sequence[TrainingConfig]) -> list[StageMetrics]:
     """Each part's share of a stop."""
     found, start = [], 0
-    for plan in plans:
-        runs = slice(start, start + len(plan.runs))
+    for config in configs:
+        runs = slice(start, start + len(config.runs))
         own = {name: values[runs] for name, values in stage.metrics.items()}
-        found.append(Progress(stage.step, own, stage.steps_per_second))
-        start += len(plan.runs)
+        found.append(StageMetrics(stage.step, stage.steps, own, stage.steps_per_second))
+        start += len(config.runs)
     return found

@@ -11,11 +11,12 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.estimators import propensity
 from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
 from pdocrl.ope.estimators.fqe import direct, q_values
-from pdocrl.ope.estimators.importance import per_decision, trajectory
+from pdocrl.ope.estimators.importance import KINDS, per_decision, trajectory
 from pdocrl.ope.estimators.linear import LinearSystem, values
-from pdocrl.ope.estimators.marginalised import double, logged, marginalised, ratios
+from pdocrl.ope.estimators.marginalised import logged, marginalised, ratios
 from pdocrl.ope.estimators.problem import Estimate, Problem
 from tests.ope.estimators.worlds import Floats, World
 
@@ -56,7 +57,7 @@ def test_weights_times_signal_is_the_value() -> None:
 
 def estimates(problem: Problem, signal: str) -> dict[str, Estimate]:
     q = q_values(problem, signal)
-    found = [f(problem, signal, weighted=w) for f in (trajectory, per_decision) for w in (False, True)]
+    found = [f(problem, signal, w) for f in (trajectory, per_decision) for w in KINDS]
     found += [doubly_robust(problem, signal, q, weighted=w) for w in (False, True)]
     found += [direct(problem, signal, q), marginalised(problem, signal), double(problem, signal, q, ratios(problem))]
     return {one.estimator: one for one in found}
@@ -84,8 +85,8 @@ def test_importance_weights_by_hand() -> None:
         )
         by_hand.append(ratio.prod() * log.reward[rows].sum())
         by_step.append(float(np.cumprod(ratio) @ log.reward[rows]))
-    assert trajectory(problem, "reward", weighted=False).value == pytest.approx(np.mean(by_hand))
-    assert per_decision(problem, "reward", weighted=False).value == pytest.approx(np.mean(by_step))
+    assert trajectory(problem, "reward", "plain").value == pytest.approx(np.mean(by_hand))
+    assert per_decision(problem, "reward", "plain").value == pytest.approx(np.mean(by_step))
 
 
 def test_doubly_robust_with_the_true_q_has_no_error_but_the_starts_where_nothing_is_random() -> None:

@@ -13,7 +13,7 @@ from pdocrl.agents.base import AgentConfig, static
 from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import MLP
-from pdocrl.policies.limits import SwitchingPolicy
+from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 PAPER = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
 
@@ -38,7 +38,7 @@ def check_heads(config: CAPSConfig) -> None:
 
 
 def switching_policy(
-    config: CAPSConfig, actor: MLP, action_dim: int, critic: MLP, cost_critic: MLP, chooses: bool = False
+    config: CAPSConfig, actor: MLP, action_dim: int, critic: MLP, cost_critic: MLP, discrete: bool = False
 ) -> SwitchingPolicy:
     """The heads' modes (the network's first H·A outputs), and the critics that choose among them."""
     weights, biases = layers_of(actor)
@@ -53,5 +53,5 @@ def switching_policy(
         gamma=float(config.gamma),
         limit=tuple(float(np.float32(limit)) for limit in config.cost_limit),
         heads=config.heads,
-        chooses=chooses,
+        discrete=discrete,
     )

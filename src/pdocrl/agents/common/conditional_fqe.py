@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.nn.density import LikelihoodActor
+from pdocrl.nn.distributions import LikelihoodActor
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
 

@@ -3,8 +3,8 @@
     π(a_t | R_t, C_t, s_t, and the steps before),   R_t = Σ_{u≥t} r_u,   C_t a number for what may still be spent
     minimise  −E[log π] − ζ H(π) + w · cross-entropy of whether each step costs
 
-ζ keeps the entropy at a target; of choices it is 0, which leaves the likelihood. Asked for is the best return of any
-logged episode within the limit.
+ζ keeps the entropy at a target; of discrete actions it is 0, which leaves the likelihood. The target return is the
+best of any logged episode within the limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, Metrics, Problem
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.optimise import clip_norm, sum_over
+from pdocrl.nn.optim import clip_norm, sum_over
 from pdocrl.nn.transformer import CausalTransformer, Windows
 
 PARTS = 16  # of a mini-batch; each has random numbers of its own, so that it may be gone through by itself
@@ -121,7 +121,7 @@ def start(
         config.heads,
         times,
         published,
-        problem.choices,
+        problem.discrete_actions,
     )
     log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
     return SequenceState(
@@ -142,15 +142,15 @@ def imitate(
     share = windows.mask[..., None] / windows.mask.sum()
     # in the published code padding counts, as 0
     counted = windows.mask.sum() / windows.mask.size if state.model.published else 1.0
-    choices = state.model.choices
-    temperature = jnp.where(choices, 0.0, jnp.exp(state.log_temperature))
+    discrete_actions = state.model.discrete_actions
+    temperature = jnp.where(discrete_actions, 0.0, jnp.exp(state.log_temperature))
     parts = math.gcd(len(share), PARTS)
 
     def loss(model: CausalTransformer, some: Any) -> tuple[Array, tuple[Array, Array, Array]]:
         """A sum over windows, so that of all is that of their parts."""
         windows, costly, share, keys = some
         mean, log_std, cost_logits = model(windows, config.dropout, keys)
-        if choices:
+        if discrete_actions:
             log_likelihood = (share * windows.action * mean).sum()
             entropy = -(share * jnp.exp(mean) * mean).sum()
         else:

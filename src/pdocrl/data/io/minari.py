@@ -2,7 +2,7 @@
 
 Infos recorded by Minari's collector have T + 1 entries, the first belonging to the reset; infos with T entries are read
 as one per step. Actions are stored in the units of the dataset's own action space, and read from them to [−1, 1]; those
-of a `Discrete` space are choices. Needs the extra `minari`.
+of a `Discrete` space are discrete actions. Needs the extra `minari`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import rescaled, to_real
-from pdocrl.data.choices import chosen, stored
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.discrete import chosen, stored
 from pdocrl.data.io.hdf5 import new_file
 from pdocrl.data.source import ArrayColumn, Source, blaming
 from pdocrl.errors import DataError, MissingExtraError
@@ -77,8 +77,8 @@ def write(dataset: Dataset, path: Path, dataset_id: str | None = None) -> None:
         storage = storage_class.new(
             data,
             observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
-            action_space=Discrete(len(dataset.choices), start=dataset.choices[0])
-            if dataset.choices
+            action_space=Discrete(len(dataset.discrete_actions), start=dataset.discrete_actions[0])
+            if dataset.discrete_actions
             else Box(*np.asarray(dataset.action_bounds, np.float32), dtype=np.float32),
         )
         # Minari's own writer lets libhdf5 meet a full disk (see `hdf5`); so its main file is written here.
@@ -96,7 +96,9 @@ def _write_episode(group: Any, dataset: Dataset, index: int) -> None:
     group.attrs["total_steps"] = int(length)
     group["observations"] = np.concatenate([dataset.obs[rows], dataset.next_obs[rows][-1:]])
     action = dataset.action[rows]
-    group["actions"] = stored(action, dataset.choices) if dataset.choices else to_real(action, dataset.action_bounds)
+    group["actions"] = (
+        stored(action, dataset.discrete_actions) if dataset.discrete_actions else to_real(action, dataset.action_bounds)
+    )
     group["rewards"] = dataset.reward[rows]
     group["terminations"] = dataset.terminal[rows]
     group["truncations"] = dataset.timeout[rows]

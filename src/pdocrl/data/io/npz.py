@@ -1,7 +1,7 @@
 """Plain `.npz`: one array per key, with DSRL's names or `Dataset`'s own. Nothing in it is ever unpickled.
 
-`action_bounds` [2, A], lowest and highest, says what ±1 stands for. Of choices, `actions` [N] holds the names, and
-`action_choices` [n] says which there are.
+`action_bounds` [2, A], lowest and highest, says what ±1 stands for. Discrete `actions` [N] are labels,
+and `action_choices` [n] says which there are.
 
 Members are read block by block from the archive, so a file larger than memory can be drawn from; the archive's own
 checksums are verified on the way.
@@ -15,7 +15,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +24,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pdocrl.data.bounds import Bounds, make_bounds
-from pdocrl.data.choices import KEY, chosen, stored
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
+from pdocrl.data.discrete import KEY, chosen, stored
+from pdocrl.data.source import FIELDS, Column, Source, blaming, mapped_columns
 from pdocrl.errors import DataError
 from pdocrl.files import atomic_path
 
@@ -117,7 +117,7 @@ class NpzColumn:
 
 
 @contextlib.contextmanager
-def open_source(path: Path) -> Iterator[Source]:
+def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The archive's columns, readable while the context is open."""
     with blaming(path.name, *DAMAGE):
         archive = zipfile.ZipFile(path)
@@ -126,22 +126,20 @@ def open_source(path: Path) -> Iterator[Source]:
             for name in archive.namelist():
                 archive.open(name).close()  # a damaged name is noticed, not taken for one that is missing
             keys = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
-            columns: dict[str, Column] = {
-                field: NpzColumn(key, archive, path.name) for field, key in fields_by_key(keys).items()
-            }
+            columns = mapped_columns(path.name, keys, mapping or {}, lambda key: NpzColumn(key, archive, path.name))
             names = _cost_names(archive, columns, path.name) if "cost_names" in keys else ()
-            bounds, choices = None, _small(archive, KEY) if KEY in keys else None
-            if "action" in columns and "action_bounds" in keys and choices is None:
+            bounds, discrete_actions = None, _small(archive, KEY) if KEY in keys else None
+            if "action" in columns and "action_bounds" in keys and discrete_actions is None:
                 bounds = _action_bounds(archive, (columns["action"].shape[1:] or (1,))[0], path.name)
         source = Source(path.name, columns, keys, path.stat().st_size, names, bounds)
-        yield source if choices is None else chosen(source, choices)
+        yield source if discrete_actions is None else chosen(source, discrete_actions)
 
 
 def write(dataset: Dataset, path: Path) -> None:
     """An uncompressed archive with the dataset in it, whole or not at all."""
     arrays = {field.key: getattr(dataset, field.name) for field in FIELDS}
-    if dataset.choices:
-        arrays |= {"actions": stored(dataset.action, dataset.choices), KEY: np.array(dataset.choices)}
+    if dataset.discrete_actions:
+        arrays |= {"actions": stored(dataset.action, dataset.discrete_actions), KEY: np.array(dataset.discrete_actions)}
     else:
         arrays["action_bounds"] = np.asarray(dataset.action_bounds, np.float32)
     with atomic_path(path) as temporary:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pdocrl.errors import UnknownNameError
 from pdocrl.ope.estimators import trees
-from pdocrl.ope.estimators.linear import LinearSystem, values
+from pdocrl.ope.estimators.linear import fitted_without, values
 from pdocrl.ope.estimators.problem import Estimate, Floats, Ints, Problem
 
 REGRESSORS = ("linear", "trees")
@@ -35,7 +35,7 @@ def q_values(problem: Problem, signal: str, regressor: str = "linear") -> Floats
     found = np.zeros(problem.target.shape)
     for fold in (0, 1):
         rows, here = np.flatnonzero(problem.folds != fold), np.flatnonzero(problem.folds == fold)
-        q = np.clip(values(problem, LinearSystem.of(problem, rows).q(signal)), low[:, None], high[:, None])
+        q = np.clip(values(problem, fitted_without(problem, fold).q(signal)), low[:, None], high[:, None])
         found[here] = _boosted(problem, signal, rows, q, here) if regressor == "trees" else q[here]
     return np.clip(found, low[:, None], high[:, None])
 
@@ -50,7 +50,7 @@ def direct(problem: Problem, signal: str, q: Floats, regressor: str = "linear") 
         signal=signal,
         value=value,
         interval=None,
-        assumptions=problem.assumptions(*assumed),
+        assumptions=assumed,
     )
 
 

@@ -57,6 +57,14 @@ class LinearSystem:
         return _solve(self.matrix.T, right, self.problem.target.shape[1])
 
 
+def fitted_without(problem: Problem, fold: int) -> LinearSystem:
+    """The system of all rows but those of a fold, made once per problem."""
+    if fold not in problem.fitted:
+        problem.fitted[fold] = LinearSystem.of(problem, np.flatnonzero(problem.folds != fold))
+    found: LinearSystem = problem.fitted[fold]
+    return found
+
+
 def _solve(matrix: Floats, right: Floats, actions: int) -> Floats:
     """[A, F] the solution of least norm: what was never seen is 0."""
     return np.asarray(np.linalg.lstsq(matrix, right)[0], np.float64).reshape(actions, -1)

@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
-from pdocrl.records import Part
+from pdocrl.ope.estimators.intervals import LEVEL as LEVEL
+from pdocrl.ope.estimators.intervals import interval
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-LEVEL = 0.95  # of two-sided intervals
+MOST_LOG_WEIGHT = 230.0  # so that squares of weights stay finite
 
 
-class Estimate(Part, frozen=True, kw_only=True):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Estimate:
     """One estimator's word on one signal. Without overlap there is no value; without a variance, no interval."""
 
     estimator: str
@@ -37,7 +38,8 @@ class Estimate(Part, frozen=True, kw_only=True):
     interval: tuple[float, float] | None
     effective_sample_size: float | None = None  # of episodes, (Σw)²/Σw²
     largest_weight: float | None = None  # the largest share of one episode in the sum of all weights
-    assumptions: list[str]
+    assumptions: tuple[str, ...] = ()
+    influence: Floats | None = None  # [E] whose mean is the value; differences of them compare policies in pairs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,6 +53,8 @@ class Problem:
     features: Floats  # [N, D] of the state of each row, with a column of ones
     discount: float = 1.0
     seed: int = 0
+    level: float = LEVEL  # of intervals
+    fitted: dict[int, Any] = dataclasses.field(default_factory=dict)  # fold → the linear system fitted without it
 
     def __post_init__(self) -> None:
         shape = (len(self.log), len(self.log.actions))
@@ -102,7 +106,9 @@ class Problem:
     @functools.cached_property
     def weights(self) -> Floats:
         """[E, T] Π_{u≤t} π(a_u|s_u)/b(a_u|s_u); after the end of an episode its last weight."""
-        return np.asarray(np.cumprod(self.padded(self.ratio, fill=1.0), axis=1), np.float64)
+        with np.errstate(divide="ignore"):
+            logs = np.cumsum(np.log(self.padded(self.ratio, fill=1.0)), axis=1)
+        return np.asarray(np.exp(np.minimum(logs, MOST_LOG_WEIGHT)), np.float64)
 
     def padded(self, values: Floats, fill: float = 0.0) -> Floats:
         """[N] → [E, T]."""
@@ -114,48 +120,45 @@ class Problem:
         """[N] → [E, T], times γ^t."""
         return self.padded(values * self.discount**self.log.step)
 
-    def assumptions(self, *more: str) -> list[str]:
-        """In words: what all estimators here rest on, and `more`."""
+    @property
+    def assumptions(self) -> list[str]:
+        """In words: what all estimators here rest on."""
         who = "estimated from the columns by multinomial logistic regression" if self.estimated else "as logged"
         cut = int(self.log.cut_short.sum())
         return [
             f"propensities are {who}",
-            "nothing outside the columns led to both the decisions and what came of them",
-            "the world that was logged is the world the policy will meet",
+            "whoever acted knew no more than the columns: nothing else led to both decisions and outcomes",
+            "the process that was logged is the one the policy will meet",
             *([f"{cut} of {self.episodes} episodes were cut short"] if cut else []),
-            *more,
         ]
 
 
 def summarise(
     problem: Problem, estimator: str, signal: str, influence: Floats | None, weights: Floats | None, *assumed: str
 ) -> Estimate:
-    """The mean of E influence values ψ_e with a Student t interval,
-
-        v = ψ̄,   v ± t_{ν} s_ψ/√E,   ν = effective sample size − 1,
-
-    so that few effective episodes widen the interval. `weights` [E] are those of whole episodes.
-    """
+    """The mean of E influence values and its interval (`intervals`). `weights` [E] are those of whole episodes."""
     size = largest = None
     if weights is not None and weights.sum() > 0:
-        size = float(weights.sum() ** 2 / (weights**2).sum())
-        largest = float(weights.max() / weights.sum())
-    value = interval = None
+        size, largest = effective_size(weights), float(weights.max() / weights.sum())
+    value = found = None
     if influence is not None:
         value = float(influence.mean())
-        if len(influence) > 1:
-            freedom = max((size or len(influence)) - 1, 1.0)
-            half = float(stats.t.ppf((1 + LEVEL) / 2, freedom) * influence.std(ddof=1) / np.sqrt(len(influence)))
-            interval = (value - half, value + half)
+        found = interval(influence, size or float(len(influence)), problem.level)
     return Estimate(
         estimator=estimator,
         signal=signal,
         value=value,
-        interval=interval,
+        interval=found,
         effective_sample_size=size,
         largest_weight=largest,
-        assumptions=problem.assumptions(*assumed),
+        assumptions=tuple(assumed),
+        influence=influence,
     )
+
+
+def effective_size(weights: Floats) -> float:
+    """(Σw)²/Σw²: so many episodes of equal weight say as much."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def self_normalised(weights: Floats, values: Floats) -> Floats | None:

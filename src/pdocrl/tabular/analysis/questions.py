@@ -67,7 +67,7 @@ def frontier(
         moved = msgspec.structs.replace(own, value=float(point))
         progress(f"solving with {moved}")
         limits = [*others, moved]
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "relearned": 0}
+        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "refits": 0}
         one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
         if one.intervals is not None:
             low, high = one.intervals.value
@@ -85,7 +85,7 @@ def other_clusterings(
     for half in (0, 1):
         progress(f"clustering half {half + 1} of the log")
         counts = count(dataclasses.replace(spec, half=half))
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "relearned": 0}
+        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "refits": 0}
         found.append(solve(counts, result.gamma, result.limits, **rest))  # type: ignore[arg-type]
     return tuple(found)
 
@@ -127,6 +127,18 @@ def compare(
     return Compared(tuple(policies), here, low, high, outside, difference)
 
 
+def cells_of(policies: Mapping[str, TabularPolicy]) -> CellSpec | None:
+    """The cells that stored policies were learned with; all must share them, to be compared by the same rows."""
+    made = {name: policy.cells for name, policy in policies.items()}
+    first = next(iter(made), None)
+    if first is None or all(cells is None for cells in made.values()):
+        return None
+    for name, cells in made.items():
+        if cells != made[first]:
+            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same --bins or --cells.")
+    return CellSpec(learned=made[first])
+
+
 def as_table(policy: TabularPolicy, counts: Counts) -> Floats:
     """[S, A] what a stored policy does in the states of a log; actions the log never saw cannot be judged."""
     known = {str(action): index for index, action in enumerate(counts.actions)}
@@ -159,13 +171,7 @@ def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tupl
     if wanted not in names:
         raise UnknownNameError("state", wanted, names, f"The log has {len(names)} states.")
     s = names[wanted]
-    problem, discount = _problem(counts, result.gamma)
-    model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
-    scale = 1 - discount
-    if counts.horizon is not None:  # undo the weight of the step: what is left of the episode from here on
-        scale *= discount ** int(steps(counts)[s])
-    signals = [model.r, *(limit.sign * g for limit, g in zip(result.limits, model.g, strict=True))]
-    Q = np.array([scale * values(model, result.policy, signal)[1][s] for signal in signals])  # [1+I, A]
+    Q = action_values(counts, result)[:, s]  # [1+I, A]
     rows = counts.n[s]
     order = sorted(range(counts.n_actions), key=lambda a: (-result.policy[s, a], -rows[a]))
     return tuple(
@@ -180,6 +186,17 @@ def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tupl
         for a in order
         if rows[a] > 0 or result.policy[s, a] > 0
     )
+
+
+def action_values(counts: Counts, result: Result) -> Floats:
+    """[1+I, S, A] reward and limited columns from each pair on, in the result's unit; what the log lacks is worst."""
+    problem, discount = _problem(counts, result.gamma)
+    model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
+    scale = np.full(counts.n_states, 1 - discount)
+    if counts.horizon is not None:  # undo the weight of the step: what is left of the episode from here on
+        scale = scale * discount ** steps(counts)
+    signals = [model.r, *(limit.sign * g for limit, g in zip(result.limits, model.g, strict=True))]
+    return np.array([scale[:, None] * values(model, result.policy, signal)[1] for signal in signals])
 
 
 @dataclasses.dataclass(frozen=True)

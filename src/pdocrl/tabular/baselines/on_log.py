@@ -9,7 +9,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits
 from pdocrl.tabular.analysis.assess import assess
 from pdocrl.tabular.api import Result
-from pdocrl.tabular.baselines.registry import Parameters, find_rival
+from pdocrl.tabular.baselines.registry import Parameters, find_baseline
 from pdocrl.tabular.counts import Counts
 
 
@@ -24,11 +24,11 @@ def solve_with(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """The result of a method of `registry.RIVALS`; its parameters, such as {"beta": 3}, may be text.
+    """The result of a method of `registry.BASELINES`; its parameters, such as {"beta": 3}, may be text.
 
     What is not given is as the method's own function has it.
     """
-    rival = find_rival(method)
+    rival = find_baseline(method)
     given = read_parameters(method, parameters or {})
     progress(f"learning by {rival.label}")
     found = rival.run(counts, gamma, limits, **given)
@@ -37,7 +37,7 @@ def solve_with(
 
 def parameters_of(method: str) -> dict[str, type]:
     """The numbers a method takes, by name."""
-    taken = list(inspect.signature(find_rival(method).run).parameters.values())[3:]
+    taken = list(inspect.signature(find_baseline(method).run).parameters.values())[3:]
     return {one.name: int if "int" in str(one.annotation) else float for one in taken if one.name != "reference"}
 
 

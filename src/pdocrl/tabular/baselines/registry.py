@@ -25,7 +25,7 @@ from pdocrl.tabular.baselines.quadratic import atac, pspi
 from pdocrl.tabular.baselines.spibb import mo_spibb, soft_spibb, spibb
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.count_threshold import trusted
+from pdocrl.tabular.solvers.count_threshold import frequent_only
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass
 from pdocrl.tabular.solvers.saddle import Setup, best_policy
 
@@ -73,7 +73,7 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rival:
+class Baseline:
     """One method."""
 
     label: str
@@ -87,7 +87,7 @@ class Rival:
 
 def _pdocrl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, min_count: int = 1) -> Floats:
     """The paper's saddle point, exactly; `min_count` leaves out pairs tried less often, as `pdocrl solve` does."""
-    L = Lagrangian.empirical(trusted(counts, min_count), gamma, as_limits(limits))
+    L = Lagrangian.empirical(frequent_only(counts, min_count), gamma, as_limits(limits))
     return best_policy(L, Setup(C))
 
 
@@ -149,21 +149,21 @@ def _bootstrap_count(f: Knowledge) -> float:
 STEPS = (10.0, 100.0, 1000.0)
 MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 
-RIVALS: dict[str, Rival] = {
-    "pdocrl": Rival(
+BASELINES: dict[str, Baseline] = {
+    "pdocrl": Baseline(
         "PDOCRL",
         _pdocrl,
         _at_once(C=_C),
         lambda f: [{"C": C} for C in _covers(f)],
         claim=Claim("any π_c", "yes", "no", 2),
     ),
-    "pdocrl_often": Rival(
+    "pdocrl_often": Baseline(
         "PDOCRL, pairs tried ≥ 10",
         _pdocrl,
         lambda f: {"C": f.C, "min_count": 10},
         lambda f: [{"C": C, "min_count": 10} for C in _covers(f)],
     ),
-    "pdca": Rival(
+    "pdca": Baseline(
         "PDCA",
         pdca,
         lambda f: {"B": f.B, "step": f.stretch},
@@ -171,7 +171,7 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("full", "no", "no"),
         free=False,
     ),
-    "wsac": Rival(
+    "wsac": Baseline(
         "WSAC",
         wsac,
         lambda f: {"C": f.C, "step": f.stretch},
@@ -184,7 +184,7 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("π_ref", "no", "π_ref"),
         free=False,
     ),
-    "mbcl": Rival(
+    "mbcl": Baseline(
         "MBCL",
         plain.mbcl,
         _at_once(B=lambda f: f.B),
@@ -192,7 +192,7 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("full", "yes", "no"),
         free=False,
     ),
-    "pocc": Rival(
+    "pocc": Baseline(
         "POCC",
         pocc,
         _at_once(C=_C, zeta=lambda f: f.flow, kappa=lambda f: f.flow / math.sqrt(f.S)),
@@ -204,24 +204,24 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("π*", "yes", "μ_D"),
         free=False,
     ),
-    "coral": Rival(
+    "coral": Baseline(
         "CORAL", coral, _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)], claim=Claim("π*", "no", "μ_D", 2)
     ),
-    "pro_rl": Rival(
+    "pro_rl": Baseline(
         "PRO-RL",
         pro_rl,
         lambda f: {"C": f.C, "alpha": f.n ** (-1 / 6)},
         lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)],
         claim=Claim("π*", "no", "μ_D", 6),
     ),
-    "pessimistic": Rival(
+    "pessimistic": Baseline(
         "Xie, as a cone program",
         pessimistic,
         _at_once(epsilon=lambda f: f.ball),
         _times(MULTIPLES, epsilon=lambda f: f.ball),
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "pspi": Rival(
+    "pspi": Baseline(
         "PSPI",
         pspi,
         lambda f: {"beta": _price(f), "step": f.stretch},
@@ -229,7 +229,7 @@ RIVALS: dict[str, Rival] = {
         limits=False,
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "atac": Rival(
+    "atac": Baseline(
         "ATAC",
         atac,
         lambda f: {"beta": _atac_price(f), "step": f.stretch},
@@ -237,7 +237,7 @@ RIVALS: dict[str, Rival] = {
         limits=False,
         claim=Claim("any π_c", "no", "no", 3),
     ),
-    "a_crab": Rival(
+    "a_crab": Baseline(
         "A-Crab",
         a_crab,
         lambda f: {"C": f.C, "step": f.stretch},
@@ -245,30 +245,30 @@ RIVALS: dict[str, Rival] = {
         limits=False,
         claim=Claim("any π_c", "no", "no", 2),
     ),
-    "dpdl": Rival(
+    "dpdl": Baseline(
         "DPDL",
         dpdl,
         lambda f: {"bonus": 1 / f.stretch, "C": f.C},
         _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4, 1e-4, 3e-5)),
     ),
-    "mo_spibb": Rival(
+    "mo_spibb": Baseline(
         "MO-SPIBB",
         mo_spibb,
         lambda f: {"epsilon": 1.0},
         lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
         free=False,
     ),
-    "spibb": Rival(
+    "spibb": Baseline(
         "SPIBB",
         spibb,
         lambda f: {"min_count": int(_bootstrap_count(f))},
         lambda f: [{"min_count": k} for k in (3, 5, 10, 30, 100)],
         limits=False,
     ),
-    "soft_spibb": Rival(
+    "soft_spibb": Baseline(
         "Soft-SPIBB", soft_spibb, lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0)), limits=False
     ),
-    "coptidice": Rival(
+    "coptidice": Baseline(
         "COptiDICE",
         _coptidice,
         lambda f: {"alpha": 0.01},
@@ -276,19 +276,19 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("", "", "μ_D"),
         free=False,
     ),
-    "plug_in": Rival(
+    "plug_in": Baseline(
         "plug-in", plain.plug_in, _none, _each("min_count", (3, 10, 30, 100)), claim=Claim("full", "yes", "no", 2)
     ),
-    "fqi": Rival("FQI", _fqi, _none, lambda _: [], limits=False, claim=Claim("full", "yes", "no", 2)),
-    "behaviour_cloning": Rival("behaviour cloning", _cloning, _none, lambda _: []),
+    "fqi": Baseline("FQI", _fqi, _none, lambda _: [], limits=False, claim=Claim("full", "yes", "no", 2)),
+    "behaviour_cloning": Baseline("behaviour cloning", _cloning, _none, lambda _: []),
 }
 
 
-def find_rival(name: str) -> Rival:
+def find_baseline(name: str) -> Baseline:
     """By name; a misspelt one is answered with suggestions."""
-    if name not in RIVALS:
-        raise UnknownNameError("method", name, sorted(RIVALS))
-    return RIVALS[name]
+    if name not in BASELINES:
+        raise UnknownNameError("method", name, sorted(BASELINES))
+    return BASELINES[name]
 
 
 def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats, V_max: float | None = None) -> Knowledge:

@@ -31,6 +31,7 @@ from pdocrl.tabular.inference.bounds import (
     spread_of_rows,
     unknown_size,
 )
+from pdocrl.tabular.inference.markov import MarkovTest
 from pdocrl.tabular.io.groups import Groups
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
@@ -52,8 +53,8 @@ class Redrawn(NamedTuple):
     """What c candidates earn, value and constraint rewards, in and after learning from redrawn logs."""
 
     outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a redrawn log
-    there: Floats  # [c, relearned, 1+I] a policy learned as the candidate was, in the redrawn log it was learned from
-    here: Floats  # [c, relearned, 1+I] the same policy in the log itself
+    there: Floats  # [c, refits, 1+I] a policy learned as the candidate was, in the redrawn log it was learned from
+    here: Floats  # [c, refits, 1+I] the same policy in the log itself
 
     @property
     def optimism(self) -> Floats:
@@ -164,31 +165,44 @@ def redraw(
     limits: Sequence[Limit],
     candidates: Sequence[Solution],
     resamples: int,
-    relearned: int,
+    refits: int,
     seed: int,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Redrawn:
-    """Redraw the log, evaluate every candidate in it and, the first `relearned` times, learn again with its sets.
+    """Redraw the log, evaluate every candidate in it and, the first `refits` times, learn again with its sets.
 
     All candidates see the same redrawn logs, and the k-th depends on (seed, k) alone. Learning again is by linear
     program whatever the candidate's method, and for the limits it was learned for.
     """
     size = 1 + len(limits)
-    log = Redrawn(*(np.empty((len(candidates), times, size)) for times in (resamples, relearned, relearned)))
-    for k in range(max(resamples, relearned)):
-        progress(f"redrawing the log: {k + 1} of {max(resamples, relearned)}")
+    log = Redrawn(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
+    for k in range(max(resamples, refits)):
+        progress(f"redrawing the log: {k + 1} of {max(resamples, refits)}")
         drawn = resample(counts, np.random.default_rng([seed, k]))
         redrawn = Lagrangian.empirical(drawn, candidates[0].L.gamma, limits)
         model = pessimistic_model(redrawn, worst=candidates[0].L)
         for index, candidate in enumerate(candidates):
             if k < resamples:
                 log.outcomes[index, k] = outcome(model, candidate.policy)
-            if k < relearned:
+            if k < refits:
                 problem = dataclasses.replace(redrawn, tau=candidate.L.tau)
                 learned = solve_saddle(problem, Setup(candidate.sets.C, candidate.sets.B))
                 log.there[index, k] = learned.estimate
                 log.here[index, k] = outcome(pessimistic_model(candidate.L), learned.policy)
     return log
+
+
+def widened(spread: Intervals, test: MarkovTest, limits: Sequence[Limit]) -> Intervals:
+    """Intervals moved out by what states that fail the Markov test hide: a policy may always meet the worse part."""
+    shift = {one.signal: one.shift for one in test.failed}
+    if not shift:
+        return spread
+    by = np.array([shift.get(limit.name, 0.0) for limit in limits])[:, None] * np.array([-1.0, 1.0])
+    low, high = spread.value
+    costs = spread.costs + by
+    costs[:, 0] = np.maximum(costs[:, 0], np.minimum(spread.costs[:, 0], 0))
+    moved = shift.get("reward", 0.0)
+    return dataclasses.replace(spread, value=(low - moved, high + moved), costs=costs)
 
 
 def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:

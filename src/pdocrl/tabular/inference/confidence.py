@@ -1,16 +1,19 @@
-"""Limits kept with confidence: aim inside them until policies learned on one half of the log are cleared by the other.
+"""Limits shown to be kept: candidates are learned from one part of a log, and tested on the other.
+
+    log ─▶ learning part ─▶ candidates, from careful to bold ─▶ safety test on the test part ─▶ the boldest that passed
 
 A policy learned from a log looks better in that log than it is, since learning prefers what happened to go well; no
-interval from the same rows sees this. So the log is cut in two (whole episodes, where it names them): each half learns,
-and the other half, which had no say, judges what it learned (`bounds.clustered`). The aim is moved into the limits,
-never further than some policy of the log can go, until the judges agree; then the whole log learns with that aim, from
-twice the rows.
+interval from the same rows sees this. So the log is split in two, by whole episodes where it names them. The order of
+the tests is fixed by the learning part alone, which is split once more for this (cross-validation). Testing goes on to
+the first failure: in a fixed sequence no correction for several tests is needed (the first hypothesis that is wrongly
+rejected is rejected with probability α at most, and later ones count only after it). The policy that passed is
+returned as it was tested; it is not learned again.
 
-Aiming inside alone is not being careful: the least cost a log promises is where it has hardly been. So each aim is
-tried near the log and further away (C, rows a pair needs); the judges' bounds see the difference. If nothing is cleared
-the limits are *not shown* to be kept, the answer says so, and is the plan for costs enlarged by what few tries can hide
-(`enlarged`): whoever asks for confidence does not want a gamble. A cost that never occurred has no size, and so no
-bound: the log's own policy, of which it knows most, is then the answer.
+What the test assumes: the state tells all that matters for what follows (see `markov`), whoever acted knew no more than
+the state, the world stays as it was, episodes (or rows, where no episodes are named) are independent, and no single
+surprise is larger than the largest the log has seen. If nothing passes the limits are *not shown*: the answer is then
+learned from the whole log for costs inflated by what few rows can hide. A cost that never occurred has no size, and so
+no bound: the behaviour policy, of which the log knows most, is then the answer.
 """
 
 from __future__ import annotations
@@ -19,113 +22,219 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.stats import norm
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.inference.bounds import PolicyEstimate, unknown_size
-from pdocrl.tabular.inference.candidates import LastWay, Learned, Lesson, Way
-from pdocrl.tabular.inference.judges import CUTS, Court, Verdict
+from pdocrl.tabular.inference.bounds import PolicyEstimate, score, spread_of_episodes, unknown_size
+from pdocrl.tabular.inference.candidates import Candidate, Objective
 from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.solvers.lagrangian import Lagrangian
-from pdocrl.tabular.solvers.saddle import Solution, with_policy
 
-AIMS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the room inside the limits
+TIGHTENINGS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the Slater margin
 PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
+LONGEST = 12  # tests in a sequence
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Assurance:
-    """What the halves said of the policies learned the chosen way."""
+class SafetyTest:
+    """What the test part says of the policy. Columns are in their own sign."""
 
     confidence: float
-    reached: bool  # whether every limit is kept by the bound
+    reached: bool  # whether every limit is kept by its bound
     bound: Floats  # [I] the worst end, at the confidence, of each limited column; infinite if it never occurred
-    estimate: Floats  # [I] the middle of it
-    way: Way  # in which it was learned
-    learned: Learned
+    estimate: Floats  # [I] by the test part
+    objective: Objective
+    min_count: int
+    one_row_is_enough: bool
+    tested_on: str  # "held-out episodes", "held-out rows"; "nothing" for a policy that was not tested
+    tests: int = 0  # in the sequence, the first failure included
     possible: bool = True  # whether any policy of the log's own model keeps the limits
 
 
-def aim_inside(
-    counts: Counts,
-    gamma: float,
-    limits: Sequence[Limit],
-    options: Sequence[Way],
-    last: LastWay,
-    confidence: float,
-    cuts: int = CUTS,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
-) -> tuple[Solution, Assurance]:
-    """The solution of the whole log with the best way and aim the halves clear; failing that, by the `last` way.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tested:
+    """The policy to return, with its test."""
 
-    Of those that are cleared the one that earns most is taken. With several limits each gets its part of the risk.
-    """
+    policy: Floats | None  # [S, A]; None: nothing passed
+    test: SafetyTest
+    inward: Floats  # [I] by how much limits were tightened in learning
+
+
+def split_log(counts: Counts, confidence: float, seed: int = 0) -> tuple[Counts, Counts]:
+    """The learning part and the held-out part of a log, each of about half of its episodes or rows."""
     if not 0.5 <= confidence < 1:
         raise PdocrlError(f"the confidence is {confidence}; it must be at least 0.5 and below 1.")
-    halves = [split(counts, np.random.default_rng([seed, cut])) for cut in range(cuts)]
-    problems = [way.problem(counts, gamma, limits) for way in options]
+    return split(counts, np.random.default_rng([seed, 0]))
+
+
+def untested(confidence: float, limits: Sequence[Limit], possible: bool = True) -> SafetyTest:
+    """That nothing is shown, since nothing could be tested."""
+    bound = np.array([-limit.sign * np.inf for limit in limits])
+    return SafetyTest(confidence, False, bound, np.full(len(limits), np.nan), "costs", 1, True, "nothing", 0, possible)
+
+
+def run_safety_tests(
+    learning: Counts,
+    held_out: Counts,
+    gamma: float,
+    limits: Sequence[Limit],
+    candidates: Sequence[Candidate],
+    confidence: float,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Tested:
+    """The boldest candidate learned on one part that passes on the other; each limit has its share of α.
+
+    Args:
+        learning: the part candidates are learned from, ordered by, and nothing else.
+        held_out: the part they are tested on, see `split_log`.
+        gamma: the discount.
+        limits: of which each is tested.
+        candidates: ways to learn (tightenings and prices are tried here).
+        confidence: 1 − α.
+        seed: of the cross-validation.
+        progress: is told in words what is being done.
+    """
+    on = "held-out rows" if held_out.groups is None else "held-out episodes"
     nothing = np.zeros(len(limits))
-    if not any(problem.room.all() for problem in problems):  # nothing keeps the limits even in the log itself
-        own = Court([(counts, counts)], gamma, tuple(limits), np.ones(len(limits)), confidence)
-        solution = options[0].solve(problems[0], nothing)
-        trial = own.judge(options[0], nothing, [solution.policy])
-        return solution, Assurance(confidence, False, trial.bound, trial.estimate, options[0], "costs", possible=False)
-    if unknown_size(counts, limits):
-        return _own_policy(counts, problems[0], options[0], confidence)
-    pairs = [pair for first, second in halves for pair in ((first, second), (second, first))]
-    scale = np.max([problem.room for problem in problems], axis=0)
-    court, trials = Court(pairs, gamma, tuple(limits), scale, confidence), list[Verdict]()
-    for number, (way, problem) in enumerate(zip(options, problems, strict=True)):
-        progress(f"aiming inside the limits: way {number + 1} of {len(options)}")
-        if problem.room.all():  # what misses the limits by the log's own count need not be judged
-            trials += _tried(court, way, problem.room)
-    cleared = [trial for trial in trials if trial.short <= 0]
-    if not cleared:
-        progress("planning for what few rows can hide")
-        known = dataclasses.replace(last, min_count=last.rows(counts, gamma, limits))
-        trials = [court.judge(known, nothing, [last.policy(p, nothing) for p in _lessons(court, last)])]
-    best = max(cleared or trials, key=lambda trial: trial.value)
-    solution = best.way.solve(best.way.problem(counts, gamma, limits), best.inward)
-    return solution, Assurance(confidence, best.short <= 0, best.bound, best.estimate, best.way, best.way.learns)
+    if unknown_size(learning, limits) and unknown_size(held_out, limits):
+        test = dataclasses.replace(untested(confidence, limits), objective="behaviour")
+        return Tested(None, test, nothing)
+    sequence = _sequence(learning, gamma, limits, candidates, confidence, seed, progress)
+    passed = None
+    first = None
+    for number, candidate in enumerate(sequence):
+        progress(f"testing candidate {number + 1} of {len(sequence)}")
+        policy, inward = candidate.learn(learning, gamma, limits)
+        bound, estimate = upper_bounds([held_out], [policy], gamma, limits, confidence, seen_by=learning)
+        kept = _short(bound, limits, np.ones(len(limits))) <= 0
+        test = SafetyTest(
+            confidence,
+            kept,
+            bound,
+            estimate,
+            candidate.objective,
+            candidate.min_count,
+            candidate.one_row_is_enough,
+            on,
+            number + 1,
+        )
+        found = Tested(policy, test, inward)
+        first = first or found
+        if not kept:
+            break
+        passed = found
+    if passed is not None:
+        return passed
+    assert first is not None
+    return dataclasses.replace(first, policy=None)
 
 
-def _own_policy(counts: Counts, problem: Lesson, way: Way, confidence: float) -> tuple[Solution, Assurance]:
-    """The policy that made the log."""
-    solution = way.solve(problem, np.zeros(len(problem.limits)))
-    policy = Lagrangian.empirical(counts, problem.L.gamma, problem.limits).behaviour
-    rows = [1 + limit.index(counts.cost_names) for limit in problem.limits]
-    estimate = PolicyEstimate(counts, problem.L.gamma, policy).estimate[rows, 1]
-    bound = np.full(len(rows), np.inf)
-    return with_policy(solution, policy), Assurance(confidence, False, bound, estimate, way, "log")
+def _sequence(
+    learning: Counts,
+    gamma: float,
+    limits: Sequence[Limit],
+    candidates: Sequence[Candidate],
+    confidence: float,
+    seed: int,
+    progress: Callable[[str], None],
+) -> list[Candidate]:
+    """Candidates in the order of their tests, from careful to bold, by cross-validation within the learning part."""
+    parts = split(learning, np.random.default_rng([seed, 1]))
+    found: list[tuple[float, float, Candidate]] = []
+    scale = np.ones(len(limits))
+    margins = [candidate.problem(learning, gamma, limits).margin for candidate in candidates]
+    if margins:
+        scale = np.maximum(np.max(margins, axis=0), 1e-12)
+    for number, candidate in enumerate(candidates):
+        progress(f"cross-validating candidates: {number + 1} of {len(candidates)}")
+        halved = dataclasses.replace(candidate, min_count=(candidate.min_count + 1) // 2)
+        problems = [halved.problem(part, gamma, limits) for part in parts]
+        for bolder in _from_bold_to_careful(candidate):
+            inward = bolder.tightening * margins[number]
+            own = dataclasses.replace(bolder, min_count=halved.min_count)
+            policies = [own.policy(p, np.minimum(inward, 0.99 * p.margin)) for p in problems]
+            bound, _ = upper_bounds(parts[::-1], policies, gamma, limits, confidence)
+            short = _short(bound, limits, scale)
+            judged = zip(parts[::-1], policies, strict=True)
+            value = float(np.mean([PolicyEstimate(part, gamma, pi).estimate[0, 0] for part, pi in judged]))
+            found.append((short, value, bolder))
+            if short <= -CLEAR:  # more careful ones only earn less
+                break
+    found.sort(key=lambda one: one[0])
+    sequence: list[tuple[float, float, Candidate]] = []
+    for one in found:  # a bolder one has to promise more
+        if not sequence or one[1] > sequence[-1][1]:
+            sequence.append(one)
+    while len(sequence) > LONGEST:  # steps that promise least more go first
+        gains = np.diff([value for _, value, _ in sequence])
+        del sequence[1 + int(gains.argmin())]
+    return [candidate for _, _, candidate in sequence]
 
 
-def _tried(court: Court, way: Way, room: Floats) -> list[Verdict]:
-    """One way to learn, ever more carefully up to the first aim or price that is cleared, and halfway back."""
-    problems = _lessons(court, way)
-
-    def trial(way: Way, aim: float) -> Verdict:
-        inward = aim * room
-        return court.judge(way, inward, [way.policy(p, np.minimum(inward, 0.99 * p.room)) for p in problems])
-
-    if way.price is None:
-        steps = [(way, aim) for aim in AIMS]
-    else:
-        steps = [(dataclasses.replace(way, price=factor * way.price), 0.0) for factor in PRICES]
-    trials: list[Verdict] = []
-    for (before, from_aim), (now, aim) in zip([steps[0], *steps], steps, strict=False):
-        trials.append(trial(now, aim))
-        if trials[-1].short <= 0:  # going further only earns less
-            if len(trials) == 1 or np.isinf(now.price or 0.0):
-                return trials
-            between = (
-                now if now.price is None else dataclasses.replace(now, price=np.sqrt(now.price * (before.price or 0)))
-            )
-            return [*trials, trial(between, (from_aim + aim) / 2)]
-    return trials
+CLEAR = 0.1  # of the margin by which cross-validation has to keep the limits before nothing more careful is tried
 
 
-def _lessons(court: Court, way: Way) -> list[Lesson]:
-    """What each half learns from."""
-    return [way.problem(learner, court.gamma, court.limits) for learner, _ in court.pairs]
+def _from_bold_to_careful(candidate: Candidate) -> list[Candidate]:
+    if candidate.inflated:
+        return [candidate]
+    if candidate.price is None:
+        return [dataclasses.replace(candidate, tightening=share) for share in TIGHTENINGS]
+    return [dataclasses.replace(candidate, price=factor * candidate.price) for factor in PRICES]
+
+
+def upper_bounds(
+    parts: Sequence[Counts],
+    policies: Sequence[Floats],
+    gamma: float,
+    limits: Sequence[Limit],
+    confidence: float,
+    seen_by: Counts | None = None,
+) -> tuple[Floats, Floats]:
+    """[I] the worst end of each limited column, and its estimate, for policies [S, A] that their part had no say in.
+
+    With several parts, of the mean over the policies. What `seen_by` has seen tells how large surprises come.
+    """
+    each = 1 - 2 * (1 - confidence) / len(limits)  # two-sided, of which one end is used
+    z = float(norm.ppf((1 + each) / 2))
+    rows = [1 + limit.index(parts[0].cost_names) for limit in limits]
+    end = np.array([int(limit.sign < 0) for limit in limits])  # the upper end of a cost
+    middles, variances, jumps, spans = [], [], [], []
+    for part, policy in zip(parts, policies, strict=True):
+        estimate = PolicyEstimate(part, gamma, policy)
+        ends = [spread_of_episodes(estimate, high, each, anywhere=True) for high in (False, True)]
+        middles.append(estimate.estimate[rows, end])
+        variances.append([ends[e].variance[k] for k, e in zip(rows, end, strict=True)])
+        jumps.append([ends[e].jump[k] for k, e in zip(rows, end, strict=True)])
+        spans.append(estimate.span[rows])
+        if seen_by is not None:
+            other = PolicyEstimate(seen_by, gamma, policy)
+            more = [spread_of_episodes(other, high, each, anywhere=True).jump for high in (False, True)]
+            jumps.append([more[e][k] for k, e in zip(rows, end, strict=True)])
+            spans.append(other.span[rows])
+    middle, variance = np.mean(middles, axis=0), np.mean(variances, axis=0) / len(parts)
+    jump = np.max(jumps, axis=0) / len(parts)
+    upper, lower = (score(middle, variance, jump, z, high) for high in (True, False))
+    least, most = np.min(spans, axis=0)[:, 0], np.max(spans, axis=0)[:, 1]
+    bound = np.clip(np.where(end, upper, lower), least, most)
+    return np.where(end, np.maximum(bound, middle), np.minimum(bound, middle)), middle
+
+
+def _short(bound: Floats, limits: Sequence[Limit], scale: Floats) -> float:
+    """By how much bounds [I] miss the limits, in shares of `scale` [I]; ≤ 0 where they keep all of them."""
+    missed = [limit.sign * (limit.value - end) for limit, end in zip(limits, bound, strict=True)]
+    return float((np.array(missed) / scale).max())
+
+
+def nothing_keeps(counts: Counts, gamma: float, limits: Sequence[Limit], candidates: Sequence[Candidate]) -> bool:
+    """Whether no policy of the log's own model keeps all limits."""
+    return not any(candidate.problem(counts, gamma, limits).margin.all() for candidate in candidates)
+
+
+def behaviour_of(counts: Counts, gamma: float, limits: Sequence[Limit]) -> tuple[Floats, Floats]:
+    """The policy [S, A] that made the log, and [I] the estimate of each limited column."""
+    policy = Lagrangian.empirical(counts, gamma, limits).behaviour
+    rows = [1 + limit.index(counts.cost_names) for limit in limits]
+    return policy, PolicyEstimate(counts, gamma, policy).estimate[rows, 1]

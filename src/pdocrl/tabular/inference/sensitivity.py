@@ -44,7 +44,7 @@ def sensitivity(
     limits: Limits = (),
     grid: tuple[float, ...] = GRID,
     resamples: int = 100,
-    relearned: int = 20,
+    refits: int = 20,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Choice, ...]:
@@ -57,7 +57,7 @@ def sensitivity(
         solved.append(solve_saddle(L, Setup(C)))
         if np.isfinite(C) and np.all(solved[-1].point.mu <= 0.999 * solved[-1].sets.C * L.mu_D):
             break
-    redrawn = redraw(counts, chosen, solved, resamples, relearned, seed, progress)
+    redrawn = redraw(counts, chosen, solved, resamples, refits, seed, progress)
     B = float(np.median([s.sets.B for s in solved]))  # one for all, so that scores compare
     price = B * solved[0].units.multipliers
 
@@ -65,7 +65,7 @@ def sensitivity(
         missed = np.maximum(price * (L.tau - outcomes[..., 1:]), 0).max(axis=-1, initial=0)
         return np.asarray(outcomes[..., 0] - missed)
 
-    overrated = (penalised(redrawn.there) - penalised(redrawn.here)).sum(axis=1) / max(relearned, 1)
+    overrated = (penalised(redrawn.there) - penalised(redrawn.here)).sum(axis=1) / max(refits, 1)
     score = penalised(redrawn.outcomes).mean(axis=1) - overrated
     signs = np.array([limit.sign for limit in chosen])
     return tuple(
@@ -76,7 +76,7 @@ def sensitivity(
             score=float(score[index]),
             optimism=redrawn.optimism[index],
             concentrability=cover(L, s.policy, counts.states).concentrability,
-            limits="kept" if s.room >= -TOLERANCE else "missed",
+            limits="kept" if s.slater_margin >= -TOLERANCE else "missed",
         )
         for index, s in enumerate(solved)
     )

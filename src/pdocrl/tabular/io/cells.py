@@ -32,6 +32,7 @@ class CellSpec:
     bins: tuple[tuple[str, str], ...] = ()  # (column, "10", "quantile:5" or "values")
     cluster: int | None = None
     columns: tuple[str, ...] = ()  # of a clustering
+    learned: Mapping[str, Any] | None = None  # cells of a stored policy, to be used as they are
     half: Literal[0, 1] | None = None  # of the rows that a clustering is learned from; None for all
 
     @classmethod
@@ -64,16 +65,36 @@ class Cells:
     values: dict[str, Any]  # plain; see `learn`
     hidden: tuple[Hidden, ...]
 
+    def collapsed(self) -> list[tuple[str, int, int]]:
+        """(column, bins asked for, bins there are) where values that are alike left fewer."""
+        asked = zip(self.values["columns"], self.values.get("asked", []), self.values.get("edges", []), strict=False)
+        return [(c, k, len(edges) + 1) for c, k, edges in asked if k is not None and len(edges) + 1 < k]
+
 
 def learn(fetch: Any, rows: str, spec: CellSpec, types: Mapping[str, str], name: str) -> dict[str, Any]:
     """Cells as plain values: columns and edges (None: each value), or columns, mean, scale and centres."""
+    if spec.learned is not None:
+        spec = dataclasses.replace(spec, columns=tuple(spec.learned["columns"]))
     columns = [column for column, _ in spec.bins] or list(spec.columns)
     for column in columns:
         if column not in types:
             raise DataError(f"{name}: no column `{column}`.{did_you_mean(column, types)} It has {', '.join(types)}.")
+    if spec.learned is not None:
+        return dict(spec.learned)
     if spec.cluster is not None:
         return _clusters(fetch, rows, columns, spec, name)
-    return {"columns": columns, "edges": [_edges(fetch, rows, column, how, name) for column, how in spec.bins]}
+    return {
+        "columns": columns,
+        "edges": [_edges(fetch, rows, column, how, name) for column, how in spec.bins],
+        "asked": [None if how == "values" else int(how.removeprefix("quantile:")) for _, how in spec.bins],
+        "categories": {column: _categories(fetch, rows, column) for column, how in spec.bins if how == "values"},
+    }
+
+
+def _categories(fetch: Any, rows: str, column: str) -> list[str]:
+    """The values of a column, as a state's name shows them."""
+    found = fetch(f"SELECT DISTINCT CAST({quote(column)} AS VARCHAR) FROM {rows} WHERE {quote(column)} IS NOT NULL")
+    return sorted(str(value) for (value,) in found)
 
 
 def sql(cells: Mapping[str, Any], prefix: str = "") -> str:
@@ -155,15 +176,21 @@ def _edges(fetch: Any, rows: str, column: str, how: str, name: str) -> list[floa
         edges = fetch(f"SELECT quantile_cont({x}, {shares!r}) FROM {rows}")[0][0] if shares else []
     else:
         edges = np.linspace(low, high, int(how) + 1)[1:-1].tolist()
-    return sorted({float(edge) for edge in edges if low < edge <= high})
+    kept = {float(edge) for edge in edges if low < edge <= high}
+    if len(kept) < len(edges):  # many rows share the least value: it is a bin of its own
+        above = fetch(f"SELECT min({x}) FROM {rows} WHERE {x} > {low!r}")[0][0]
+        kept |= set() if above is None else {float(above)}
+    return sorted(kept)
 
 
 def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: str) -> dict[str, Any]:
     asked = ", ".join(number(column) for column in columns)
     sample = fetch(f"SELECT {asked} FROM {rows} USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (0)")
     points = np.array(sample, np.float64).reshape(-1, len(columns))
-    if not len(points) or not np.isfinite(points).all():
-        raise DataError(f"{name}: a clustered column has values that are missing or no numbers.")
+    bad = [column for column, values in zip(columns, points.T, strict=True) if not np.isfinite(values).all()]
+    if not len(points) or bad:
+        wrong = f"column `{(bad or columns)[0]}`"
+        raise DataError(f"{name}: {wrong} of --cells has values that are missing or no numbers; clusters need numbers.")
     points = points[np.lexsort(points.T)]  # the order in which threads deliver rows must not matter
     if spec.half is not None and len(points) > 1:
         points = points[spec.half :: 2]
@@ -193,9 +220,10 @@ def k_means(points: Floats, k: int, rounds: int = 25, seed: int = 0) -> Floats:
 
 
 def nearest(points: Floats, centres: Floats) -> NDArray[np.int64]:
-    """[n] the nearest centre of each point, in blocks that fit in memory."""
+    """[n] the nearest centre of each point, in blocks that fit in memory: ‖c‖² − 2 p·c is least."""
+    squares = (centres**2).sum(axis=1)
     found = [
-        (((block[:, None] - centres) ** 2).sum(axis=2)).argmin(axis=1)
+        (squares - 2 * block @ centres.T).argmin(axis=1)
         for block in np.array_split(points, max(1, len(points) * len(centres) // 4_000_000))
     ]
     return np.asarray(np.concatenate(found), np.int64)

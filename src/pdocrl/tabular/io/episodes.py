@@ -39,5 +39,15 @@ def weighted(counts: Counts, gamma: float) -> tuple[Counts, float]:
     groups = counts.groups
     if groups is not None:
         groups = dataclasses.replace(groups, mean=groups.mean * weight[:, groups.cell])
-    changes = {"mean": counts.mean * weight, "variance": counts.variance * weight**2, "groups": groups}
+    paths = counts.trajectories
+    if paths is not None:
+        each = np.repeat(delta ** -steps(counts)[None] / (1 - delta), len(counts.mean), axis=0)
+        each[0] *= float(gamma) ** steps(counts)
+        paths = paths.scaled(each, counts.n_actions)
+    changes = {
+        "mean": counts.mean * weight,
+        "variance": counts.variance * weight**2,
+        "groups": groups,
+        "trajectories": paths,
+    }
     return dataclasses.replace(counts, **changes, horizon=None), delta

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.io.log_paths import check_names, reader
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
-from pdocrl.tabular.io.cells import CellSpec, Hidden, hidden, learn, sql
+from pdocrl.tabular.io.cells import CellSpec, Hidden, hidden, learn, nearest, number, sql
 from pdocrl.tabular.io.rows import LIMB, MARK, Ints, check_length
 
 LABELS = ("state", "action", "next_state")
@@ -27,8 +27,10 @@ INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT",
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
 
+MOST_OUTCOMES = 12  # other columns of numbers that a test of the Markov property looks at
 LARGEST = 1e100  # of a signal: squares must not overflow
 _T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
+_CELL = "nearest_centre"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,6 +149,40 @@ class LogFile:
         )
         with self._errors():
             return dict(self.connection.execute(asked).fetchnumpy())
+
+    def episodes(self, one_in: int) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[str, ...]]:
+        """One episode in so many, in order: arrays episode, s, a, z, over, x0 … (signals), c0 … and o0 …; their names.
+
+        c are the columns of numbers that cells were made of, o other columns of numbers (outcomes of a step, perhaps).
+        """
+        own = [] if self.cells is None else [c for c in self.cells["columns"] if self.types.get(c) in NUMBERS]
+        used = {*self.column.values(), *self.costs, *own, *([] if self.cells is None else self.cells["columns"])}
+        others = [
+            c
+            for c, kind in self.types.items()
+            if kind in NUMBERS and c not in used and not c.startswith(("next_", "pdocrl "))
+        ][:MOST_OUTCOMES]
+        episode = f"CAST({_quote(self.column['episode'])} AS VARCHAR)"
+        rows, time = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {self.rows})", _ROW
+        if self.horizon is not None:
+            rows, time = self.rows, _T
+        elif "step" in self.column:
+            rows, time = self.rows, self._time(self.column["step"])
+        elif _ROW.strip('"') in self.types:
+            rows = self.rows
+        state, over = self.label("state"), self._over()
+        columns = [
+            *(f"{self._number(x)} AS x{i}" for i, x in enumerate(self.signals)),
+            *(f"{self._number(x)} AS c{i}" for i, x in enumerate(own)),
+            *(f"{self._number(x)} AS o{i}" for i, x in enumerate(others)),
+        ]
+        asked = (
+            f"SELECT {episode} AS episode, {time} AS time, {state} AS s, {self.label('action')} AS a, {over} AS over, "
+            f"CASE WHEN {over} THEN {state} ELSE {self.label('next_state')} END AS z, {', '.join(columns)} "
+            f"FROM {rows} WHERE hash({episode}) % {one_in} = 0 ORDER BY episode, time"
+        )
+        with self._errors():
+            return dict(self.connection.execute(asked).fetchnumpy()), tuple(own), tuple(others)
 
     def starts_by_group(self, groups: int) -> list[tuple[Any, int, int]]:
         """(state, group, episodes of that group begun there)."""
@@ -344,12 +380,43 @@ def _with_cells(
         rows = f"(SELECT *, {leads} FROM {numbered})"
     dropped = [c for c in ("state", "next_state") if c in types]
     star = f"* EXCLUDE ({', '.join(dropped)})" if dropped else "*"
-    rows = f"(SELECT {star}, {sql(learned)} AS state, {sql(learned, 'next_')} AS next_state FROM {rows})"
+    if "centres" in learned:
+        rows = _nearest_centres(connection, rows, star, learned)
+    else:
+        rows = f"(SELECT {star}, {sql(learned)} AS state, {sql(learned, 'next_')} AS next_state FROM {rows})"
     if missing:  # the last row of an episode has no next; unless it is the end, nothing is known of it
         terminal = columns.get("terminal", "terminal")
         end = f"lower(CAST({_quote(terminal)} AS VARCHAR)) IN ('true', '1', '1.0')" if terminal in types else "false"
         rows = f"(SELECT * FROM {rows} WHERE next_state IS NOT NULL OR {end})"
     return rows, learned
+
+
+def _nearest_centres(connection: Any, rows: str, star: str, cells: Mapping[str, Any]) -> str:
+    """A temporary table of the rows with `state` and `next_state`, the nearest centres, found in NumPy.
+
+    A distance expression per centre in SQL would be evaluated anew by every query.
+    """
+    import duckdb
+    import pyarrow
+
+    columns, mean, scale = cells["columns"], np.asarray(cells["mean"]), np.asarray(cells["scale"])
+    centres = np.asarray(cells["centres"])
+
+    def place(points: Any) -> Any:
+        wide = points.combine_chunks() if isinstance(points, pyarrow.ChunkedArray) else points
+        table = wide.flatten().to_numpy(zero_copy_only=False).reshape(-1, len(columns))
+        return pyarrow.array(nearest((table - mean) / scale, centres))
+
+    kinds = [duckdb.sqltype("DOUBLE[]")], duckdb.sqltype("BIGINT")
+    connection.create_function(_CELL, place, *kinds, type="arrow")
+    parts = []
+    for prefix in ("", "next_"):
+        numbers = [number(prefix + column) for column in columns]
+        known = " AND ".join(f"{x} IS NOT NULL" for x in numbers)
+        safe = ", ".join(f"coalesce({x}, 0)" for x in numbers)
+        parts.append(f"CASE WHEN {known} THEN CAST({_CELL}([{safe}]) AS VARCHAR) END AS {prefix}state")
+    connection.execute(f'CREATE TEMP TABLE "{_CELL}" AS SELECT {star}, {", ".join(parts)} FROM {rows}')
+    return f'"{_CELL}"'
 
 
 def _roles(

@@ -29,6 +29,7 @@ from pdocrl.tabular.io.cells import Cells, CellSpec
 from pdocrl.tabular.io.groups import MOST, Groups
 from pdocrl.tabular.io.logfile import LogFile, Tally, open_log
 from pdocrl.tabular.io.rows import LIMB, MARK, Floats, Ints, Label, encode, moments, sorted_labels
+from pdocrl.tabular.io.trajectories import MOST_ROWS, Trajectories
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
 ENTRIES = 2_000_000  # group × transition, so that counting them takes seconds
@@ -72,7 +73,10 @@ def count_log(
         counts = _counts([log.tally(exponent)], log.starts(), start, exponent, log)
         made = None if opened.cells is None else Cells(opened.cells, tuple(opened.hidden()))
         groups = _groups(log, counts, d0_known=start is not None)
-        return dataclasses.replace(counts, groups=groups, cells=made, horizon=horizon)
+        paths = _trajectories(log, counts)
+        return dataclasses.replace(
+            counts, groups=groups, trajectories=paths, cells=made, columns=log.column, horizon=horizon
+        )
 
 
 def counts_with_ray(
@@ -199,6 +203,30 @@ def _groups(log: LogFile, counts: Counts, d0_known: bool) -> Groups | None:
         at = encode("initial", states(np.array([state], table["s"].dtype)), counts.states)
         starts[np.searchsorted(used, g), at] += episodes
     return Groups(np.asarray(group, np.int64), cell.astype(np.int64), n, mean, starts)
+
+
+def _trajectories(log: LogFile, counts: Counts) -> Trajectories | None:
+    """A sample of the log's episodes in their order, where it names them."""
+    if "episode" not in log.column:
+        return None
+    table, columns, outcomes = log.episodes(-(-counts.size // MOST_ROWS))
+    if not len(table["over"]):
+        return None
+    states = _reader(np.concatenate([np.unique(table["s"]), np.unique(table["z"])]))
+    over = np.asarray(table["over"], bool)
+    to = np.full(len(over), counts.n_states, np.int64)
+    to[~over] = _codes("next_state", table["z"][~over], states, counts.states)
+    action = _codes("action", table["a"], _reader(np.unique(table["a"])), counts.actions)
+    pair = _codes("state", table["s"], states, counts.states) * counts.n_actions + action
+
+    def numbers(prefix: str, names: Sequence[str]) -> Floats | None:
+        found = [np.ma.filled(np.ma.asarray(table[f"{prefix}{i}"], np.float64), np.nan) for i in range(len(names))]
+        return np.stack(found) if found else None
+
+    signals = numbers("x", log.signals)
+    assert signals is not None, "a log has a reward"
+    episode = np.unique(np.asarray(table["episode"]).astype(str), return_inverse=True)[1].astype(np.int64)
+    return Trajectories(episode, pair, to, signals, columns, numbers("c", columns), outcomes, numbers("o", outcomes))
 
 
 def _codes(name: str, labels: NDArray[Any], read: Callable[[NDArray[Any]], list[Any]], known: Sequence[Label]) -> Ints:

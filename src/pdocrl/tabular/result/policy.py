@@ -5,8 +5,12 @@
     policy.probabilities("calm 10")    # {action: probability}
     policy.act({"stock": 7.5, "age": 3.0}, step=2)
 
+Columns go by the log's names. A value that is missing, NaN or no number, a category the log never had, a column that is
+missing or that the policy does not know: each is refused by name (`InputError`), never taken for a state.
+
 This file travels with the policy as `act.py`. The JSON is one object: `actions`, and `rows` of state, (step,) action
-and probability; `unseen` says what to do in a state the log never had; `cells`, if present, how columns become a state.
+and probability; `unseen` says what to do in a state the log never had; `columns`, what the log calls the state and the
+action; `cells`, if present, how columns become a state.
 """
 
 from __future__ import annotations
@@ -18,11 +22,15 @@ from typing import Any
 
 import numpy as np
 
-Row = str | int | Mapping[str, Any]
+Row = str | int | Mapping[str, Any]  # a state, or columns by name
 
 
 class UnseenStateError(KeyError):
     """A state the log never had, and no rule for such states."""
+
+
+class InputError(ValueError):
+    """What a policy was asked about cannot be a row of the log it was learned from."""
 
 
 class TabularPolicy:
@@ -32,6 +40,7 @@ class TabularPolicy:
         self.actions: list[Any] = list(content["actions"])
         self.unseen: dict[str, Any] = dict(content["unseen"])
         self.cells: Mapping[str, Any] | None = content.get("cells")
+        self.state_column = str(content.get("columns", {}).get("state", "state"))
         self.has_steps = any("step" in row for row in content["rows"][:1])
         place = {self._name(action): index for index, action in enumerate(self.actions)}
         self.table: dict[tuple[str, int], np.ndarray] = {}
@@ -43,11 +52,19 @@ class TabularPolicy:
 
     def state(self, row: Row) -> str:
         """The state's name: as it is given, or the cell that raw columns fall into."""
-        if not isinstance(row, Mapping):
-            return self._name(row)
-        if self.cells is None:
-            return self._name(row["state"])
-        return cell_of(self.cells, row)
+        if isinstance(row, Mapping):
+            if self.cells is not None:
+                return cell_of(self.cells, row)
+            column = "state" if "state" in row else self.state_column
+            _check_columns([column], row)
+            row = row[column]
+        if isinstance(row, list | tuple | np.ndarray):
+            wanted = self.cells["columns"] if self.cells is not None else [self.state_column]
+            named = ", ".join(f"{str(column)!r}: …" for column in wanted)
+            raise InputError(f"numbers without names cannot be told apart: give the columns by name, {{{named}}}.")
+        if row is None or (isinstance(row, float | np.floating) and not np.isfinite(row)):
+            raise InputError(f"column `{self.state_column}` is {row}: the state is not known.")
+        return self._name(row)
 
     def chances(self, row: Row, step: int = 0) -> np.ndarray:
         """[A] the probabilities, in the order of `actions`."""
@@ -82,20 +99,54 @@ class TabularPolicy:
 
 def cell_of(cells: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """The name of the cell of a row of raw columns: binned columns side by side, or the nearest centre."""
+    _check_columns(cells["columns"], row)
     if "centres" in cells:
         point = [
-            (float(row[c]) - m) / s for c, m, s in zip(cells["columns"], cells["mean"], cells["scale"], strict=True)
+            (_number(c, row[c]) - m) / s
+            for c, m, s in zip(cells["columns"], cells["mean"], cells["scale"], strict=True)
         ]
         distance = ((np.asarray(cells["centres"], np.float64) - np.asarray(point)) ** 2).sum(axis=1)
         return str(int(distance.argmin()))
     names = []
     for column, edges in zip(cells["columns"], cells["edges"], strict=True):
-        value = row[column]
-        shown = (
-            str(value) if edges is None else str(int(np.searchsorted(np.asarray(edges), float(value), side="right")))
-        )
+        if edges is None:
+            shown = _category(column, row[column], cells.get("categories", {}).get(column))
+        else:
+            shown = str(int(np.searchsorted(np.asarray(edges), _number(column, row[column]), side="right")))
         names.append(f"{column}={shown}")
     return " ".join(names)
+
+
+def _check_columns(wanted: list[str], row: Mapping[str, Any]) -> None:
+    missing = [column for column in wanted if column not in row]
+    if missing:
+        raise InputError(f"column `{missing[0]}` is missing; the policy needs {', '.join(wanted)}.")
+    extra = [str(column) for column in row if column not in wanted]
+    if extra:
+        raise InputError(f"column `{extra[0]}` is not one the policy knows; it needs {', '.join(wanted)} alone.")
+
+
+def _number(column: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"column `{column}` is {value!r}, not a number.") from None
+    if not np.isfinite(number):
+        raise InputError(f"column `{column}` is {number}: the value is missing or not finite.")
+    return number
+
+
+def _category(column: str, value: Any, known: list[str] | None) -> str:
+    """The category's name as the log has it: 3, 3.0 and "3" are one."""
+    if value is None or (isinstance(value, float | np.floating) and not np.isfinite(value)):
+        raise InputError(f"column `{column}` is {value}: the category is missing.")
+    shown = str(value)
+    if known is not None and shown not in known:
+        shown = str(int(value)) if isinstance(value, float | np.floating) and value == int(value) else shown
+        if shown not in known:
+            some = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+            raise InputError(f"column `{column}` is {value!r}, which the log never had; it has {some}.")
+    return shown
 
 
 def load(folder: str | Path, seed: int | None = None) -> TabularPolicy:

@@ -84,7 +84,7 @@ class Confident(Part, frozen=True, kw_only=True):
     asked: float
     reached: bool
     by: str
-    learned: Literal["costs", "bounds", "enlarged", "log"] = "costs"  # what was planned for; log: its own policy
+    learned: Literal["costs", "bounds", "inflated", "behaviour"] = "costs"  # what was planned for; log: its own policy
     bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
     estimates: Numbers
 
@@ -128,8 +128,20 @@ class OtherClustering(Part, frozen=True, kw_only=True):
     costs: Numbers
 
 
+class HiddenSignal(Part, frozen=True, kw_only=True):
+    """A signal whose surprises something the states do not tell explains: a failed test of the Markov property."""
+
+    signal: str
+    by: str  # in words
+    p: float
+    share: float  # of the variance of surprises
+    shift: float  # by which intervals were moved out
+
+
 class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Everything about a result."""
+
+    FORMAT = 2
 
     status: str
     value: float
@@ -155,6 +167,9 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     choices: list[OtherBound]
     policy: list[PolicyLine]
     confidence: Confident | None = None
+    hidden: list[HiddenSignal] | None = None  # where states are not Markov
+    assumptions: list[str] | None = None  # of every statement
+    notes: list[str] | None = None  # what a reader should not overlook
     window: float | None = None
     per_window: Numbers | None = None
     more_data: dict[str, list[Need]] | None = None
@@ -165,7 +180,11 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Files from before there was a number have the same fields."""
+        """Files of 0.2 have other words for what was planned for."""
+        sure = fields.get("confidence")
+        if isinstance(sure, dict) and "learned" in sure:
+            words = {"enlarged": "inflated", "log": "behaviour"}
+            fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
         return fields
 
 
@@ -232,11 +251,18 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         else Confident(
             asked=shown.confidence,
             reached=shown.reached,
-            by="halves",
-            learned=shown.learned,
+            by=shown.tested_on,
+            learned=shown.objective,
             bounds={name: _number(bound) for name, bound in named(shown.bound).items()},
             estimates=named(shown.estimate),
         ),
+        hidden=None
+        if result.markov is None or not result.markov.failed
+        else [
+            HiddenSignal(signal=one.signal, by=one.by, p=one.p, share=one.share, shift=one.shift)
+            for one in result.markov.failed
+        ],
+        assumptions=assumptions(result),
         window=window,
         per_window=None
         if window is None
@@ -291,6 +317,25 @@ def read_solved(folder: str | os.PathLike[str]) -> SolvedFile:
     return found
 
 
+def assumptions(result: Result) -> list[str]:
+    """What every statement about the policy rests on, in words."""
+    test = result.markov
+    if test is None:
+        markov = "the state tells all that matters for what follows (not tested: the log has no episodes in order)"
+    elif test.failed:
+        markov = "the state tells all that matters for what follows, which the log's own episodes contradict"
+    else:
+        markov = f"the state tells all that matters for what follows (tested on {test.episodes} episodes, not refuted)"
+    told = result.shown is not None and result.shown.tested_on == "held-out rows"
+    return [
+        markov,
+        "whoever acted knew no more than the state columns say (no hidden confounder)",
+        "the world where the policy acts is the one that was logged",
+        f"{'rows' if told or test is None else 'episodes'} of the log are independent of each other",
+        "no single cost is larger than the largest in the log",
+    ]
+
+
 def other_units(result: Result) -> dict[str, list[float]]:
     """What value and costs are in other words, where episodes end: per step taken, and per episode, discounted."""
     if result.unit != "discounted":
@@ -325,6 +370,8 @@ def _number(C: float) -> float | None:
 
 def _point(result: Result, name: str) -> FrontierPoint:
     at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
+    own = result.limits[at]
+    at_limit = own.sign * (float(result.costs[at]) - own.value)
     return FrontierPoint(
         limit=result.limits[at].value,
         value=result.value,
@@ -332,6 +379,7 @@ def _point(result: Result, name: str) -> FrontierPoint:
         cost=float(result.costs[at]),
         multiplier=float(result.multipliers[at]),
         status=result.status,
-        kept=result.status in {"optimal", "approximate", "shown"},
+        kept=result.status in {"optimal", "approximate", "shown"}
+        or (result.status == "not_markov" and at_limit >= -1e-7),
         thin=result.thin,
     )

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
+from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
-from pdocrl.tabular.inference.confidence import Assurance
+from pdocrl.tabular.inference.confidence import SafetyTest
+from pdocrl.tabular.inference.markov import copied_episodes
 from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
 from pdocrl.tabular.result.record import FILE, SolvedFile, policy_lines, solved_file
 from pdocrl.tabular.result.tables import FEW
-from pdocrl.tabular.solvers.count_threshold import OFTEN
+from pdocrl.tabular.solvers.count_threshold import BELIEVED
 
+COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
-def policy_content(result: Result, unseen: str = "careful", cells: Cells | None = None) -> dict[str, Any]:
+def policy_content(
+    result: Result, unseen: str = "careful", cells: Cells | None = None, columns: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What `policy.load` reads.
 
     `unseen`: the log's mix of the actions that cost least ("careful"), of all actions ("behaviour"), "uniform",
@@ -46,6 +53,8 @@ def policy_content(result: Result, unseen: str = "careful", cells: Cells | None 
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
     rows = [as_plain(line) for line in policy_lines(result)]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
+    if columns is not None:
+        content |= {"columns": {role: columns[role] for role in ("state", "action") if role in columns}}
     return content if cells is None else content | {"cells": cells.values}
 
 
@@ -57,7 +66,21 @@ def notes(result: Result, counts: Counts) -> list[str]:
     elif never := unknown_size(counts, result.limits):
         names = " and ".join(f"`{name}`" for name in never)
         found.append(f"{names} is 0 in every row: how much one would cost the log cannot know.")
+    for one in () if result.markov is None else result.markov.failed:
+        found.append(
+            f"the states are not Markov: {one.by} explains {100 * one.share:.2g} % of the surprises in `{one.signal}`. "
+            "No limit is shown and nothing is called optimal; intervals are moved out by what may be hidden. "
+            "Make it part of the state."
+        )
+    if counts.groups is not None and (copies := copied_episodes(counts)) > COPIES:
+        found.append(
+            f"{100 * copies:.0f} % of the episodes are copies of others in every state, action and signal; they are "
+            "counted as independent, and intervals are too narrow if they are not."
+        )
     if counts.cells is not None:
+        for column, asked, there in counts.cells.collapsed():
+            bins = "one bin" if there == 1 else f"{there} bins"
+            found.append(f"`{column}` has {bins} in place of {asked}: too many of its values are the same.")
         for one in counts.cells.hidden:
             if one.share > HIDES:
                 found.append(
@@ -69,28 +92,31 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.thin > FEW:
         help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {OFTEN} rows: what they "
+            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: what they "
             f"earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
+    for one, cost in zip(result.limits, result.costs, strict=True):
+        if result.method in BASELINES and result.method != "pdocrl" and one.sign * (cost - one.value) < -1e-7:
+            found.append(f"{result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
         most = int(dead[times.argmax()])
         found.append(
             f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
-            "times); what follows there is unknown and taken to be the worst. If episodes end there: --dead-ends end."
+            "times); what follows there is unknown and taken to be the worst. If episodes end there: --absorbing end."
         )
-    if np.array_equal(counts.starts, counts.n.sum(axis=1)):
+    if counts.trajectories is None and np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
     return found
 
 
-def _not_shown(result: Result, shown: Assurance, counts: Counts) -> str:
+def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
     level = f"not shown at {100 * shown.confidence:g} %"
-    if shown.learned == "log":
+    if shown.objective == "behaviour":
         never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
         return (
             f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "
@@ -111,30 +137,37 @@ def infeasible(result: Result) -> str:
     return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
 
 
+def with_notes(record: SolvedFile, result: Result, counts: Counts) -> SolvedFile:
+    """The record with what a reader should not overlook."""
+    return structs.replace(record, notes=notes(result, counts))
+
+
 def save(
     result: Result,
     folder: Path,
-    window: float | None = None,
     unseen: str = "careful",
-    cells: Cells | None = None,
+    counts: Counts | None = None,
     record: SolvedFile | None = None,
 ) -> list[Path]:
-    """policy.parquet, policy.json, act.py, result.json and solve.png."""
+    """policy.parquet, policy.json, act.py, result.json and solve.png; counts tell how columns make a state."""
     import pyarrow
     import pyarrow.parquet
 
     from pdocrl.tabular.result.picture import draw
 
-    content = policy_content(result, unseen, cells)
+    made, names = (None, None) if counts is None else (counts.cells, counts.columns)
+    content = policy_content(result, unseen, made, names)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", FILE, "solve.png")]
+    if record is None:
+        record = solved_file(result) if counts is None else with_notes(solved_file(result), result, counts)
     with atomic_path(files[0]) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     write_json(files[1], content)
     with atomic_path(files[2]) as path:
         path.write_bytes(Path(policy.__file__).read_bytes())
-    write_record(files[3], record or solved_file(result, window))
+    write_record(files[3], record)
     with atomic_path(files[4]) as path:
         draw(result, path)
     return files

@@ -10,8 +10,8 @@ UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"
 LEARNED = {
     "costs": "planning for costs as the log has them",
     "bounds": "planning for bounds on costs",
-    "enlarged": "planning for costs enlarged by what few rows can hide",
-    "log": "nothing, it is the log's own policy",
+    "inflated": "planning for costs inflated by what few rows can hide",
+    "behaviour": "nothing, it is the behaviour policy",
 }
 FEW = 0.1  # share of steps on few rows from which a reader is told
 FLATTERED = (
@@ -24,6 +24,7 @@ STATUS = {
     "approximate": "not optimal yet, see the certificate",
     "shown": "limits shown to be kept",
     "not_shown": "limits not shown to be kept",
+    "not_markov": "no statement: the states hide what matters",
     "infeasible": "infeasible",
     "infeasible_covered": "infeasible among covered policies",
 }
@@ -52,6 +53,15 @@ def outcome(solved: SolvedFile) -> Table:
     return Table.of(heads, rows, "What the policy earns and costs")
 
 
+def all_of(solved: SolvedFile) -> list[Table]:
+    """Every table of a result: what it earns, how far to trust it, and whatever else was asked."""
+    shown = [outcome(solved), trust(solved)]
+    shown += [choices(solved)] if solved.choices else []
+    shown += [clusterings(solved)] if solved.clusterings else []
+    shown += [frontier(solved.frontier)] if solved.frontier is not None else []
+    return shown + ([explained(solved.explain, str(solved.explained))] if solved.explain else [])
+
+
 def keeps(solved: SolvedFile, name: str) -> bool:
     """Whether a limit is kept, by the log's own count and but for rounding."""
     room = solved.limits[name] - solved.costs[name]
@@ -68,17 +78,17 @@ def trust(solved: SolvedFile) -> Table:
     cover, sure = solved.coverage, solved.confidence
     rows = [["status", in_words(solved.status, solved.thin)]]
     if solved.margin is not None:
-        rows.append(["room inside the limits", f"{solved.margin:.4g}"])
+        rows.append(["Slater margin", f"{solved.margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
-        said = (
-            "unknown, it never occurred"
-            if bound is None
-            else f"{solved.senses[name]} {bound:.4g}, by halves, bound `clustered`"
-        )
+        said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by {sure.by}"
         rows.append([f"{name} at {100 * sure.asked:g} %", said])
     if sure is not None:
         rows.append(["learned by", LEARNED[sure.learned]])
+    rows += [
+        [f"hidden from the states: {one.signal}", f"explained by {one.by}: {100 * one.share:.2g} % of its surprises"]
+        for one in solved.hidden or []
+    ]
     rows += [
         ["certificate ξ", f"{solved.certificate:.2g} ({solved.method})"],
         ["discount γ", f"{solved.gamma:g}"],

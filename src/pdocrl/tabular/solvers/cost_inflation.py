@@ -23,10 +23,10 @@ import numpy as np
 from pdocrl.limits import Limit
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.inference.bounds import PolicyEstimate
-from pdocrl.tabular.solvers.count_threshold import trusted
+from pdocrl.tabular.solvers.count_threshold import frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units
-from pdocrl.tabular.solvers.robust import cautious
-from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, best_policy, room, solve_saddle
+from pdocrl.tabular.solvers.robust import plan_for_bounds
+from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, best_policy, slater_margin, solve_saddle
 
 SHARE = 0.45  # of a surprise that every pair is charged with over its n tries, if the limits can bear it
 SPREADS = 0.3  # standard errors that go with a whole surprise
@@ -36,7 +36,7 @@ HALVINGS = 5  # of the share, to find what the limits can bear
 PRICE = 100.0  # of bounds, in units of B
 
 
-def enlarge(counts: Counts, L: Lagrangian, limits: Sequence[Limit]) -> Floats:
+def inflate(counts: Counts, L: Lagrangian, limits: Sequence[Limit]) -> Floats:
     """[I, S, A] what a whole share adds to each limited column, in its own unit and for the worse."""
     estimate = PolicyEstimate(counts, L.gamma, L.behaviour)
     tried = np.maximum(counts.n, 1)
@@ -49,26 +49,26 @@ def enlarge(counts: Counts, L: Lagrangian, limits: Sequence[Limit]) -> Floats:
     return np.array(found)
 
 
-def rows_that_leave_room(log: Counts, gamma: float, limits: Sequence[Limit], rows: Sequence[int]) -> int:
+def rows_with_margin(log: Counts, gamma: float, limits: Sequence[Limit], rows: Sequence[int]) -> int:
     """The first of `rows` with which enlarged costs can be kept, or the last."""
     for asked in rows:
-        counts = trusted(log, asked)
+        counts = frequent_only(log, asked)
         L = Lagrangian.empirical(counts, gamma, limits)
-        if _possible(_less(L, SHARE * enlarge(counts, L, limits))):
+        if _possible(_less(L, SHARE * inflate(counts, L, limits))):
             return asked
     return rows[-1]
 
 
-def plan_for_enlarged(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float) -> Floats:
+def plan_for_inflated(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float) -> Floats:
     """The policy [S, A]: the best within limits on enlarged costs, or of the least bound on what limits can bear."""
-    more = enlarge(counts, L, limits)
+    more = inflate(counts, L, limits)
     if _possible(_less(L, SHARE * more)):
         return best_policy(_less(L, SHARE * more), Setup(np.inf))
     low, high = 0.0, SHARE
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if _possible(_less(L, middle * more)) else (low, middle)
-    return cautious(counts, _less(L, high * more), limits, z, PRICE * solve_saddle(L, Setup(np.inf)).sets.B)
+    return plan_for_bounds(counts, _less(L, high * more), limits, z, PRICE * solve_saddle(L, Setup(np.inf)).sets.B)
 
 
 def _less(L: Lagrangian, more: Floats) -> Lagrangian:
@@ -76,4 +76,4 @@ def _less(L: Lagrangian, more: Floats) -> Lagrangian:
 
 
 def _possible(L: Lagrangian) -> bool:
-    return room(Units.of(L).scale(L), np.inf) >= -TOLERANCE
+    return slater_margin(Units.of(L).scale(L), np.inf) >= -TOLERANCE

@@ -19,46 +19,46 @@ from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.solvers.exact import slater_margin, solve
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units, pessimistic_model
 
-OFTEN = 10  # tries after which a pair is believed
+BELIEVED = 10  # tries after which a pair is believed
 ROOM = 1e-9  # by how much limits may be missed and still count as kept, in shares of the largest cost
 LOST = 1e-3  # share of its steps that the best policy may spend beyond frequent pairs, for those to be enough
 REPEATS = 100  # second tries that must all have gone like the first before a world counts as deterministic
 
 
-def kept(n: Ints, min_count: int, favourites: bool = True) -> NDArray[np.bool_]:
+def frequent(n: Ints, min_count: int, favourites: bool = True) -> NDArray[np.bool_]:
     """[S, A] pairs tried `min_count` times, or (favourites) as often as any in their state."""
     enough = np.minimum(min_count, n.max(axis=1, keepdims=True)) if favourites else min_count
     return np.asarray((n > 0) & (n >= enough))
 
 
-def trusted(counts: Counts, min_count: int, favourites: bool = True) -> Counts:
+def frequent_only(counts: Counts, min_count: int, favourites: bool = True) -> Counts:
     """The counts without rare pairs."""
-    return counts.only(kept(counts.n, min_count, favourites))
+    return counts.only(frequent(counts.n, min_count, favourites))
 
 
 def choose(counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> tuple[Counts, int]:
     """The counts without rare pairs, and the rows asked of a pair, by what the log allows."""
     min_count = choose_min_count(counts, gamma, limits)
-    if min_count == OFTEN and (counts.n >= OFTEN).any():
-        strict = trusted(counts, OFTEN, favourites=False)
+    if min_count == BELIEVED and (counts.n >= BELIEVED).any():
+        strict = frequent_only(counts, BELIEVED, favourites=False)
         L = Lagrangian.empirical(strict, gamma, limits)
         model = pessimistic_model(Units.of(L).scale(L))
         best = solve(model)
         if best.status != "infeasible" and float(best.mu[~L.seen].sum()) <= LOST * float(best.mu.sum()):
             return strict, min_count
-    return trusted(counts, min_count), min_count
+    return frequent_only(counts, min_count), min_count
 
 
 def choose_min_count(counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> int:
-    """1 where trying again always gave the same; else `OFTEN`, or fewer if the limits cannot be kept otherwise."""
+    """1 where trying again always gave the same; else `BELIEVED`, or fewer if the limits cannot be kept otherwise."""
     repeats = int((counts.n - 1).clip(0).sum())
     if repeats >= REPEATS and deterministic(counts):
         return 1
-    for min_count in (OFTEN, 7, 5, 3, 2) if limits else ():
-        L = Lagrangian.empirical(trusted(counts, min_count), gamma, limits)
+    for min_count in (BELIEVED, 7, 5, 3, 2) if limits else ():
+        L = Lagrangian.empirical(frequent_only(counts, min_count), gamma, limits)
         if slater_margin(pessimistic_model(Units.of(L).scale(L))) >= -ROOM:
             return min_count
-    return OFTEN
+    return BELIEVED
 
 
 def deterministic(counts: Counts) -> bool:

@@ -20,17 +20,17 @@ from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian
 ACCURACY = 1e-8  # of the plan, relative to the values
 
 
-def everywhere(scaled: Lagrangian, mass: Floats, planned: Floats, price: float) -> Floats:
+def complete_policy(scaled: Lagrangian, mass: Floats, planned: Floats, price: float) -> Floats:
     """The policy planned [S, A] where it has mass [S]; elsewhere the plan from there, or `behaviour` without rows."""
     known = np.asarray(scaled.seen.any(axis=1))
     open_ended = np.asarray(known & (mass <= 1e-12))
     policy = np.where((mass > 1e-12)[:, None], planned, scaled.behaviour)
     if open_ended.any():
-        policy[open_ended] = plan_elsewhere(scaled, price)[open_ended]
+        policy[open_ended] = plan_off_support(scaled, price)[open_ended]
     return policy
 
 
-def plan_elsewhere(scaled: Lagrangian, price: float) -> Floats:
+def plan_off_support(scaled: Lagrangian, price: float) -> Floats:
     """[S, A] the best tried action of each state by r + price · Σ g, in units in which signals lie within ±1."""
     S, A = scaled.r.shape
     known = np.asarray(scaled.seen.any(axis=1))

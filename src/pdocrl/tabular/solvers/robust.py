@@ -20,14 +20,14 @@ from pdocrl.tabular.cmdp import as_matrix, extract, occupancy, plan
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.inference.bounds import PolicyEstimate
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.solvers.off_support import everywhere
+from pdocrl.tabular.solvers.off_support import complete_policy
 
 ROUNDS = 30
 STEPS = np.append(0.7 ** np.arange(24), 0.0)  # of a round towards its plan, of which the best is taken
 ACCURACY = 1e-7
 
 
-def cautious(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float, price: float = np.inf) -> Floats:
+def plan_for_bounds(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float, price: float = np.inf) -> Floats:
     """[S, A] for counts and their L; at an infinite price reward does not count."""
     units = Units.of(L)
     scaled = units.scale(L)
@@ -47,7 +47,7 @@ def cautious(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float, p
         if not STEPS[best_step]:
             break
         mu = mu + STEPS[best_step] * change
-    return everywhere(scaled, mu.sum(axis=1), extract(mu), 1.0 if np.isinf(price) else price)
+    return complete_policy(scaled, mu.sum(axis=1), extract(mu), 1.0 if np.isinf(price) else price)
 
 
 class _Bound:

@@ -15,10 +15,10 @@ from pdocrl.tabular.solvers.algorithms import Algorithm, Mixture, make_players, 
 from pdocrl.tabular.solvers.certificate import Certificate, Point, certify
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, Sets, Units, pessimistic_model, policy_of
 from pdocrl.tabular.solvers.lp import Optimum, choose_B, margin, saddle_lp, strict
-from pdocrl.tabular.solvers.off_support import everywhere
+from pdocrl.tabular.solvers.off_support import complete_policy
 
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
-Status = Literal["optimal", "approximate", "shown", "not_shown", "infeasible", "infeasible_covered"]
+Status = Literal["optimal", "approximate", "shown", "not_shown", "not_markov", "infeasible", "infeasible_covered"]
 
 TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
 CLOSE = 0.01  # of the largest reward: a policy certified to be no further from the best is called optimal
@@ -90,21 +90,21 @@ class Solution:
         return Certificate(planned.value * self.units.reward, upper * self.units.reward)
 
     @cached_property
-    def room(self) -> float:
+    def slater_margin(self) -> float:
         """How far inside all limits a covered policy can be, in shares of each signal; negative if none keeps them."""
-        return room(self.scaled, np.inf if self.planned is not None else self.sets.C)
+        return slater_margin(self.scaled, np.inf if self.planned is not None else self.sets.C)
 
     @property
     def margin(self) -> float:
-        """`room` in the limits' own unit; with several of different size, in that of the largest signal."""
-        return self.room * float(self.units.constraints.max(initial=0.0)) if len(self.L.tau) else np.inf
+        """`slater_margin` in the limits' own unit; with several of different size, in that of the largest signal."""
+        return self.slater_margin * float(self.units.constraints.max(initial=0.0)) if len(self.L.tau) else np.inf
 
     @property
     def status(self) -> Status:
         """If no covered policy keeps the limits: does one of the log's own model, when it may go as far as it likes?"""
         if self.planned is not None:
             return "infeasible" if self.planned.status == "infeasible" else self._best
-        if self.room >= -TOLERANCE:
+        if self.slater_margin >= -TOLERANCE:
             return self._best
         anywhere = exact.slater_margin(pessimistic_model(self.scaled))
         return "infeasible" if anywhere < -TOLERANCE else "infeasible_covered"
@@ -115,7 +115,7 @@ class Solution:
         return "optimal" if self.certificate.gap <= CLOSE * self.units.reward else "approximate"
 
 
-def room(scaled: Lagrangian, C: float) -> float:
+def slater_margin(scaled: Lagrangian, C: float) -> float:
     """How far inside all limits a policy covered within C, or any of the log's own model if C = ∞, can be."""
     if np.isinf(C):
         return exact.slater_margin(pessimistic_model(scaled))
@@ -140,7 +140,7 @@ def solve_saddle(L: Lagrangian, setup: Setup) -> Solution:
         point = saddle_lp(scaled, sets)
     else:
         point, mixture = _play(scaled, sets, setup.method, setup.iterations)
-    policy = everywhere(scaled, point.nu.sum(axis=1), policy_of(scaled, point.nu), sets.B)
+    policy = complete_policy(scaled, point.nu.sum(axis=1), policy_of(scaled, point.nu), sets.B)
     solution = Solution(L, units, sets, point, policy, mixture, None)
     if setup.method == "lp" and not solution.keeps_limits:
         return _kept(solution)
@@ -184,7 +184,7 @@ def _kept(solution: Solution) -> Solution:
 def _spread(scaled: Lagrangian, found: Optimum, B: float | None) -> Floats:
     """The policy of a program's μ, with a plan where that has none."""
     price = 1 + 2 * float(found.lam.sum()) if B is None else B
-    return everywhere(scaled, found.mu.sum(axis=1), policy_of(scaled, found.mu), price)
+    return complete_policy(scaled, found.mu.sum(axis=1), policy_of(scaled, found.mu), price)
 
 
 def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> Solution:
@@ -194,7 +194,7 @@ def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> S
     mu = np.where(L.seen, found.mu, 0.0)
     # What the plan does in states the log has nothing of is arbitrary, since everything is as bad there.
     reached = np.where(L.seen.any(axis=1), found.mu.sum(axis=1), 0.0)
-    policy = everywhere(scaled, reached, found.pi, sets.B)
+    policy = complete_policy(scaled, reached, found.pi, sets.B)
     nu = policy * scaled.inflow(mu)[:, None]
     lam = found.lam * (sets.B if found.status == "infeasible" else 1.0)
     Q = np.clip(scaled.residual(found.V, np.zeros_like(mu), lam), sets.q_low, sets.q_high)

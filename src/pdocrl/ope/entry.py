@@ -1,0 +1,99 @@
+"""`pdocrl.ope(policies, log, limits=…)`: one call for every kind of policy and log.
+
+a folder of `pdocrl train`, its dataset           ─▶ `estimate.estimate`: learned dynamics, calibrated   ─▶ OffPolicy
+any policies, a log with columns, discrete actions ─▶ `judge.judge`: every off-policy estimator           ─▶ OpeReport
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pdocrl.data.dataset import Dataset
+from pdocrl.data.event_log import EventLog
+from pdocrl.data.named_columns import read_table
+from pdocrl.errors import PdocrlError
+from pdocrl.limits import Limits, as_limits
+from pdocrl.ope.judge import judge
+from pdocrl.ope.records import OpeReport
+from pdocrl.ope.result import OffPolicy
+from pdocrl.training.config import FILE as RUN_FILE
+from pdocrl.training.folder import Trained
+
+COLUMN_OPTIONS = (
+    "action",
+    "reward",
+    "costs",
+    "episode",
+    "step",
+    "terminal",
+    "decider",
+    "propensity",
+    "columns",
+    "keep",
+)
+
+
+def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **options: Any) -> OffPolicy | OpeReport:
+    """Estimate reward and costs of policies from logged data alone, with a verdict on each limit.
+
+    Args:
+        policies: a folder of `pdocrl train` (or what `pdocrl.train` returned), judged on its own dataset; or any policy
+            for discrete actions, several in a list or by name: a function, `module:name`, a classifier, a folder of
+            `pdocrl solve`, an .onnx file, a table of probabilities, an array, a column of the log.
+        log: an `EventLog`, or a file, DataFrame or dict of arrays to be read as one; of a training's folder its data,
+            where it is not where it was.
+        limits: on totals of an episode: {"cost": 4}, "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40"; a list of them.
+        options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
+            `terminal`, `decider`, `propensity`, `columns`, `keep`); those of `judge.judge` (`confidence`, `discount`,
+            `regressor`, `newer`, `seed`) or, of a training, those of `estimate.estimate`.
+    """
+    from pdocrl.ope.estimate import estimate
+    from pdocrl.ope.prepare import Prepared
+
+    columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}
+    if isinstance(log, EventLog):
+        if columns:
+            raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
+        return judge(policies, log, limits, **options)
+    if isinstance(log, Dataset | Prepared) or (log is None and not columns) or (is_training(policies) and not columns):
+        if not is_training(policies):
+            raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
+        if limits:
+            raise PdocrlError(f"{_words(policies)}: a training has the limits it was trained for; give none.")
+        return estimate(policies[0] if isinstance(policies, list | tuple) else policies, log, **options)
+    known = read_log(log, policies, limits, **columns)
+    newer = options.pop("newer", None)
+    if newer is not None and not isinstance(newer, EventLog):
+        newer = read_log(newer, policies, limits, **columns)
+    return judge(policies, known, limits, newer=newer, **options)
+
+
+def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:
+    """A log whose costs are also those that limits name, and which keeps columns that are named as policies."""
+    names = [str(p) for p in _listed(policies) if isinstance(p, str | os.PathLike)]
+    rules = [name for name in names if ":" not in name and not Path(name).exists() and not Path(name).suffix]
+    table = read_table(source)[0] if rules else {}
+    keep = [*columns.pop("keep", ()), *(name for name in rules if name in table)]
+    limited = [limit.name for limit in as_limits(limits)]
+    return EventLog.read(source, keep=list(dict.fromkeys(keep)), limited=limited, **columns)
+
+
+def _listed(policies: Any) -> list[Any]:
+    if isinstance(policies, dict):
+        return list(policies.values())
+    return list(policies) if isinstance(policies, list | tuple) else [policies]
+
+
+def is_training(policies: Any) -> bool:
+    """Whether it is one training, given as such or as its folder."""
+    listed = _listed(policies)
+    one = listed[0] if len(listed) == 1 else None
+    if isinstance(one, Trained):
+        return True
+    return isinstance(one, str | os.PathLike) and (Path(one) / RUN_FILE).is_file()
+
+
+def _words(policies: Any) -> str:
+    return ", ".join(str(p) if isinstance(p, str | os.PathLike) else type(p).__name__ for p in _listed(policies))

@@ -1,0 +1,216 @@
+"""Which estimator decides on a limit, and what it says: within, over, or not shown.
+
+    mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning with
+                  forward density ratios (those linear in the features are too often biased)
+    share, CVaR   weighted episodes, if usable
+    max           never shown within: no finite sample excludes a larger step
+
+Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
+Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
+that makes no further assumption has an interval apart from it. A cost that is rare has a bound that knows what few
+episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
+
+    E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.stats import beta
+
+from pdocrl.limits import Limit
+from pdocrl.ope import distribution, sensitivity
+from pdocrl.ope.estimators import dynamics
+from pdocrl.ope.estimators.intervals import p_value
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
+from pdocrl.ope.records import LimitVerdict, Verdict
+
+FEWEST = 50.0  # effective episodes of an estimator that may decide
+LARGEST = 0.1  # share of one episode in all weights
+RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
+WEIGHTED = "weighted doubly robust"
+FORWARD = "double reinforcement learning (forward)"
+DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
+BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
+    "weighted trajectory importance sampling",
+    "weighted per-decision importance sampling",
+    "doubly robust",
+    WEIGHTED,
+)
+MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised importance sampling")
+Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
+
+
+def usable(estimate: Estimate) -> bool:
+    """Whether its diagnostics let it decide, or contradict what does."""
+    size, largest = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
+    return estimate.interval is not None and size >= FEWEST and largest <= LARGEST
+
+
+def decider(estimates: Estimates, signal: str) -> Estimate | None:
+    """The estimator that speaks for the mean of a signal."""
+    ready = [estimates[name, signal] for name in DECIDERS if (name, signal) in estimates]
+    return next((one for one in ready if usable(one)), None)
+
+
+def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdict:
+    """On one limit."""
+    if limit.measure == "max":
+        return _on_every_step(problem, limit)
+    chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
+    if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
+        size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
+        if chosen is not None:
+            size = chosen.effective_sample_size or 0.0
+        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+        return _nothing(limit, why)
+    paths = problem.weights[:, -1]
+    largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
+    sized = limit.sense == "<=" and limit.measure != "exceedance"
+    if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
+        return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
+    low, high = chosen.interval
+    p = p_value(chosen.influence, chosen.effective_sample_size or 1.0, limit.value, limit.sense)
+    rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
+    if rare is not None:
+        high = max(high, rare.upper)
+        p = max(p, rare.p_value(limit.value))
+    apart = _contradiction(chosen, estimates, limit) if limit.measure == "mean" else None
+    words = f"{limit.left} in [{low:.4g}, {high:.4g}] by {chosen.estimator}, limit {limit.value:g}"
+    within, over = (
+        (high <= limit.value, low > limit.value)
+        if limit.sense == "<="
+        else (
+            low >= limit.value,
+            high < limit.value,
+        )
+    )
+    told: Verdict = "within" if within else "over" if over else "not shown"
+    if apart is not None:
+        told, p, words = "not shown", 1.0, f"{words}; but {apart} contradicts it"
+    elif rare is not None:
+        words += f" (only {rare.k:.1f} of {rare.n:.0f} effective episodes had the cost)"
+    gamma = None
+    if told != "not shown" and chosen.estimator in (WEIGHTED, distribution.NAME):
+        room = min(abs(high - limit.value), abs(low - limit.value))
+        up = (told == "within") == (limit.sense == "<=")
+        gamma = sensitivity.overturned_at(problem, distribution.contributions(problem, limit), room, up)
+    return LimitVerdict(
+        limit=str(limit),
+        verdict=told,
+        estimator=chosen.estimator,
+        value=chosen.value,
+        lower=low,
+        upper=high,
+        p_value=p,
+        confounding=gamma,
+        why=words,
+    )
+
+
+def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:
+    return LimitVerdict(
+        limit=str(limit),
+        verdict="not shown",
+        estimator=None if chosen is None else chosen.estimator,
+        value=None if chosen is None else chosen.value,
+        lower=None,
+        upper=None,
+        p_value=1.0,
+        confounding=None,
+        why=why,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rare:
+    """k of n effective episodes had the cost, of at most `largest`."""
+
+    k: float
+    n: float
+    largest: float
+    level: float
+
+    @property
+    def upper(self) -> float:
+        return self.largest * float(beta.ppf((1 + self.level) / 2, self.k + 1, max(self.n - self.k, 1e-9)))
+
+    def p_value(self, limit: float) -> float:
+        if limit >= self.largest:
+            return 0.0
+        return min(1.0, 2 * float(beta.sf(limit / self.largest, self.k + 1, max(self.n - self.k, 1e-9))))
+
+
+def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> _Rare | None:
+    """Where few effective episodes had the cost, or none."""
+    n = chosen.effective_sample_size or 1.0
+    if chosen.estimator not in (WEIGHTED, distribution.NAME):
+        weights = np.ones(problem.episodes)  # weights of rows: whole episodes are not weighted
+    y = distribution.contributions(problem, limit)
+    if float(y.min()) < 0:
+        return None
+    k = n * float(weights @ (y > 0) / weights.sum())
+    largest = 1.0 if limit.measure == "exceedance" else float(y.max())
+    return _Rare(k, n, largest, problem.level) if k < RARE else None
+
+
+def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str | None:
+    """A usable estimator with an interval apart from the one that decides."""
+    assert chosen.interval is not None
+    low, high = chosen.interval
+    for (name, signal), other in estimates.items():
+        if signal != limit.name or not usable(other) or other.interval is None:
+            continue
+        if name not in (BY_PROPENSITY if chosen.estimator == WEIGHTED else MARKOV):
+            continue
+        if other.interval[0] > high or other.interval[1] < low:
+            return name
+    return None
+
+
+def _on_every_step(problem: Problem, limit: Limit) -> LimitVerdict:
+    possible = problem.weights[:, -1] > 0
+    seen = distribution.contributions(problem, limit)[possible]
+    worst = float(seen.max()) if len(seen) else None
+    over = worst is not None and worst > limit.value
+    return LimitVerdict(
+        limit=str(limit),
+        verdict="over" if over else "not shown",
+        estimator="logged steps",
+        value=worst,
+        lower=worst,
+        upper=None,
+        p_value=1.0,
+        confounding=None,
+        why=(
+            f"a logged step of an episode that the policy may have had cost {worst:g}"
+            if over
+            else "no finite sample excludes a larger step; limit the share of episodes: P(…>…)<=…"
+        ),
+    )
+
+
+def together(verdicts: list[LimitVerdict]) -> Verdict | None:
+    """Of all limits: over if one is, within if all are."""
+    told = {one.verdict for one in verdicts}
+    if not told:
+        return None
+    return "over" if "over" in told else "within" if told == {"within"} else "not shown"
+
+
+def disagreement(signal: str, estimates: Estimates) -> float:
+    """The largest distance of two usable estimates, in their joint half-widths."""
+    ready = [e for (_, s), e in estimates.items() if s == signal and usable(e)]
+    halves = [(e.interval[1] - e.interval[0]) / 2 if e.interval else 0.0 for e in ready]
+    return max(
+        (
+            abs((a.value or 0.0) - (b.value or 0.0)) / max(halves[i] + halves[j], 1e-300)
+            for i, a in enumerate(ready)
+            for j, b in enumerate(ready[:i])
+            if a.value != b.value
+        ),
+        default=0.0,
+    )

@@ -1,0 +1,206 @@
+"""What is learned on one part of the log: clones of deciders and of good episodes, and fitted Q under the limits.
+
+No learner is best everywhere: where deciders are good and effects are delayed, a clone of the episodes that satisfied
+the limits beats every optimiser; where effects add up, boosted fitted Q does. So all are learned and the other part of
+the log decides (`judge`). A clone may be followed as it is, drawn, or by its most probable action, which leaves out
+what a decider did by chance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pdocrl.approximate import boosted_q
+from pdocrl.approximate.boosting import ChoiceTrees, ValueTrees
+from pdocrl.approximate.cells import consequence_cells
+from pdocrl.approximate.rows import Rows
+from pdocrl.data.encoding import Encoding
+from pdocrl.data.named_columns import Flags, Floats
+from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators.linear import LinearSystem, values
+from pdocrl.ope.estimators.problem import Problem
+from pdocrl.portfolio.act import FORMAT, RowPolicy
+
+MOST_ROWS = 30_000  # of fitted Q iteration
+MOST_EVALUATED = 12_000  # rows of an evaluation in the search for multipliers
+MOST_CLONED = 60_000  # of a clone
+BEHAVIOUR = "behaviour"
+MASK = 0.2  # of the most probable action's probability
+FEWEST_EPISODES = 10  # of a decider or a selection that is cloned
+MOST_DECIDERS = 8
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy and where it came from."""
+
+    name: str
+    what: str  # in words
+    policy: RowPolicy
+    models: Mapping[str, Any]  # `ValueTrees` and `ChoiceTrees` of the policy, by name
+    believed: Floats | None = None  # [1 + K] by the learner itself
+    decider: str | None = None  # of whom it is the clone, drawn as the decider draws
+
+
+class Learner:
+    """Learns candidates from the rows of one part."""
+
+    def __init__(self, rows: Rows, encoding: Encoding, seed: int, progress: Callable[[str], None]) -> None:
+        self.rows, self.seed, self.progress = rows, seed, progress
+        self.base = {
+            "format": FORMAT,
+            "actions": list(rows.log.actions),
+            "columns": [dataclasses.asdict(code) for code in encoding.codes],
+            "timed": rows.timed,
+            "horizon": rows.horizon,
+        }
+        self.behaviour = self._clone(rows)
+        self.deciders: dict[str, ChoiceTrees] = {}
+        self.values: tuple[ValueTrees, ...] = ()  # of the behaviour policy
+
+    def learn(self) -> list[Candidate]:
+        """All candidates, clones first."""
+        found = [
+            self._choice(BEHAVIOUR, "drawn as all deciders together", self.behaviour, mode=False),
+            self._choice("most frequent action", "the most probable action of the log", self.behaviour, mode=True),
+        ]
+        for place, name in enumerate(self.rows.log.deciders):
+            own = decided_by(self.rows, place)
+            if own.sum() >= FEWEST_EPISODES and len(self.deciders) < MOST_DECIDERS:
+                self.progress(f"cloning {name}")
+                trees = self._clone(self.rows.episodes(own))
+                self.deciders[name] = trees
+                found.append(self._choice(name, f"decides as {name}", trees, mode=False, decider=name))
+                words = f"what {name} most probably decides"
+                found.append(self._choice(f"{name}, most probable", words, trees, mode=True))
+        for name, words, own in self._selections():
+            self.progress(f"cloning {words}")
+            trees = self._clone(self.rows.episodes(own))
+            found.append(self._choice(name, f"drawn as in {words}", trees, mode=False))
+            found.append(self._choice(f"{name}, most probable", f"most probable action in {words}", trees, mode=True))
+        return [*found, *self._fitted_q()]
+
+    def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
+        """Names in the order in which they are to be tested, from careful to bold, by this part alone.
+
+        Careful is who is furthest inside the limits; who brings less than someone more careful is left out.
+        """
+        rows = self.rows
+        evaluate = linear_values(rows, self.seed)
+        scale = np.maximum(rows.totals.std(1), 1e-9)
+        found: list[tuple[float, float, str]] = []
+        for one in candidates:
+            self.progress(f"ordering {one.name}")
+            own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR else None
+            if one.decider is not None:
+                own = decided_by(rows, rows.log.deciders.index(one.decider)) & rows.complete
+            if own is not None and own.any():
+                value = rows.totals[:, own].mean(1)
+            else:
+                value = evaluate(one.policy.chances(rows.x))
+            excess = float(((value[1:] - rows.limits) / scale[1:]).max(initial=-np.inf))
+            found.append((excess, float(value[0]), one.name))
+        order: list[str] = []
+        most = -np.inf
+        for excess, reward, name in sorted(found):
+            if excess < 0 and reward > most:
+                order.append(name)
+                most = reward
+        return order
+
+    def _selections(self) -> list[tuple[str, str, Flags]]:
+        """Episodes that satisfied every limit, and the better half of them."""
+        rows = self.rows
+        safe = rows.complete & (rows.totals[1:] <= rows.limits[:, None]).all(0)
+        found = []
+        if FEWEST_EPISODES <= safe.sum() < 0.97 * len(safe):
+            found.append(("safe episodes", "episodes within the limits", safe))
+        if safe.sum() >= 4 * FEWEST_EPISODES:
+            better = safe & (rows.totals[0] >= np.median(rows.totals[0][safe]))
+            found.append(("better safe episodes", "the better half of episodes within the limits", better))
+        return found
+
+    def _fitted_q(self) -> list[Candidate]:
+        rows = self.rows.sample(MOST_ROWS, self.seed)
+        chances = self.behaviour.probabilities(rows.x)
+        allowed = boosted_q.mask(chances, MASK)
+        self.progress("fitted Q: values of the behaviour policy")
+        start = self.values = boosted_q.behaviour_values(rows, self.seed)
+        cells = consequence_cells(rows, start, self.seed)
+        found = []
+        if cells is not None:
+            rule = {"kind": "cells", "values": names_of(start), "scale": cells.scale.tolist()}
+            models = {**named(start), "centres": cells.centres, "table": cells.table}
+            words = f"constrained optimum of {len(cells.centres)} cells of predicted consequences"
+            found.append(self._of("cells", words, rule, models, cells.believed))
+        evaluate, each = linear_values(rows, self.seed), np.eye(rows.actions)
+        for one in boosted_q.learn(
+            rows, allowed, start, lambda a: evaluate(each[a]), seed=self.seed, progress=self.progress
+        ):
+            mask = {"model": "behaviour", "share": MASK}
+            rule = {"kind": "greedy", "values": names_of(one.values), "mask": mask}
+            rule["multipliers"] = one.multipliers.tolist()
+            models = {**named(one.values), "behaviour": self.behaviour}
+            words = f"boosted fitted Q iteration, {one.steps} steps, among actions the log takes often enough"
+            found.append(self._of(one.name, words, rule, models, one.believed))
+        return found
+
+    def _clone(self, rows: Rows) -> ChoiceTrees:
+        rows = rows.sample(MOST_CLONED, self.seed)
+        return ChoiceTrees.fit(rows.x, rows.log.action, rows.actions, rows.log.episode, self.seed)
+
+    def _choice(self, name: str, what: str, trees: ChoiceTrees, mode: bool, decider: str | None = None) -> Candidate:
+        rule = {"kind": "choice", "model": "choice", "mode": mode}
+        return self._of(name, what, rule, {"choice": trees}, None, decider)
+
+    def _of(
+        self,
+        name: str,
+        what: str,
+        rule: Mapping[str, Any],
+        models: Mapping[str, Any],
+        believed: Floats | None,
+        decider: str | None = None,
+    ) -> Candidate:
+        ready = {key: one if callable(one) else _constant(one) for key, one in models.items()}
+        return Candidate(name, what, RowPolicy({**self.base, "rule": rule}, ready), models, believed, decider)
+
+
+def linear_values(rows: Rows, seed: int) -> Callable[[Floats], Floats]:
+    """Probabilities [N, A] → [1 + K] totals of a policy, by the fixed point of a linear Q on these rows."""
+    kept = rows.sampled(MOST_EVALUATED, seed)
+    few = rows.take(kept)
+    features = basis(few.log, few.timed)
+
+    def evaluate(chances: Floats) -> Floats:
+        target = chances[kept]
+        problem = Problem(few.log, target, np.ones(len(few)), False, features, rows.discount, seed)
+        system = LinearSystem.of(problem)
+        tables = [(target * values(problem, system.q(name))).sum(1)[few.starts] for name in ("reward", *rows.names)]
+        return np.asarray(rows.sense * np.mean(tables, axis=1), np.float64)
+
+    return evaluate
+
+
+def decided_by(rows: Rows, place: int) -> Flags:
+    """[E] episodes in which this decider decided every row."""
+    who = rows.log.decider
+    if who is None:
+        return np.zeros(len(rows.starts), bool)
+    return np.asarray(np.bincount(rows.log.episode, who != place) == 0)
+
+
+def named(values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(names_of(values), values, strict=True))
+
+
+def names_of(values: tuple[Any, ...]) -> list[str]:
+    return [f"q{j}" for j in range(len(values))]
+
+
+def _constant(values: Any) -> Callable[[], Any]:
+    return lambda: values

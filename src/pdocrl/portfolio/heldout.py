@@ -1,0 +1,207 @@
+"""Candidates judged on the part of the log that had no say in learning them, by estimators tried on known answers.
+
+    v̂ + [−ē]₊ ± z f·se,    e_d = v̂_d − v_d,   f² = max(1, mean_d e_d²/se_d²)        (costs; rewards likewise: v̂ − [ē]₊)
+
+e_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
+the episodes of the *others*. That is the error no standard error knows of: a wrong representation, columns that are no
+Markov state. What flattered deciders on average is taken off, what merely scattered widens; like a standard error that
+grows with the distance from the log. Each signal takes the estimator with the least f·se:
+
+    weighted doubly robust      importance weights of episodes, where they leave enough of them
+    double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import stats
+
+from pdocrl.approximate.rows import Rows
+from pdocrl.data.named_columns import Flags, Floats
+from pdocrl.ope.estimators import propensity
+from pdocrl.ope.estimators.double_reinforcement import double
+from pdocrl.ope.estimators.doubly_robust import doubly_robust
+from pdocrl.ope.estimators.fqe import q_values
+from pdocrl.ope.estimators.marginalised import ratios
+from pdocrl.ope.estimators.problem import LEVEL, Estimate, Problem
+from pdocrl.ope.verdicts import usable
+from pdocrl.portfolio.candidates import Learner, decided_by
+from pdocrl.portfolio.record import HeldOut, Validated
+
+FEWEST = 20  # episodes of a decider whose outcome is predicted
+ON_POLICY = "own episodes"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Value:
+    """One estimator's word: value and standard error, [signal]-wise in lists of the same order."""
+
+    estimator: str
+    value: float
+    error: float
+    freedom: float
+    overlap: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bench:
+    """The held-out part and what is known of it."""
+
+    rows: Rows
+    learner: Learner
+    features: Floats  # [N, F] linear basis
+    totals: Floats  # [1 + K, E] completed, signed
+    seed: int
+    propensity: Floats  # [N] of the logged actions
+    estimated: bool
+    widening: dict[tuple[str, str], float]  # (estimator, signal) → f
+    flattery: dict[tuple[str, str], float]  # (estimator, signal) → [−ē]₊ of a cost, [ē]₊ of the reward
+    validation: list[Validated]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        learner: Learner,
+        features: Floats,
+        totals: Floats,
+        seed: int,
+        progress: Callable[[str], None],
+    ) -> Bench:
+        known = rows.log.propensity
+        chances = _propensity(rows, learner, features, seed) if known is None else known
+        bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, {}, [])
+        for place, name in enumerate(rows.log.deciders):
+            own = decided_by(rows, place)
+            if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
+                progress(f"trying the estimators on {name}, whose outcome is known")
+                bench._validate(name, own)
+        bench._set_widening()
+        return bench
+
+    @property
+    def signals(self) -> list[str]:
+        """In the order of the rows' signals."""
+        return ["reward", *self.rows.names]
+
+    def values(self, chances: Floats, among: Flags | None = None) -> dict[str, list[Value]]:
+        """Signal → every estimator's word on a policy [N, A], by the episodes `among` [E]."""
+        rows, features, logged = self.rows, self.features, self.propensity
+        if among is not None:
+            here = among[rows.log.episode]
+            rows, features, logged, chances = rows.take(here), features[here], logged[here], chances[here]
+        problem = Problem(rows.log, chances, logged, self.estimated, features, rows.discount, self.seed)
+        weights = ratios(problem)
+        found: dict[str, list[Value]] = {}
+        for signal in dict.fromkeys(self.signals):
+            q = q_values(problem, signal)
+            each = [doubly_robust(problem, signal, q), double(problem, signal, q, weights)]
+            found[signal] = [value for one in each if (value := _value(one)) is not None]
+        return found
+
+    def judge(self, chances: Floats, decider: str | None = None) -> dict[str, HeldOut]:
+        """Signal → what is held of a policy; a decider's clone is judged by the decider's own episodes."""
+        if decider is not None and decider in self.rows.log.deciders:
+            own = decided_by(self.rows, self.rows.log.deciders.index(decider))
+            if own.sum() >= FEWEST:
+                return {name: self._own(j, own) for j, name in enumerate(self.signals)}
+        return {signal: self._best(signal, each) for signal, each in self.values(chances).items()}
+
+    def everyone(self) -> dict[str, HeldOut]:
+        """Of the behaviour policy: the mean of all episodes."""
+        every = np.ones(len(self.rows.starts), bool)
+        return {name: self._own(j, every) for j, name in enumerate(self.signals)}
+
+    def _own(self, j: int, own: Flags) -> HeldOut:
+        totals = self.rows.sense[j] * self.totals[j][own]
+        return HeldOut(
+            value=float(totals.mean()),
+            error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
+            freedom=float(len(totals) - 1),
+            estimator=ON_POLICY,
+            overlap=True,
+        )
+
+    def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
+        j = self.signals.index(signal)
+        seen = self.rows.sense[j] * self.totals[j]  # no mean leaves the range of what single episodes had
+        widened = [
+            dataclasses.replace(
+                one,
+                value=float(np.clip(self._corrected(j, one), seen.min(), seen.max())),
+                error=one.error * self._widening(one, signal),
+            )
+            for one in each
+        ]
+        ready = [one for one in widened if one.overlap] or widened
+        if not ready:
+            return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
+        best = min(ready, key=lambda one: one.error)
+        return HeldOut(**dataclasses.asdict(best))
+
+    def _corrected(self, j: int, one: Value) -> float:
+        """Without what flattered the deciders: a reward is lowered, a limited cost moved towards its limit."""
+        worse = -1.0 if j == 0 else float(self.rows.sense[j])
+        return one.value + worse * self.flattery.get((one.estimator, self.signals[j]), 0.0)
+
+    def _widening(self, one: Value, signal: str) -> float:
+        """An estimator that could not be tried is as far off as the worst that was."""
+        known = self.widening.get((one.estimator, signal))
+        return max((f for (_, s), f in self.widening.items() if s == signal), default=1.0) if known is None else known
+
+    def _validate(self, name: str, own: Flags) -> None:
+        chances = self.learner.deciders[name].probabilities(self.rows.x)
+        for j, (signal, each) in enumerate(self.values(chances, ~own).items()):
+            realised = self._own(j, own)
+            for one in each:
+                if one.overlap:
+                    error = float(np.hypot(one.error, realised.error))
+                    self.validation.append(
+                        Validated(
+                            decider=name,
+                            signal=signal,
+                            estimator=one.estimator,
+                            predicted=one.value,
+                            realised=realised.value,
+                            error=error,
+                        )
+                    )
+
+    def _set_widening(self) -> None:
+        for key in {(one.estimator, one.signal) for one in self.validation}:
+            tried = [one for one in self.validation if (one.estimator, one.signal) == key]
+            off = np.array([one.predicted - one.realised for one in tried])
+            errors = np.maximum([one.error for one in tried], 1e-12)
+            j = self.signals.index(key[1])
+            better = 1.0 if j == 0 else -float(self.rows.sense[j])
+            self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
+            if len(tried) > 1:  # one trial cannot tell flattery from chance
+                self.flattery[key] = max(0.0, float(better * off.mean()))
+
+
+def _value(one: Estimate) -> Value | None:
+    if one.value is None or one.interval is None:
+        return None
+    freedom = max((one.effective_sample_size or 2.0) - 1.0, 1.0)
+    half = (one.interval[1] - one.interval[0]) / 2
+    error = half / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+    return Value(one.estimator, one.value, error, freedom, usable(one))
+
+
+def _propensity(rows: Rows, learner: Learner, features: Floats, seed: int) -> Floats:
+    """[N] of the logged actions: clones learned on the other part, or logistic regression on this one.
+
+    Whichever gives the logged actions the larger likelihood here; the regression is cross-fitted.
+    """
+    logged = np.arange(len(rows)), rows.log.action
+    cloned = learner.behaviour.probabilities(rows.x)
+    for place, name in enumerate(rows.log.deciders):
+        if name in learner.deciders and rows.log.decider is not None:
+            here = rows.log.decider == place
+            cloned[here] = learner.deciders[name].probabilities(rows.x[here])
+    fitted = propensity.estimate(rows.log, features, seed)
+    both = [np.maximum(table[logged], propensity.SMALLEST) for table in (cloned, fitted)]
+    return max(both, key=lambda chances: float(np.log(chances).mean()))

@@ -1,0 +1,81 @@
+"""Methods in the same episodes: what the dynamics model predicted of each before it was played, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pdocrl.records import Part, Record
+from pdocrl.report.document import Section, Tables
+from pdocrl.report.record import PlayedRun, Results
+from pdocrl.table import DASH, Table, Text, amount
+
+
+class PredictedRun(Part, frozen=True, kw_only=True):
+    """Model-based evaluation of one policy, before it was played."""
+
+    agent: str
+    cost_limit: list[float]
+    reward: float
+    cost: list[float]  # [K] an upper estimate, with its margin
+    safe: bool
+
+
+class Predictions(Record, frozen=True, kw_only=True):
+    """Of every policy, in the order of methods and limits."""
+
+    step: int  # of the training whose dynamics model the policies were rolled out in
+    policies: list[PredictedRun]
+
+
+def comparison(records: Sequence[Results], predictions: Predictions | None) -> list[Section]:
+    """The opening of a page on several trainings that were played at the same limits, the recommended one first."""
+    title = "Would it be safe? First the data answers, then the simulator"
+    table = Tables([compare(records, predictions).html()])
+    return [Section(title if predictions else "In the same episodes", [table])]
+
+
+def compare(records: Sequence[Results], predictions: Predictions | None) -> Table:
+    """A line per limit and method: predicted from the data alone, and played."""
+    by_run = {} if predictions is None else {(one.agent, tuple(one.cost_limit)): one for one in predictions.policies}
+    lines = []
+    for method, played in _by_limit(records):
+        told = by_run.get((method, played.asked))
+        over = int((played.costs > played.asked).any(axis=1).sum())
+        earned = float(played.returns.mean())
+        before = []
+        if told is not None:
+            before = [
+                Text(amount(told.cost[0], 1), value=told.cost[0]),
+                Text(amount(told.reward), value=told.reward),
+                _answer(told.safe),
+            ]
+        elif predictions is not None:
+            before = [Text(DASH, value="")] * 3
+        after = [
+            Text(amount(float(played.costs.mean()), 1), "safe" if played.safe else "unsafe", value=played.cost),
+            Text(amount(earned), value=earned),
+            Text(f"{over} of {len(played.costs)}", value=over),
+            _answer(played.safe),
+        ]
+        lines.append((Text(f"{method}, limit {played.limit}"), *before, *after))
+    predicted = ["Predicted cost", "Predicted return", "Would it be safe?"] if predictions else []
+    heads = ["Policy", *predicted, "Played cost", "Played return", "Episodes over", "Was it safe?"]
+    names = " and ".join(record.methods[0] for record in records)
+    note = f"{names} play the same episodes. Safe: mean cost within the limit."
+    if predictions is not None:
+        note += (
+            " Predicted: model-based evaluation, rollouts in the dynamics ensemble that dial learned from the log; the "
+            "cost is the largest of any member, with dial's margin."
+        )
+    return Table("", "Would it be safe?", tuple(("", head) for head in heads), tuple(lines), (note,))
+
+
+def _answer(safe: bool) -> Text:
+    return Text("✓ yes", "yes") if safe else Text("✗ no", "no")
+
+
+def _by_limit(records: Sequence[Results]) -> Iterator[tuple[str, PlayedRun]]:
+    """Limit after limit, and at each the methods in their order."""
+    for limit in records[0].limits:
+        for record in records:
+            yield from ((record.methods[0], played) for played in record.runs if played.limit == limit)

@@ -1,0 +1,254 @@
+"""From a log file to everything that is saved and printed: what `pdocrl solve` does, as functions.
+
+log ─▶ counts ─▶ `api.solve` or a baseline ─▶ analyses that were asked for ─▶ record ─▶ folder
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.limits import Limit, Limits, as_limits, per_step
+from pdocrl.records import write_record
+from pdocrl.tabular.analysis import questions
+from pdocrl.tabular.analysis.compared_file import ComparedFile, compared_file, write_compared
+from pdocrl.tabular.analysis.policy_map import FILE as MAP
+from pdocrl.tabular.analysis.policy_map import policy_map
+from pdocrl.tabular.api import Result
+from pdocrl.tabular.api import solve as solve_counts
+from pdocrl.tabular.baselines.on_log import solve_with
+from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.io.cells import CellSpec
+from pdocrl.tabular.io.episodes import weighted
+from pdocrl.tabular.io.logs import count_log, find_log
+from pdocrl.tabular.result import report
+from pdocrl.tabular.result.picture import draw_frontier
+from pdocrl.tabular.result.policy import TabularPolicy, load
+from pdocrl.tabular.result.record import SolvedFile, solved_file, with_answers
+
+METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
+Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class LogOptions:
+    """How a log is read."""
+
+    start: str | None = None  # the state where episodes begin, if the log does not say
+    absorbing: bool = False  # states that are entered and never acted in are ends of the episode
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the log's names: {"state": "room"}
+    bins: Sequence[str] = ()  # "stock=10", "age=quantile:5", "kind=values": states made of these columns
+    cluster: int | None = None  # states made of so many clusters …
+    cells: Sequence[str] = ()  # … of these columns
+    memory: str = "1GB"
+    threads: int | None = None
+    per: Literal["discounted", "step"] = "discounted"  # "step": one episode follows the other
+    horizon: int | None = None  # the most steps of an episode; limits are then on its totals
+
+    def spec(self) -> CellSpec | None:
+        """How states are made of columns, if they are."""
+        return CellSpec.parse(self.bins, self.cluster, self.cells)
+
+    def count(self, log: str, costs: Sequence[str], cells: CellSpec | None) -> Counts:
+        """The counts of a file, a pattern or an example."""
+        found = count_log(
+            find_log(log),
+            costs=list(dict.fromkeys(costs)),
+            start=self.start,
+            columns=self.columns,
+            memory=self.memory,
+            threads=self.threads,
+            horizon=self.horizon,
+            cells=cells,
+        )
+        found = found.ending_in(found.dead_ends) if self.absorbing else found
+        return found.going_on() if self.per == "step" else found
+
+
+class Solved(NamedTuple):
+    """A result, its record with all that was asked, and the files that were written."""
+
+    result: Result
+    record: SolvedFile
+    files: list[Path]
+
+
+def solve_log(
+    log: str,
+    gamma: float | None = None,
+    limits: Limits = (),
+    *,
+    read: LogOptions | None = None,
+    limit_horizon: float | None = None,
+    method: str = "lp",
+    parameters: Mapping[str, float | str] | None = None,
+    C: float | None = None,
+    B: float | None = None,
+    min_count: int | None = None,
+    iterations: int | None = None,
+    confidence: float | None = None,
+    level: float = 0.95,
+    resamples: int | None = None,
+    refits: int | None = None,
+    seed: int = 0,
+    frontier: str | None = None,
+    explain: str | None = None,
+    step: int = 0,
+    out: Path | None = None,
+    unseen: str = "careful",
+    progress: Progress = lambda _: None,
+) -> Solved:
+    """Solve a log file, answer what else is asked, and write a folder.
+
+    Args:
+        log: a file, a pattern with *, or the name of an example.
+        gamma: the discount, strictly between 0 and 1; with a horizon 1 unless given.
+        limits: on (1−γ)J, or on the totals of an episode with a horizon.
+        read: how the log is read.
+        limit_horizon: limits are on the discounted total of so many steps of a process that goes on.
+        method: of `METHODS`, or a baseline of `baselines.registry`.
+        parameters: of a baseline.
+        C, B, min_count, iterations, confidence, level, resamples, refits, seed: see `api.solve`.
+        frontier: solve again along a limit, "stockout=0.01:0.1:10".
+        explain: a state to explain; at this `step`, with a horizon.
+        out: a folder for the policy, its export, the record and pictures.
+        unseen: what the exported policy does in states the log never had.
+        progress: is told in words what is being done.
+    """
+    read = read or LogOptions()
+    chosen = _limits(limits, limit_horizon, read.horizon)
+    given = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
+    _check(method, parameters or {}, gamma, read.horizon, confidence, refits)
+    along = None if frontier is None else questions.parse_frontier(frontier)
+    if out is not None and out.exists() and not out.is_dir():
+        raise PdocrlError(f"--out {out} is a file; name a folder.")
+    spec = read.spec()
+    costs = [*(one.name for one in chosen), *([along[0]] if along else [])]
+    counts = read.count(log, costs, spec)
+    if method in BASELINES and method != "pdocrl":
+        own = {name: value for name, value in given.items() if value is not None} | dict(parameters or {})
+        result = _by_baseline(method, counts, gamma, chosen, own, resamples, level, seed, progress)
+    else:
+        result = solve_counts(
+            counts,
+            gamma,
+            chosen,
+            method=method,  # type: ignore[arg-type]  # it was checked
+            C=C,
+            B=B,
+            min_count=min_count,
+            iterations=10_000 if iterations is None else iterations,
+            resamples=resamples,
+            refits=refits,
+            level=level,
+            confidence=confidence,
+            seed=seed,
+            progress=progress,
+        )
+    curve: tuple[Result, ...] = ()
+    if along is not None:
+        curve = questions.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, progress)
+    others: tuple[Result, ...] = ()
+    if spec is not None and spec.cluster is not None and method in METHODS:
+        others = questions.other_clusterings(lambda cells: read.count(log, costs, cells), spec, result, progress)
+    alternatives = () if explain is None else questions.explain(counts, result, explain, step)
+    needs = questions.more_data(counts, result)
+    state = explain if explain is None or read.horizon is None else f"{explain}, step {step}"
+    record = with_answers(
+        solved_file(result, limit_horizon), curve, along[0] if along else "", alternatives, result, needs, state, others
+    )
+    record = report.with_notes(record, result, counts)
+    files = [] if out is None else report.save(result, out, unseen, counts, record)
+    if out is not None:
+        write_record(out / MAP, policy_map(counts, result, curve))
+    if out is not None and record.frontier is not None:
+        files.append(draw_frontier(record.frontier, out / "frontier.png"))
+    return Solved(result, record, files)
+
+
+def compare_policies(
+    log: str,
+    policies: Sequence[Path],
+    gamma: float | None = None,
+    limits: Limits = (),
+    *,
+    read: LogOptions | None = None,
+    limit_horizon: float | None = None,
+    level: float = 0.95,
+    out: Path | None = None,
+) -> tuple[ComparedFile, list[Path]]:
+    """Stored policies judged by one log, by the cells they were stored with if no others are given.
+
+    Args:
+        log: a file, a pattern with *, or the name of an example.
+        policies: folders of `solve --out`; the first is the one the others are held against.
+        gamma, limits, read, limit_horizon: as for `solve_log`.
+        level: of the intervals.
+        out: a folder of a solved policy, whose page is to show the comparison.
+    """
+    read = read or LogOptions()
+    chosen = _limits(limits, limit_horizon, read.horizon)
+    _check("lp", {}, gamma, read.horizon, None, None)
+    if out is not None and out.exists() and not out.is_dir():
+        raise PdocrlError(f"--out {out} is a file; name a folder.")
+    found = {str(folder): load_policy(folder) for folder in policies}
+    counts = read.count(log, [one.name for one in chosen], read.spec() or questions.cells_of(found))
+    record = compared_file(questions.compare(counts, gamma, chosen, found, level), chosen, level)
+    return record, [] if out is None else [write_compared(out, record)]
+
+
+def load_policy(folder: Path) -> TabularPolicy:
+    """A stored policy; one line if there is none."""
+    try:
+        return load(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PdocrlError(f"{folder}: no policy of `solve --out` can be read here ({type(error).__name__}).") from None
+
+
+def _limits(limits: Limits, limit_horizon: float | None, horizon: int | None) -> tuple[Limit, ...]:
+    if limit_horizon is not None and horizon is not None:
+        raise PdocrlError("--horizon is for episodes, --limit-horizon for a process that goes on: give one of them.")
+    return as_limits(limits) if limit_horizon is None else per_step(as_limits(limits), limit_horizon)
+
+
+def _check(
+    method: str,
+    parameters: Mapping[str, Any],
+    gamma: float | None,
+    horizon: int | None,
+    confidence: float | None,
+    refits: int | None,
+) -> None:
+    if method not in METHODS and method not in BASELINES:
+        raise UnknownNameError("method", method, [*METHODS, *BASELINES])
+    baseline = method in BASELINES and method != "pdocrl"
+    if parameters and not baseline:
+        raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
+    if baseline and (confidence is not None or refits is not None):
+        raise PdocrlError(f"--confidence and --refits learn again by lp; they are not for {method}.")
+    if horizon is None and gamma is None:
+        raise PdocrlError("how much does the next step count? Give --gamma, such as 0.97, or --horizon for episodes.")
+    if horizon is None and gamma is not None and not 0 < gamma < 1:
+        raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
+
+
+def _by_baseline(
+    method: str,
+    counts: Counts,
+    gamma: float | None,
+    limits: tuple[Limit, ...],
+    parameters: Mapping[str, float | str],
+    resamples: int | None,
+    level: float,
+    seed: int,
+    progress: Progress,
+) -> Result:
+    rate = 1.0 if gamma is None else gamma
+    problem, discount = (counts, rate) if counts.horizon is None else weighted(counts, rate)
+    drawn = 200 if resamples is None else resamples
+    result = solve_with(method, problem, discount, limits, parameters, drawn, level, seed, progress)
+    return result if counts.horizon is None else dataclasses.replace(result, gamma=rate, unit="episode")
