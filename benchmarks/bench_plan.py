@@ -18,7 +18,7 @@ from typing import Any
 
 from pdocrl.bench import local, run
 from pdocrl.bench.rates import Rates, timed
-from pdocrl.bench.run import Choices, make_plan
+from pdocrl.bench.run import Selection, make_plan
 from pdocrl.bench.suite_file import find_suite
 
 
@@ -26,11 +26,11 @@ def seconds_of(planned: Any) -> float:
     return (planned.train_seconds or 0.0) + (planned.play_seconds or 0.0)
 
 
-def seconds_for(group: Any, choices: Choices, rates: Rates) -> float:
+def seconds_for(group: Any, selection: Selection, rates: Rates) -> float:
     """What training and playing a group took; its speeds are remembered."""
     statuses: list[Any] = []
     with timed() as clock:
-        local.run(local.Work([group], choices.out, choices.data, True, choices.evaluate), statuses.append, rates)
+        local.run(local.Work([group], selection.out, selection.data, True, selection.evaluate), statuses.append, rates)
     assert statuses[0].status in ("done", "trained"), statuses[0]
     return clock.seconds
 
@@ -50,17 +50,17 @@ def main() -> None:
         run.WORTH_MEASURING = 0  # short work too
         suite, rates = find_suite(given.suite), Rates(Path(place) / "rates.json")
         for planned, took in (("first", "took"), ("again", "took_again")):
-            choices = Choices(
+            selection = Selection(
                 Path(place) / planned,
                 given.data,
                 tuple(given.agents),
                 tuple(given.tasks),
                 evaluate=not given.train_only,
             )
-            groups = make_plan(suite, choices, rates).groups
+            groups = make_plan(suite, selection, rates).groups
             rows = rows or [{"group": g.group.name, "runs": g.group.runs, "steps": g.group.steps} for g in groups]
             for row, group in zip(rows, groups, strict=True):
-                row |= {planned: seconds_of(group), took: seconds_for(group.group, choices, rates)}
+                row |= {planned: seconds_of(group), took: seconds_for(group.group, selection, rates)}
     total = {name: sum(row[name] for row in rows) for name in ("first", "took", "again", "took_again")}
     rows.append({"group": "all", "runs": "", "steps": "", **total})
     for row in rows:

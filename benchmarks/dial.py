@@ -22,9 +22,9 @@ from unittest import mock
 
 import jax
 import numpy as np
+from pdocrl.agents.rehearsal import rehearse
 
 from pdocrl.agents import dial as agent
-from pdocrl.agents.rehearsal import rehearse
 from pdocrl.data import load
 from pdocrl.data.tasks import find_task
 from pdocrl.envs import split_run_costs

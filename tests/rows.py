@@ -99,7 +99,6 @@ def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **
         "trusted": True,
         "doubts": [],
         "outside": 0.0,
-        "effective_sample_size": None,
         "by_method": {},
     }
     return OpeRun(**fields | others)
@@ -116,7 +115,7 @@ def told(task: str, agent: str, runs: list[OpeRun]) -> OffPolicy:
         data=DataName(name="d.hdf5", digest="d"),
         step=1,
         versions={},
-        settings=OpeSettings(resamples=2, seed=0),
+        settings=OpeSettings(seed=0),
         calibration=None,
         runs=runs,
     )

@@ -24,7 +24,7 @@ LAYERS = (
         "deprecations",
     ),
     ("data", "nn", "tabular"),
-    ("envs", "agents", "policies", "approximate"),
+    ("dynamics", "envs", "agents", "policies", "approximate"),
     ("training", "evaluation"),
     ("ope", "collect"),
     ("portfolio",),

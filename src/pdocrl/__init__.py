@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pdocrl.data import save as save
     from pdocrl.envs import rollout as rollout
     from pdocrl.evaluation.evaluate import evaluate as evaluate
+    from pdocrl.ope.certificates import certify as certify
     from pdocrl.portfolio.entry import solve as solve
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "pdocrl.data",
     "Task": "pdocrl.data",
+    "certify": "pdocrl.ope.certificates",
     "evaluate": "pdocrl.evaluation.evaluate",
     "export": "pdocrl.training.folder",
     "load": "pdocrl.data",

@@ -16,11 +16,12 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from pdocrl.agents.rehearsal import rehearse_other
+from pdocrl.agents.dial import STARTS
 from pdocrl.console import log
 from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
+from pdocrl.dynamics.rollouts import error_of_mean, rollouts_of_policy
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.evaluation.evaluate import Scores, evaluate
 from pdocrl.policies.policy import NormalisedPolicy
@@ -76,16 +77,16 @@ def demo(out: str | os.PathLike[str] = "demo", agent: str = "dial", steps: int =
 
 
 def predict(folders: Sequence[Path], dataset: Dataset) -> Predictions | None:
-    """Would the policies satisfy their limits? Model-based evaluation in the dial's dynamics ensemble; None without it.
+    """Would the policies satisfy their limits? Predicted by dial, and by rollouts in its models; None without a dial.
 
-    The dial chose its conditioning targets by such rollouts; the other policies get the same model and margin.
+    dial chose its settings by such predictions; the other policies play in the same models, under the same margin.
     """
     first, *others = (load_trained(folder) for folder in folders)
     network: Any
     config: Any
     if first.config.agent != "dial":
         return None
-    log("would they be safe? Rollouts in the dynamics model learned from the data …")
+    log("would they be safe? Rollouts in the models that dial learned from the data …")
     trainer = restore(folders[0], first.config, dataset)
     state, config = jax.tree.map(lambda leaf: leaf[0], trainer.state), trainer.runs[0].config
     said = []
@@ -93,18 +94,15 @@ def predict(folders: Sequence[Path], dataset: Dataset) -> Predictions | None:
         for run, policy in zip(found.config.runs, found.policies, strict=True):
             limit, network = tuple(run["cost_limit"]), cast(NormalisedPolicy, policy).network
             if found is first:
-                reward, cost = network.expects(limit)
+                predicted = network.predicted(limit)
+                reward, cost = predicted.reward, predicted.bound
             else:
-                reward, cost = rehearse_other(
-                    state.models_average,
-                    state.standards,
-                    network,
-                    state.starts,
-                    found.config.horizon,
-                    float(config.confidence),
-                    float(config.episodes),
+                drawn = rollouts_of_policy(
+                    state.models_average, state.normaliser, network, state.starts, found.config.horizon, STARTS
                 )
-                cost = cost / np.float32(config.margin)
+                paid = np.asarray(drawn.cost).reshape(-1, drawn.cost.shape[-1])
+                error = error_of_mean(paid, float(config.confidence), float(config.episodes), len(state.starts))
+                reward, cost = float(drawn.reward.mean()), (paid.mean(0) + error) / np.float32(config.margin)
             safe = bool((cost <= np.asarray(limit)).all())
             told = PredictedRun(
                 agent=found.config.agent, cost_limit=list(limit), reward=reward, cost=cost.tolist(), safe=safe

@@ -13,7 +13,9 @@ from typing import Any
 
 ENVIRONMENT = {"PDOCRL_HALVES": ("PDOCRL_PRECISION", {"0": "float32", "1": "mixed"})}  # variable, and its values
 SETTINGS: dict[str, dict[str, str]] = {
-    "solve": {"relearned": "refits"}
+    "solve": {"relearned": "refits"},
+    "dial": {"qualities": "relative_returns", "early_stops": "cost_caps"},
+    "pdocrl_anchored": {"imagined": "rollouts"},
 }  # agent → {field of its config}; `*` stands for every agent
 OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
     "solve": {"relearned": "refits", "dead-ends": "absorbing", "window": "limit-horizon"},

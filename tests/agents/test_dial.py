@@ -1,9 +1,10 @@
-"""The dial: one training for every limit, asked costs that are paid, pieces of episodes joined."""
+"""dial: one training for every limit, targets that are met, pieces of episodes joined, statements that hold."""
 
 from __future__ import annotations
 
 import dataclasses
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,15 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from pdocrl.agents.base import Transitions, make_config
-from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.dial import MEMBERS, NEVER, DialBatch, masks, qualities, settings, unseen
-from pdocrl.agents.imagination import Model, Standards
+from pdocrl.agents.common.conditioning import NO_CAP, relative_returns, settings
+from pdocrl.agents.dial import MEMBERS, STARTS, DialBatch, by_rollouts, masks
 from pdocrl.agents.registry import find_agent
-from pdocrl.agents.rehearsal import bound, rehearse, rehearse_other
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.nn.density import ClippedGaussian
-from pdocrl.nn.mlp import MLP
-from pdocrl.policies.policy import DialPolicy
+from pdocrl.policies.dial import prediction
+from pdocrl.policies.policy import DialPolicy, load, save
 from pdocrl.training.trainer import Run, Trainer
 
 HORIZON, SLOW, FAST = 20, 0.2, 0.9
@@ -76,9 +74,11 @@ def trained() -> Trainer:
 @lru_cache
 def learned(margin: float = 0.95) -> Any:
     """The margin is the policy's: networks do not learn with it."""
-    (run,) = trained().runs
-    trained().runs = (Run(dataclasses.replace(run.config, margin=margin), 0),)
-    return trained().policies()[0]
+    trainer = trained()
+    (run,) = trainer.runs
+    state = jax.tree.map(lambda leaf: np.asarray(leaf[0]), trainer.state)
+    policy = trainer.agent.policy(dataclasses.replace(run.config, margin=margin), state)
+    return dataclasses.replace(trainer.policies()[0], network=policy)
 
 
 def test_pieces_of_different_episodes_are_joined() -> None:
@@ -104,31 +104,39 @@ def test_a_limit_lowered_on_the_way_is_kept_where_it_still_can_be() -> None:
     assert drive(learned(), 16.0, {4: 6.0})[1] <= 6
 
 
+def test_the_margin_is_the_bound_s() -> None:
+    """The same networks and predictions; the bound is divided by another share of the limit."""
+    wide, narrow = learned(margin=1.0).network, learned().network
+    np.testing.assert_array_equal(wide.weights[0], narrow.weights[0])
+    np.testing.assert_allclose(wide.bound, 0.95 * narrow.bound, rtol=1e-5)
+    assert wide.bound.max() > 0
+
+
 def test_units_of_reward_and_cost_change_nothing() -> None:
     rng = np.random.default_rng(0)
     returns, costs = rng.normal(size=50), rng.integers(0, 9, (50, 2)).astype(float)
     starts = rng.normal(size=(50, 3))
-    expected = qualities(returns, costs, starts)
-    np.testing.assert_allclose(qualities(1e5 * returns + 7, costs / [100, 1e-3], starts), expected, atol=1e-6)
+    expected = relative_returns(returns, costs, starts)
+    np.testing.assert_allclose(relative_returns(1e5 * returns + 7, costs / [100, 1e-3], starts), expected, atol=1e-6)
     shares = DialPolicy.features(costs, costs.max(0))
     np.testing.assert_allclose(DialPolicy.features(1e3 * costs, 1e3 * costs.max(0)), shares, rtol=1e-5)
 
 
-def test_quality_is_one_for_the_best_at_their_cost_and_less_below() -> None:
+def test_the_relative_return_is_one_for_the_best_at_their_cost_and_less_below() -> None:
     returns = np.asarray([1.0, 1.0, 1.0, 0.2, 3.0, 3.0, 3.0, 1.0])
     costs = np.asarray([[0.0]] * 4 + [[5.0]] * 4)
-    found = qualities(returns, costs, np.zeros((8, 2)))
+    found = relative_returns(returns, costs, np.zeros((8, 2)))
     np.testing.assert_allclose(found[[0, 1, 2, 4, 5, 6]], 1.0, atol=1e-9)
     assert (found[[3, 7]] < 0.5).all()
 
 
-def test_what_a_hard_start_cannot_earn_is_no_fault() -> None:
-    """From the hard starts nobody earns more than 2; from the easy ones 2 is half of what others do."""
+def test_a_difficult_first_state_does_not_count_against_an_episode() -> None:
+    """From the difficult first states nobody earns more than 2; from the others 2 is half of what others do."""
     rng = np.random.default_rng(0)
     hard = np.arange(100) % 5 == 0  # as many as are compared
     returns = np.where(hard, 2.0, 4.0) * np.where(np.arange(100) // 5 % 2, 0.5, 1.0)
     starts = np.where(hard, 3.0, 0.0)[:, None] + rng.normal(0, 0.3, (100, 2))
-    found = qualities(returns, np.zeros((100, 1)), starts)
+    found = relative_returns(returns, np.zeros((100, 1)), starts)
     np.testing.assert_allclose(found[hard & (returns == 2.0)], 1.0, atol=1e-6)
     assert found[~hard & (returns == 2.0)].max() < 0.5
 
@@ -138,8 +146,8 @@ def constant(*values: float, inputs: int) -> tuple[tuple[NDArray[Any], ...], tup
 
 
 def table_policy(cost: list[float], reward: list[float]) -> DialPolicy:
-    """A dial with given figures over two states, whose network sees its inputs and answers 0."""
-    ask = np.asarray(cost, np.float32)[:, None]
+    """A dial with given predictions over two states, whose network sees its inputs and answers 0."""
+    target = np.asarray(cost, np.float32)[:, None]
     weights, biases = constant(0.0, inputs=2 + 2 + 8)
     return DialPolicy(
         weights,
@@ -147,23 +155,50 @@ def table_policy(cost: list[float], reward: list[float]) -> DialPolicy:
         10.0,
         np.ones(1, np.float32) * 100,
         (10.0,),
-        np.ones(len(ask), np.float32),
-        ask,
-        np.full_like(ask, NEVER),
+        np.ones(len(target), np.float32),
+        target,
+        np.full_like(target, NO_CAP),
         np.asarray(reward, np.float32),
-        ask,
+        target,
+        0.5 * target,
     )
 
 
-def test_the_dial_takes_the_most_reward_within_the_limit() -> None:
+def test_the_setting_of_largest_predicted_return_within_the_limit_acts() -> None:
     policy = table_policy([0.0, 10.0, 30.0], [1.0, 2.0, 3.0])
     chosen = policy.setting(np.asarray([[0.0], [10.0], [20.0], [30.0], [99.0]]))
     np.testing.assert_array_equal(chosen, [0, 1, 1, 2, 2])
 
 
-def test_where_no_setting_keeps_the_limit_the_nearest_to_it_is_taken() -> None:
+def test_where_no_setting_is_within_the_limit_the_one_that_exceeds_it_least_acts_and_says_so() -> None:
     policy = table_policy([20.0, 10.0, 30.0], [3.0, 1.0, 2.0])
     np.testing.assert_array_equal(policy.setting(np.asarray([[5.0]])), [1])
+    said = policy.predicted(5.0)
+    assert (said.reward, said.cost, said.bound, said.within) == (1.0, [5.0], [10.0], False)
+    assert policy.predicted(10.0).within
+    with pytest.warns(UserWarning, match=r"cost limit 5 is not predicted to be satisfied.*bound is 10\."):
+        policy.begin(0, limit=5.0)
+    asked = prediction(policy.at_limit((25.0,)))
+    assert asked is not None
+    assert asked.within
+    assert asked.reward == 3.0
+    assert prediction(object()) is None
+
+
+def test_files_of_version_0_2_are_read(tmp_path: Path) -> None:
+    """They name the tables otherwise, and hold the bound alone."""
+    policy = table_policy([20.0, 10.0, 30.0], [3.0, 1.0, 2.0])
+    names = {new: old for old, new in DialPolicy.RENAMED.items()}
+
+    class Older(DialPolicy):
+        def arrays(self) -> dict[str, NDArray[np.float32]]:
+            return {names.get(name, name): x for name, x in super().arrays().items() if name != "mean_cost"}
+
+    save(tmp_path / "old.npz", [Older(**vars(policy))])
+    found: Any = load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(found.target_cost, policy.target_cost)
+    np.testing.assert_array_equal(found.bound, policy.bound)
+    np.testing.assert_array_equal(found.mean_cost, policy.bound)
 
 
 def test_a_limit_that_is_no_amount_of_cost_is_refused() -> None:
@@ -173,77 +208,12 @@ def test_a_limit_that_is_no_amount_of_cost_is_refused() -> None:
             policy.begin(0, limit=bad)
 
 
-class Line(eqx.Module):
-    """Worlds without learning: s′ = s + a/10, reward s′, cost 1 where s′ > ½, no end."""
-
-    outcome: MLP  # only its number of members counts
-
-    def forward(self, standards: Standards, obs: Any, action: Any) -> Any:
-        return obs + action / 10
-
-    def outcomes(self, standards: Standards, obs: Any, action: Any, ahead: Any) -> Any:
-        costly = jnp.where(ahead[:, :1] > 0.5, 50.0, -50.0)
-        return ahead[:, 0], jnp.concatenate([costly, jnp.full_like(costly, -50.0)], -1)
-
-
-def test_the_rehearsal_is_what_the_policy_does_in_that_world() -> None:
-    """The same episodes, played one by one with the NumPy policy."""
-    actor = ClippedGaussian.create(jax.random.key(0), 1 + 2 + 8, 1, (16, 16))
-    network = mode_policy(actor)
-    largest = np.asarray([10.0], np.float32)
-    quality, ask, stop = settings(largest, (1.0, 0.9, 0.8), True)
-    dial = DialPolicy(
-        network.weights,
-        network.biases,
-        10.0,
-        largest,
-        (5.0,),
-        quality,
-        ask,
-        stop,
-        np.zeros(len(ask), np.float32),
-        np.zeros_like(ask),
-    )
-    one = jnp.ones(())
-    standards = Standards(*(jnp.zeros(1),) * 5, one, one, one)
-    starts = jnp.asarray([[0.45]])
-    worlds: Any = Line(MLP.create(jax.random.key(0), (1, 1, 1), 2))
-    reward, cost, upper = rehearse(worlds, standards, actor, starts, dial, (stop >= NEVER).all(1), 0.95, 20.0)
-    np.testing.assert_allclose(upper, cost)  # from one start there is nothing to be unsure of
-    for m in (0, 5, 23, 33, 64 + 5, len(ask) - 12, len(ask) - 1):
-        alone = dataclasses.replace(
-            dial,
-            quality=quality[m : m + 1],
-            ask=ask[m : m + 1],
-            stop=stop[m : m + 1],
-            reward=np.zeros(1, np.float32),
-            cost=np.zeros((1, 1), np.float32),
-        )
-        step, place, earned, spent, last = alone.begin(0), np.asarray([0.45]), 0.0, 0.0, 0.0
-        for _ in range(10):
-            place = place + step(place, 0.0, np.asarray([last])) / 10
-            last = float(place[0] > 0.5)
-            earned, spent = earned + float(place[0]), spent + last
-        assert reward[m] == pytest.approx(earned, abs=1e-3)
-        assert cost[m, 0] == pytest.approx(spent, abs=1e-3)
-
-
-def test_the_mean_of_twenty_episodes_is_below_its_bound_as_often_as_said() -> None:
-    """Both halves of the error count: 48 starts were rehearsed, and the twenty are a draw of their own."""
-    rng = np.random.default_rng(0)
-    rehearsed = rng.gamma(4.0, 1.0, (20_000, 48, 1)).astype(np.float32)
-    played = rng.gamma(4.0, 1.0, (20_000, 20)).mean(1)
-    assert (played <= bound(rehearsed, 0.95, 20.0)[:, 0]).mean() == pytest.approx(0.95, abs=0.015)
-    assert (played <= bound(rehearsed, 0.95, np.inf)[:, 0]).mean() < 0.85  # what holds over all starts, not over few
-    assert (bound(rehearsed, 0.95, np.inf)[:, 0] >= 4.0).mean() == pytest.approx(0.95, abs=0.02)
-
-
 def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
     trainer, agent = trained(), find_agent("dial")
     state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
     ones = jnp.ones((10, 1))
     rows = Transitions(ones[:, :1].repeat(2, 1), ones, ones[:, 0], ones, ones.repeat(2, 1), ones[:, 0], ones)
-    batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.full(10, 2.0))  # all of the third fold
+    batch = DialBatch(rows, jnp.ones((10, 2 + 8)), jnp.zeros((10, 1)), jnp.full(10, 2.0))  # all of the third fold
     state = eqx.tree_at(lambda s: s.models_opt, state, jax.tree.map(jnp.zeros_like, state.models_opt))
     config = dataclasses.replace(trainer.runs[0].config, model_batch=4)
     after, _ = jax.jit(agent.update)(config, state, batch, jax.random.key(0))
@@ -256,7 +226,7 @@ def test_no_model_learns_from_the_episodes_it_leaves_out() -> None:
     assert min(moved[:2] + moved[3:]) > 0
 
 
-def test_luck_is_not_copied_where_lower_qualities_are_rehearsed() -> None:
+def test_luck_is_not_copied_where_lower_relative_returns_are_predicted() -> None:
     """A sure choice pays .7, a gamble 2 in three of ten cases: the best returns are those of lucky gamblers."""
     rng, steps, count = np.random.default_rng(0), 3, 4000
     risky = rng.random((count, steps)) < rng.random((count, 1))
@@ -267,26 +237,28 @@ def test_luck_is_not_copied_where_lower_qualities_are_rehearsed() -> None:
     data = make_dataset(
         obs, risky.ravel().astype(int), reward.ravel(), 0 * obs, obs, 0 * ends, ends, discrete_actions=2
     )
-    agent = find_agent("dial")
-    small = {"hidden": (32, 32), "model_hidden": (32, 32), "batch_size": 128, "model_batch": 64}
-    some = make_config(agent, cost_limit=(1.0,), horizon=float(steps), qualities=(1.0, 0.8, 0.6, 0.4), **small)
-    trainer = Trainer(agent, data, [Run(some, 0)])
-    trainer.advance(1500)
-    policy: Any = trainer.policies()[0]
-    assert policy.network.quality[0] == 1
-    assert policy.network.reward[0] == pytest.approx(0.6 * steps, abs=0.1)  # asked for the best, it gambles
-    assert policy.network.expects()[0] == pytest.approx(0.7 * steps, abs=0.1)
+    policy = trained_on(data, steps, 1500)
+    assert policy.network.predicted().reward == pytest.approx(0.7 * steps, abs=0.15)  # the gamble's is .6 a step
     step = policy.begin(0)
     assert [int(step(row)) for row in rng.normal(0, 1, (steps, 1))] == [0] * steps
 
 
-def test_two_costs_have_a_dial_each() -> None:
-    quality, ask, stop = settings(np.asarray([10.0, 4.0], np.float32), (1.0, 0.9, 0.8), True)
-    assert ask.shape == stop.shape
-    assert len(quality) == len(ask)
-    assert ask.shape[1] == 2
-    assert {0.0, 10.0} <= set(ask[:, 0].tolist())
-    assert {0.0, 4.0} <= set(ask[:, 1].tolist())
+def trained_on(data: Dataset, horizon: int, steps: int) -> Any:
+    """A small dial."""
+    agent = find_agent("dial")
+    small = {"hidden": (32, 32), "model_hidden": (32, 32), "batch_size": 128, "model_batch": 64}
+    trainer = Trainer(agent, data, [Run(make_config(agent, cost_limit=(1.0,), horizon=float(horizon), **small), 0)])
+    trainer.advance(steps)
+    return trainer.policies()[0]
+
+
+def test_two_costs_have_targets_each() -> None:
+    (wished, target, cap), uncapped = settings(np.asarray([10.0, 4.0], np.float32), (1.0, 0.9, 0.8), True)
+    assert target.shape == cap.shape == (len(wished), 2)
+    assert {0.0, 10.0} <= set(target[:, 0].tolist())
+    assert {0.0, 4.0} <= set(target[:, 1].tolist())
+    assert (cap[~uncapped] <= [10.0, 4.0]).all()
+    assert (cap[uncapped] > 1e6).all()
 
 
 def test_a_policy_with_two_costs_is_told_two_limits() -> None:
@@ -298,9 +270,9 @@ def test_a_policy_with_two_costs_is_told_two_limits() -> None:
     trainer = Trainer(agent, both, [Run(config, 0)])
     trainer.advance(20)
     policy: Any = trainer.policies()[0]
-    assert policy.network.cost.shape == policy.network.ask.shape
-    assert policy.network.ask.shape[1] == 2
-    step = policy.begin(0, limit=(5.0, 60.0))
+    assert policy.network.bound.shape == policy.network.target_cost.shape == policy.network.mean_cost.shape
+    assert policy.network.target_cost.shape[1] == 2
+    step = policy.at_limit((5.0, 60.0)).begin(0)
     first = step(np.asarray([0.0, 1.0]))
     later = step(np.asarray([0.05, 1.0]), 0.9, np.asarray([1.0, 3.0]), limit=(1.0, 2.0))
     assert first.shape == later.shape == (1,)
@@ -308,59 +280,19 @@ def test_a_policy_with_two_costs_is_told_two_limits() -> None:
         policy.begin(0, limit=5.0)
 
 
-def test_a_policy_that_heeds_no_dial_rehearses_alike_with_and_without_one() -> None:
-    """`rehearse_other` plays what `rehearse` plays at every setting, where the network does not look at the setting."""
-    data, s = road(), 2
-    standards = Standards.of(Standards.measure(data))
-    models = jax.vmap(lambda key: Model.create(key, s, 1, 1, (8,), 1))(jax.random.split(jax.random.key(1)))
-    actor = ClippedGaussian.create(jax.random.key(2), s + 2 + 8, 1, (8,))
-    deaf = actor.mlp.weights[0].at[s:].set(0.0)
-    actor = eqx.tree_at(lambda a: a.mlp.weights[0], actor, deaf)
-    largest = np.asarray([20.0], np.float32)
-    quality, ask, stop = settings(largest, (1.0, 0.9, 0.8), False)
-    blank = np.zeros(len(ask), np.float32)
-    dial = DialPolicy((), (), float(HORIZON), largest, (10.0,), quality, ask, stop, blank, np.zeros_like(ask))
-    starts = jnp.asarray(data.initial_obs[:4], jnp.float32)
-    reward, _, cost = rehearse(models, standards, actor, starts, dial, np.ones(len(ask), bool), 0.9, 20.0)
-    assert np.ptp(reward) == 0.0
-
-    def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.asarray(actor.mode(jnp.pad(jnp.asarray(obs), ((0, 0), (0, 10)))))
-
-    other_reward, other_cost = rehearse_other(models, standards, act, starts, HORIZON, 0.9, 20.0)
-    np.testing.assert_allclose(other_reward, reward[0], rtol=1e-5)
-    np.testing.assert_allclose(other_cost, cost[0], rtol=1e-5)
-    assert 0 < cost[0, 0] < HORIZON
-
-
-def test_what_the_dial_expects_is_what_it_rehearsed_of_the_setting_it_takes() -> None:
-    ask = np.asarray([[0.0], [5.0], [9.0]], np.float32)
-    never, largest = np.full_like(ask, NEVER), np.asarray([10.0], np.float32)
-    reward, cost = np.asarray([1.0, 2.0, 3.0], np.float32), np.asarray([[0.5], [4.0], [8.0]], np.float32)
-    dial = DialPolicy((), (), 20.0, largest, (4.5,), np.ones(3, np.float32), ask, never, reward, cost)
-    assert dial.expects()[0] == 2.0
-    assert dial.expects(9.0) == (3.0, cost[2])
-    assert dial.expects(0.1)[1] == cost[0]  # nothing keeps it: the one that exceeds it least
-
-
-def test_a_cost_that_no_setting_brings_about_in_rehearsal_is_taken_to_come_anyhow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Rare events of the world do not happen in models that move by their mean. No limit may be called kept there."""
-    logged = np.asarray([[0.0, 1.0], [0.0, 3.0], [240.0, 2.0]], np.float32)
-    rehearsed = np.asarray([[0.0, 0.0], [13.0, 1.0]], np.float32)
-    np.testing.assert_array_equal(unseen(rehearsed, logged), [80.0, 0.0])  # each cost for itself
-    np.testing.assert_array_equal(unseen(rehearsed + 40, logged), [0.0, 0.0])
-    np.testing.assert_array_equal(unseen(0 * rehearsed, 0 * logged), [0.0, 0.0])  # a cost that never occurred
-    config = make_config(find_agent("dial"), cost_limit=(14.0,), horizon=20.0, hidden=(8,), model_hidden=(8,))
-    agent, data = find_agent("dial"), road(20)
-    state, mean = agent.init(config, agent.problem(data), jax.random.key(0)), data.cost_return.mean()
-    for paid, least in ((0.1, mean), (0.9 * mean, 0.0)):
-        costs = np.full((len(settings(np.ones(1, np.float32), config.qualities, True)[0]), 1), paid, np.float32)
-        monkeypatch.setattr("pdocrl.agents.dial.rehearse", lambda *_, c=costs: (c[:, 0].copy(), c, c.copy()))
-        policy = agent.policy(config, state)
-        assert policy.cost.min() == pytest.approx((paid + least) / 0.95, rel=1e-5)
-        assert (policy.expects()[1] <= 14.0) == (least == 0)
+def test_the_rollouts_of_few_episodes_are_bounded_by_how_many_there_are() -> None:
+    """A log of six episodes has six first states, however often each is rolled out."""
+    agent, data = find_agent("dial"), road(6)
+    config = make_config(agent, cost_limit=(14.0,), horizon=20.0, hidden=(8,), model_hidden=(8,))
+    problem: Any = agent.problem(data)
+    assert len(problem.starts) == 6
+    assert len(agent.problem(road(200)).starts) == STARTS  # type: ignore[attr-defined]
+    few = agent.init(config, problem, jax.random.key(0))
+    targets, uncapped = settings(np.asarray([20.0], np.float32), (1.0,), False)
+    errors = [by_rollouts(config, few, targets, uncapped).error]
+    many = eqx.tree_at(lambda s: s.starts, few, jnp.resize(few.starts, (STARTS, 2)))  # the same six, called 48
+    errors.append(by_rollouts(config, many, targets, uncapped).error)
+    assert (errors[0] > 1.5 * errors[1]).mean() > 0.9
 
 
 def test_rows_that_share_a_mask_leave_out_the_same_units() -> None:

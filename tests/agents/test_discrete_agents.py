@@ -14,7 +14,7 @@ from pdocrl import evaluate, train
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import agents_for_discrete_actions, find_agent
 from pdocrl.data import Dataset, make_dataset
-from pdocrl.nn.density import Categorical
+from pdocrl.nn.distributions import Categorical
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.training.folder import Trained
 from pdocrl.training.trainer import Run, Trainer

@@ -15,7 +15,6 @@ from pdocrl.agents.b2r import scales
 from pdocrl.agents.base import Agent, make_config
 from pdocrl.agents.common.candidates import mix_twins
 from pdocrl.agents.registry import BUILT_IN, find_agent
-from pdocrl.agents.rehearsal import inputs
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
 from pdocrl.policies.cost_conditioned import CostConditionedPolicy, discounted_budget
@@ -258,21 +257,11 @@ def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
         return state.average.mode(feeds["obs"])
     if name == "dial":
         policy = agent_of(name).policy(config, state)
-        chosen, horizon = policy.setting(feeds["limit"])[:, None], jax.numpy.float32(config.horizon)
-        seen = [
-            inputs(
-                feeds["obs"][i : i + 1],
-                policy.quality[m],
-                policy.ask[m],
-                policy.stop[m],
-                feeds["spent"][i : i + 1],
-                feeds["time"][i, 0],
-                horizon,
-                policy.largest,
-            )
-            for i, m in enumerate(chosen)
-        ]
-        return state.average.mode(jax.numpy.concatenate(seen))
+        at = policy.setting(feeds["limit"])
+        targets = policy.relative_return[at, None], policy.target_cost[at], policy.cost_cap[at]
+        left = 1 - feeds["time"] / jax.numpy.float32(config.horizon)
+        amounts = *targets, feeds["spent"], left, policy.max_episode_cost
+        return state.average.mode(policy.inputs(feeds["obs"], *amounts, xp=jax.numpy))
     return state.actor.mode(feeds["obs"])
 
 

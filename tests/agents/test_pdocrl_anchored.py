@@ -1,4 +1,4 @@
-"""PDOCRL anchored in episodes: the weights in closed form, the imagined cost against truth, one step against NumPy."""
+"""PDOCRL anchored in episodes: the weights in closed form, the cost of rollouts, one step against NumPy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 from scipy.stats import norm
 
 from pdocrl.agents.base import Transitions, make_config
-from pdocrl.agents.imagination import Imagination, Model, Standards
 from pdocrl.agents.pdocrl_anchored import AnchoredBatch, AnchoredProblem, episode_weights
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import make_dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.dynamics.mixture import COMPONENTS, MixtureModel
+from pdocrl.dynamics.normaliser import Normaliser
+from pdocrl.dynamics.running_cost import RunningCost
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import MLP
 
 S, A, K, B = 3, 2, 2, 16
@@ -66,41 +69,58 @@ def linear(matrix: np.ndarray, bias: np.ndarray, members: int | None = None) -> 
     return MLP(tuple(jnp.asarray(w, jnp.float32) for w in weights), tuple(jnp.asarray(b, jnp.float32) for b in biases))
 
 
+UNIT = 0.01  # of a change
+
+
 def says(cost: tuple[float, float], end: tuple[float, float]) -> MLP:
-    """(s, a, s′) → reward 0, logits of a cost and of an end: slope · s′ + bias each."""
-    slopes, biases = zip((0.0, 0.0), cost, end, strict=True)
-    return linear(np.stack([np.zeros(3), np.zeros(3), slopes]), np.asarray(biases))
+    """(s, a, change, reward) → logits of nothing, of a cost and of an end: slope · s′ + bias each."""
+    slopes = np.asarray([0.0, cost[0], end[0], 0.0, 0.0])
+    biases = np.asarray([0.0, cost[1], end[1], 0.0, 0.0])
+    return linear(np.stack([slopes, 0 * slopes, UNIT * slopes, 0 * slopes]), biases)
 
 
-def imagined_cost(outcome: MLP, horizon: float) -> float:
-    """Of an episode of s′ = s + 0.1 tanh(½) from 0, each step of which costs up to 2 as `outcome` says."""
-    constants = {"cost": jnp.asarray(2.0), "reward": jnp.ones(()), "all_or_nothing": jnp.ones(())}
-    standards = Standards(*(jnp.asarray([x]) for x in (0.0, 1.0, -9.0, 9.0, 1.0)), **constants)
-    model = Model(linear(np.array([[0.0], [0.1]]), np.zeros(1), members=2), outcome)
-    created = Imagination.create(jax.random.key(0), standards, 1, 1, (8,), jnp.asarray(horizon))
-    imagination = eqx.tree_at(lambda i: (i.model, i.average), created, (model, model))
+def cost_of_rollouts(events: MLP, horizon: float) -> float:
+    """Of an episode of s′ = s + 0.1 tanh(½) from 0, each step of which costs 2 as `events` says."""
+    low, high, change = (jnp.asarray([x]) for x in (-9.0, 9.0, UNIT))
+    zero, one, levels = jnp.zeros(1), jnp.ones(1), jnp.asarray([[0.0, 2.0]])
+    normaliser = Normaliser(zero, one, low, high, change, jnp.ones(()), 2 * one, levels)
+    silent = np.tile([0.0, 0.0, 0.0, -50.0, -50.0], COMPONENTS)
+    mean = linear(np.array([[0.0, 0.0], [0.1 / UNIT, 0.0]]), np.zeros(2))
+    one_model = MixtureModel(mean, events, linear(np.zeros((7, 5 * COMPONENTS)), silent))
+    models = jax.tree.map(lambda x: jnp.stack([x, x]), one_model)
+    created = RunningCost.create(jax.random.key(0), normaliser, 1, (8,), jnp.asarray(horizon), members=2)
+    running = eqx.tree_at(lambda i: (i.models, i.average), created, (models, models))
     actor = ClippedGaussian(linear(np.zeros((1, 2)), np.array([0.5, -5.0])))
-    played = played_for(imagination, actor, jnp.asarray(horizon))
-    return float(played.cost_per_episode[0])
+    return float(played_for(running, actor, jnp.asarray(horizon)).cost_per_episode[0])
 
 
 @jax.jit
-def played_for(imagination: Imagination, actor: ClippedGaussian, horizon: jax.Array) -> Imagination:
+def played_for(running: RunningCost, actor: ClippedGaussian, horizon: jax.Array) -> RunningCost:
     """3000 steps later."""
-    return jax.lax.fori_loop(0, 3000, lambda _, i: i.play(actor, jnp.zeros((4, 1)), horizon), imagination)
+
+    def one(step: jax.Array, running: RunningCost) -> RunningCost:
+        return running.play(actor, jnp.zeros((4, 1)), horizon, jax.random.fold_in(jax.random.key(1), step))
+
+    return jax.lax.fori_loop(0, 3000, one, running)
 
 
-def test_the_imagined_cost_of_an_episode_is_the_true_one_where_the_model_is_exact() -> None:
+def test_the_cost_of_rollouts_is_the_true_one_where_the_model_is_exact() -> None:
     """A step costs 2 once s′ passes 0.5; episodes of 30 steps."""
-    found = imagined_cost(says(cost=(1e4, -5e3), end=(0.0, -1e4)), 30.0)
+    found = cost_of_rollouts(says(cost=(1e4, -5e3), end=(0.0, -1e4)), 30.0)
     states = 0.1 * np.tanh(0.5) * np.arange(1, 31)
     assert found == pytest.approx(2 * (states > 0.5).sum(), rel=0.03)
 
 
-def test_an_imagined_ending_ends_the_episode() -> None:
+def test_an_end_in_a_rollout_ends_the_episode() -> None:
     """The same, but passing 0.5 ends it: one costly step an episode, whatever the horizon."""
-    found = imagined_cost(says(cost=(1e4, -5e3), end=(1e4, -5e3)), 30.0)
+    found = cost_of_rollouts(says(cost=(1e4, -5e3), end=(1e4, -5e3)), 30.0)
     assert found == pytest.approx(2, rel=0.05)
+
+
+def test_a_cost_by_chance_comes_as_often_as_the_model_says() -> None:
+    """One step in ten costs 2, whatever the state."""
+    found = cost_of_rollouts(says(cost=(0.0, float(np.log(1 / 9))), end=(0.0, -1e4)), 30.0)
+    assert found == pytest.approx(2 * 30 / 10, rel=0.1)
 
 
 @lru_cache
@@ -150,7 +170,7 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
     d = jax.tree.map(lambda x: np.asarray(x, np.float64), state)
     data = jax.tree.map(lambda x: np.asarray(x, np.float64), batch.transitions)
     spent, gamma, limit, lam = np.asarray(batch.episode_cost, np.float64), 0.9, np.array([3.0, 6.0]), d.multiplier.lam
-    scale, cost_scale = float(d.reward_scale), d.imagination.standards.cost
+    scale, cost_scale = float(d.reward_scale), d.running_cost.normaliser.cost
 
     w = np.exp(-(spent / limit) @ lam)
     w /= w.mean()
@@ -181,27 +201,47 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
         fit = np.where(abs(action) == 1, norm.logcdf(-abs(z)), -0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(-1)
         return float(-(w * (gain + fit)).mean())
 
-    def model_loss(model: Any) -> float:
-        standards = d.imagination.standards
-        obs, action, reward, next_obs, cost, not_done = (
-            x[B:] for x in (data.obs, data.action, data.reward, data.next_obs, data.cost, data.not_done[:, None])
-        )
-        here, there = ((x - standards.mean) / standards.std for x in (obs, next_obs))
-        guess = mlp(model.dynamics, np.concatenate([here, action], -1))
-        said, logits = np.split(mlp(model.outcome, np.concatenate([here, action, there], -1)), [1], -1)
-        labels = np.concatenate([cost / cost_scale, 1 - not_done], -1)
-        surprise = np.logaddexp(0, logits) - labels * logits
-        error = (guess - (next_obs - obs) / standards.change) ** 2
-        earned = ((said[:, 0] - reward / standards.reward) ** 2).mean()
-        return float(error.mean((-2, -1)).sum() + earned + surprise.mean(0).sum())
+    def model_loss(models: Any) -> float:
+        """Of four members, each on every fourth row."""
+        normaliser = d.running_cost.normaliser
+        members = [jax.tree.map(lambda x, m=m: x[m], models) for m in range(4)]
+        return float(np.mean([mixture_loss(model, normaliser, m) for m, model in enumerate(members)]))
 
+    def mixture_loss(model: Any, normaliser: Any, m: int) -> float:
+        obs, action, reward, next_obs, cost, not_done = (
+            x[B:][m::4] for x in (data.obs, data.action, data.reward, data.next_obs, data.cost, data.not_done)
+        )
+        here = (obs - normaliser.mean) / normaliser.std
+        y = np.column_stack([(next_obs - obs) / normaliser.change, reward / normaliser.reward]).clip(-20, 20)
+        mean = mlp(model.mean, np.concatenate([here, action], -1))
+        x = np.concatenate([here, action, fixed[m]], -1)
+        known = np.concatenate([cost > 0, cost / normaliser.cost], -1)
+        out = mlp(model.events, x)
+        levels = normaliser.levels.shape[1]
+        logits = out[:, : K * levels].reshape(-1, K, levels)
+        level = np.where(cost == 0, 0, abs(cost[..., None] - normaliser.levels[:, 1:]).argmin(-1) + 1)
+        of_cost = np.take_along_axis(logits - logsumexp(logits, axis=-1, keepdims=True), level[..., None], -1)
+        end = out[:, K * levels] + (out[:, K * levels + 1 :] * known).sum(-1)
+        of_end = -np.logaddexp(0, np.where(not_done < 1, -end, end))
+        parts = mlp(model.residual, np.concatenate([x, known, 1 - not_done[:, None]], -1)).reshape(len(x), 4, -1)
+        log_std = -4 + 5 / (1 + np.exp(-parts[..., 2 + S :]))
+        z = ((y - fixed[m])[:, None] - parts[..., 1 : 2 + S]) / np.exp(log_std)
+        density = norm.logpdf(z).sum(-1) - log_std.sum(-1) + parts[..., 0] - logsumexp(parts[..., 0], -1, keepdims=True)
+        log_prob = of_cost.sum((1, 2)) + of_end + logsumexp(density, axis=-1)
+        return float((((mean - y) ** 2).mean(-1) - log_prob).mean())
+
+    fixed = []  # the means around which the mixtures are: no gradient passes
+    for m in range(4):
+        model = jax.tree.map(lambda x, m=m: x[m], d.running_cost.models)
+        here = (data.obs[B:][m::4] - d.running_cost.normaliser.mean) / d.running_cost.normaliser.std
+        fixed.append(mlp(model.mean, np.concatenate([here, data.action[B:][m::4]], -1)))
     frozen = np.abs(q(d.critic, data.obs[:B], mode(d.actor, data.obs[:B]))[..., 0].min(0)).mean() + 1e-6
     assert float(metrics["loss_q"]) == pytest.approx(critic_loss(d.critic), rel=1e-5)
     assert float(metrics["loss_pi"]) == pytest.approx(actor_loss(d.actor), rel=1e-5)
-    assert float(metrics["loss_model"]) == pytest.approx(model_loss(d.imagination.model), rel=1e-5)
+    assert float(metrics["loss_model"]) == pytest.approx(model_loss(d.running_cost.models), rel=1e-5)
     compare(new.critic_opt, d.critic, critic_loss)
     compare(new.actor_opt, d.actor, lambda actor: actor_loss(actor, frozen))
-    compare(new.imagination.opt, d.imagination.model, model_loss)
+    compare(new.running_cost.opt, d.running_cost.models, model_loss)
 
 
 def compare(opt: Any, module: Any, loss: Any, step: float = 1e-5) -> None:
@@ -221,10 +261,10 @@ def compare(opt: Any, module: Any, loss: Any, step: float = 1e-5) -> None:
             assert float(used[n][place]) / 0.1 == pytest.approx(expected, rel=1e-3, abs=2e-5)
 
 
-def test_the_price_rises_while_the_imagined_cost_is_above_the_limit_and_falls_below() -> None:
+def test_the_price_rises_while_the_cost_of_rollouts_is_above_the_limit_and_falls_below() -> None:
     _, config, state, batch = random_problem()
     for cost, sign in ((100.0, 1), (0.0, -1)):
-        told = eqx.tree_at(lambda s: s.imagination.cost, state, jnp.full(K, cost))
+        told = eqx.tree_at(lambda s: s.running_cost.cost, state, jnp.full(K, cost))
         new, _ = update(config, told, batch, jax.random.key(0))
         assert (np.sign(np.asarray(new.multiplier.lam - state.multiplier.lam)) == sign).all()
 
@@ -258,5 +298,5 @@ def test_a_problem_can_be_described_in_numbers() -> None:
     )
     problem = agent.problem(dataset)
     assert isinstance(problem, AnchoredProblem)
-    assert len(problem.standards) == 8
-    assert all(isinstance(x, float) for numbers in problem.standards for x in numbers)
+    assert len(problem.normaliser) == 8
+    assert all(isinstance(x, float) for numbers in problem.normaliser for x in np.ravel(numbers).tolist())

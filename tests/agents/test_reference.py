@@ -24,7 +24,7 @@ from pdocrl.agents.common.sequences import SequenceState
 from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import MLP, CostCritic, Critic
 from pdocrl.nn.multipliers import LogMultiplier
 from pdocrl.nn.transformer import CausalTransformer, Windows

@@ -15,7 +15,7 @@ from pdocrl.bench import group as groups
 from pdocrl.bench import local, run
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import read_rows, read_status, read_suite
-from pdocrl.bench.run import Choices, Done
+from pdocrl.bench.run import Done, Selection
 from pdocrl.bench.suite import Group, Method, Suite, TaskEntry
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task, find_task, register
@@ -70,9 +70,9 @@ def _spy(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return seen
 
 
-def bench(suite: Suite, out: Path, **choices: Any) -> Done:
+def bench(suite: Suite, out: Path, **selection: Any) -> Done:
     rates = Rates(out.parent / "rates.json")
-    return run.bench(run.make_plan(suite, Choices(out, **choices), rates), rates)
+    return run.bench(run.make_plan(suite, Selection(out, **selection), rates), rates)
 
 
 def test_a_finished_suite_has_a_row_per_episode(finished: Path) -> None:

@@ -84,7 +84,7 @@ def gather(folder: Path, env: str = "BallRun", workers: int = 2, seed: int = 0, 
     settings = dataclasses.replace(settings_for(problem, env, TINY, seed=seed))
     with Store(folder, settings) as store:
         sampling.train_experts(problem, store, workers, watch)
-        return store.journal.dataset(store.journal.ordered(), env, problem.cost_names).digest
+        return store.log.dataset(store.log.ordered(), env, problem.cost_names).digest
 
 
 def test_the_same_settings_give_the_same_dataset_with_any_number_of_workers(tmp_path):
@@ -107,9 +107,9 @@ def test_an_interrupted_collection_goes_on_to_the_same_bits(tmp_path):
     for batches in (1, 3):  # the second stops while the second expert trains
         with pytest.raises(KeyboardInterrupt):
             gather(tmp_path / "cut", watch=stop_after(batches))
-    journal = tmp_path / "cut" / "episodes.journal"
-    written = journal.read_bytes()
-    journal.write_bytes(written + written[:1000])  # … in the middle of a record
+    recorded = tmp_path / "cut" / "episodes.log"
+    written = recorded.read_bytes()
+    recorded.write_bytes(written + written[:1000])  # … in the middle of a record
     assert gather(tmp_path / "cut") == whole
     assert gather(tmp_path / "cut", watch=lambda _: pytest.fail("nothing is left to do")) == whole
 
@@ -127,25 +127,25 @@ def test_a_killed_collection_keeps_its_episodes_and_goes_on_to_the_same_bits(tmp
     whole = gather(tmp_path / "whole")
     program = KILLED.format(here=str(Path(__file__).parent), folder=str(tmp_path / "killed"))
     process = subprocess.Popen([sys.executable, "-c", program])
-    journal, patience = tmp_path / "killed" / "episodes.journal", time.monotonic() + 60
-    while not (journal.exists() and journal.stat().st_size > 6 * 5000) and time.monotonic() < patience:
+    recorded, patience = tmp_path / "killed" / "episodes.log", time.monotonic() + 60
+    while not (recorded.exists() and recorded.stat().st_size > 6 * 5000) and time.monotonic() < patience:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    kept = journal.stat().st_size
+    kept = recorded.stat().st_size
     assert gather(tmp_path / "killed") == whole
     assert kept > 6 * 5000  # more than the six episodes below were there when it died
 
 
 def test_collected_rewards_are_those_of_the_simulator(tmp_path):
-    """An episode of the journal, played again from its seed and actions, is the same episode."""
+    """An episode of the episode log, played again from its seed and actions, is the same episode."""
     gather(tmp_path / "a")
     problem = look_at("BallRun")
     env = problem.make()
     settings = settings_for(problem, "BallRun", TINY)
     with Store(tmp_path / "a", settings) as store:
-        for entry in store.journal.ordered()[::7]:
-            episode = store.journal.read(entry)
+        for entry in store.log.ordered()[::7]:
+            episode = store.log.read(entry)
             obs, _ = env.reset(seed=episode.seed)
             for t in range(len(episode)):
                 np.testing.assert_array_equal(obs.astype(np.float32), episode.obs[t])

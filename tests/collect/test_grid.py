@@ -23,7 +23,7 @@ def test_the_best_safe_episode_under_every_limit_survives(places, target, seed):
     collected = entries(places)
     wanted = grid.within(collected, [80], -20)
     if not wanted:
-        with pytest.raises(PdocrlError, match="no episode costs at most 80"):
+        with pytest.raises(PdocrlError, match="no episode has a cost of at most 80"):
             grid.choose(collected, [80], -20, target, seed)
         return
     chosen = grid.choose(collected, [80], -20, target, seed)

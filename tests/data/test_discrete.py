@@ -62,7 +62,9 @@ def test_a_window_over_a_file_holds_the_same_discrete_actions(tmp_path: Path, na
         assert stream.facts.digest == log().digest
         rows = np.array([5, 0, 59])
         np.testing.assert_array_equal(stream.rows(rows)["action"], log().action[rows])
-    assert train(tmp_path / name, "bc", steps=2, buffer_size=20, settings={"hidden": (4,)}).config.discrete_actions == [
+    assert train(
+        tmp_path / name, "bc", steps=2, cost_limit=2, buffer_size=20, settings={"hidden": (4,)}
+    ).config.discrete_actions == [
         1,
         2,
         3,

@@ -11,8 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from pdocrl.data import Dataset, load, save
-from pdocrl.errors import DataError, PdocrlError
+from pdocrl.data import load
+from pdocrl.errors import DataError
 
 Cli = Callable[..., tuple[int, str, str]]
 HEADER = "x,speed,force,r,c,done,episode"
@@ -71,12 +71,6 @@ def test_scattered_episodes_and_strange_flags_are_refused(tmp_path: Path) -> Non
     path.write_text("\n".join([HEADER, ROWS[0].replace("no", "maybe"), *ROWS[1:]]) + "\n")
     with pytest.raises(DataError, match=r"`done` is 'maybe' at row 0. Flags are yes or no"):
         load(path, columns=mapping)
-
-
-def test_only_tables_are_mapped(small_dataset: Dataset, tmp_path: Path) -> None:
-    save(small_dataset, tmp_path / "x.npz")
-    with pytest.raises(PdocrlError, match="columns are mapped in tables"):
-        load(tmp_path / "x.npz", columns={"reward": "r"})
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,14 @@ def test_59_episodes_without_cost_show_that_at_most_5_percent_are_over(tmp_path:
     status, out, err = run_cli("certify", "--audit", str(file), "--cost-limit", "10", "--json")
     told = json.loads(out)
     assert (status, err) == (0, "")
-    assert (told["verdict"], told["confidence"]) == ("within", 0.95)
     assert told["share_over_upper"] == pytest.approx(1 - 0.05 ** (1 / 59))
-    assert 0 < told["mean_cost_upper"] <= 10
+    assert (told["verdict"], told["mean_cost_upper"]) == ("cannot be shown", None)  # of the mean nothing is known
     assert "nobody stated" in told["statements"][0]["assumption"]
+    assert "--largest-cost" in told["statements"][0]["sentence"]
+    stated = ("--largest-cost", "100", "--json")
+    told = json.loads(run_cli("certify", "--audit", str(file), "--cost-limit", "10", *stated)[1])
+    assert (told["verdict"], told["confidence"]) == ("within", 0.95)
+    assert 0 < told["mean_cost_upper"] <= 10
     assert "95 % sure" in told["statements"][0]["sentence"]
 
 
@@ -54,7 +58,8 @@ def test_the_verdict_follows_the_worst_of_several_costs(tmp_path: Path, run_cli:
 def test_episodes_of_several_policies_are_not_taken_for_one_in_silence(tmp_path: Path, run_cli: Cli) -> None:
     """One never costs and one always breaks the limit: their mean keeps it."""
     file = csv(tmp_path / "both.csv", "run,cost\n" + "0,0\n1,12\n" * 100)
-    told = json.loads(run_cli("certify", "--audit", str(file), "--cost-limit", "10", "--json")[1])
+    options = ("--cost-limit", "10", "--largest-cost", "20", "--json")
+    told = json.loads(run_cli("certify", "--audit", str(file), *options)[1])
     assert told["verdict"] == "within"
     assert "episodes of 2 policies" in told["notes"][0]
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
-from test_ope_command import Cli, Sequential, constant, drifting, trained, write
+from test_ope_command import SMALL, Cli, Sequential, constant, drifting, trained, write
 
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
@@ -29,7 +29,6 @@ from pdocrl.ope.support import Recorded
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
-SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
 LONGER = dataclasses.replace(SMALL, steps=2500)
 
 
@@ -140,7 +139,7 @@ def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prep
 
 def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
     """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
-    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, thorough=True)
+    thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, model_selection=True)
     assert thorough.config.ways == THOROUGH
     truth = thorough.calibration.truth
     assert np.abs(thorough.calibration.error).mean() < 0.1 * truth.std(axis=0).mean()
@@ -398,13 +397,14 @@ def test_budgets_of_many_episodes_are_spent_as_the_dial_spends_them_in_each() ->
         tuple(layers),
         tuple(np.zeros(n, np.float32) for n in sizes[1:]),
         horizon=6.0,
-        largest=np.array([4.0], np.float32),
+        max_episode_cost=np.array([4.0], np.float32),
         limit=(2.0,),
-        quality=np.ones(2, np.float32),
-        ask=np.array([[1.0], [2.0]], np.float32),
-        stop=np.array([[1.0], [9.0]], np.float32),
+        relative_return=np.ones(2, np.float32),
+        target_cost=np.array([[1.0], [2.0]], np.float32),
+        cost_cap=np.array([[1.0], [9.0]], np.float32),
         reward=np.array([1.0, 2.0], np.float32),
-        cost=np.array([[1.0], [2.0]], np.float32),
+        bound=np.array([[1.0], [2.0]], np.float32),
+        mean_cost=np.array([[1.0], [2.0]], np.float32),
     )
     together, alone = begin_many(policy, 4, 0), [policy.begin(0) for _ in range(4)]
     reward, cost = np.zeros(4), np.zeros((4, 1))

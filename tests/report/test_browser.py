@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pdocrl.bench.results import read_rows
 from pdocrl.report import report
+from pdocrl.report.statistics import make_cells, standings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
@@ -147,7 +149,7 @@ def test_filters_hide_what_belongs_to_others_and_bring_it_back(visit):
     assert (rows.count(), runs.count()) == (1, 3)
     heads = page.locator('[aria-label="Results at each limit"] th:visible[scope=col]').all_inner_texts()
     assert [head for head in heads if head.startswith("Limit")] == ["Limit 20"]
-    said = "Shown: method pdocrl, task BallRun, limit 20. Results, ranks and improvement stay means over all limits."
+    said = "Shown: method pdocrl, task BallRun, limit 20. Results, profile and improvement stay means over all limits."
     assert page.locator("output").inner_text() == said
     assert page.get_by_role("heading", name="What did not work").is_hidden()  # that was cpq on CarCircle
     page.get_by_role("button", name="Show everything").click()
@@ -227,3 +229,44 @@ def test_the_slider_moves_limit_marks_and_numbers(visit, make_run, viewport):
     assert float(line.get_attribute("transform")[10:].split()[0]) > float(before[10:].split()[0])
     page.get_by_role("button", name="1", exact=True).click()
     assert line.get_attribute("transform") == before
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_policy_moves_along_the_frontier_and_a_state_explains_itself(visit, answered_folder: Path, viewport):
+    page = visit(folder=answered_folder, viewport=viewport)
+    cells, slider = page.locator(".heat-map tbody td"), page.locator(".policy-map").get_by_role("slider")
+    tight = cells.all_inner_texts()
+    slider.focus()
+    page.keyboard.press("End")
+    assert page.locator(".policy-map .says").inner_text().startswith("Limit on cost 0.3: reward")
+    assert cells.all_inner_texts() != tight
+    page.get_by_role("button", name="s1", exact=True).click()
+    rows = page.locator(".explained tbody tr")
+    assert rows.count() == 2
+    assert rows.first.locator("td").all_inner_texts()[1:3] == ["50 %", "100"]  # of the log, and its rows
+    cells.first.hover()
+    assert page.locator(".pointed").inner_text().startswith("s0, action a0: policy")
+    page.get_by_role("searchbox").fill("S1")
+    assert page.locator(".heat-map tbody tr:visible th").all_inner_texts() == ["s1"]
+
+
+@pytest.mark.parametrize("chosen", [("BallRun", None), (None, "10"), ("CarCircle", "40")])
+def test_filters_change_the_ranks_to_those_of_what_is_chosen(visit, suite_folder, chosen):
+    task, limit = chosen
+    folder = suite_folder(shift=lambda method, task: 0.9 if (method, task) == ("pdocrl", "BallRun") else 0.0)
+    page, ranks = visit(folder=folder), '[aria-label="Methods over all tasks"] tbody tr'
+    everything = page.locator(ranks).all_inner_texts()
+    for name, value in (("Task", task), ("Limit", limit)):
+        if value is not None:
+            page.get_by_role("combobox", name=name).select_option(value)
+    rows = [row for row in read_rows(folder) if task in (None, row.task)]
+    rows = [row for row in rows if limit in (None, f"{row.cost_limit[0]:g}")]
+    expected = [
+        [s.method, f"{s.rank:.2f}", f"{s.safe_limits} of {s.limits}", f"{s.reward:.2f}", f"{s.cost:.2f}"]
+        for s in standings(make_cells(rows))
+    ]
+    shown = [row.locator("th, td").all_inner_texts() for row in page.locator(ranks).all()]
+    assert sorted([row[i].strip() for i in (0, 1, 4, 6, 8)] for row in shown) == sorted(expected)
+    page.get_by_role("button", name="Show everything").click()
+    page.wait_for_function("document.querySelector('output').textContent === 'Everything is shown.'")
+    assert page.locator(ranks).all_inner_texts() == everything

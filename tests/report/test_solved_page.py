@@ -10,6 +10,8 @@ import pytest
 
 from pdocrl.records import as_plain
 from pdocrl.report import report
+from pdocrl.report.policy_page import policy_heat_map
+from pdocrl.tabular.analysis.policy_map import read_map
 from pdocrl.tabular.result.record import read_solved
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -84,6 +86,40 @@ def test_answers_on_the_page_are_those_of_the_files(answered_folder: Path) -> No
     assert f"{low:.4g} … {high:.4g}" in page
     need = result["more_data"]["reward"][0]
     assert f">{100 * need['share']:.2g} %<" in page
+
+
+def test_the_map_has_what_explain_says_of_every_action(answered_folder: Path) -> None:
+    found, result = read_map(answered_folder), read_solved(answered_folder)
+    assert found is not None
+    s = found.states.index("s1")
+    for one in result.explain:
+        a = found.actions.index(one.action)
+        assert (found.rows[s][a], found.policy[s][a]) == (one.rows, pytest.approx(one.policy, rel=1e-3))
+        assert found.value[s][a] == pytest.approx(one.value, rel=1e-3)
+        assert found.costs["cost"][s][a] == pytest.approx(one.costs["cost"], rel=1e-3)
+    assert [point.limit for point in found.frontier] == [point.limit for point in result.frontier.points]
+    assert sum(found.time) == pytest.approx(1)
+    assert sum(map(sum, found.rows)) == 400
+
+
+def test_positions_of_the_slider_are_the_frontier_with_the_solved_policy_in_its_place(answered_folder: Path) -> None:
+    result, found = read_solved(answered_folder), read_map(answered_folder)
+    block = policy_heat_map(result, found)
+    limits = [float(stop["limit"]) for stop in block.stops]
+    assert limits == sorted(limits)
+    assert len(limits) == 1 + len(result.frontier.points)
+    assert limits[block.start] == result.limits["cost"]
+    assert block.shown == found.policy
+    assert f"reward {result.value:.4g}" in block.stops[block.start]["says"]
+
+
+def test_a_map_of_another_shape_is_one_line(answered_folder: Path, run_cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_bytes((answered_folder / "result.json").read_bytes())
+    found = json.loads((answered_folder / "map.json").read_text())
+    (tmp_path / "map.json").write_text(json.dumps(found | {"rows": found["rows"][:1]}))
+    status, out, err = run_cli("report", tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "map.json: `rows` is (1, 2), not (2, 2) (states, actions)." in err
 
 
 def test_units_of_the_page_are_those_of_the_result(run_cli: Cli, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_names_cannot_smuggle_markup_into_the_page(make_run):
     plan = msgspec.structs.replace(
         record.trained.config, data="<script>alert(1)</script>", settings={"<b>": "<i>"}, task=None
     )
-    hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, plan=plan))
+    hostile = dataclasses.replace(record, trained=dataclasses.replace(record.trained, config=plan))
     page = Page(report(hostile))
     assert len(page.all("script")) == 2
     assert not page.all("i")

@@ -84,7 +84,9 @@ def test_intervals_are_moved_out_and_a_certificate_shows_nothing(tmp_path: Path)
     assert result.markov is not None
     moved = {one.signal: one.shift for one in result.markov.failed}["stockout"]
     assert result.intervals.costs["stockout"][1] - result.costs[0] > moved > 0.05
-    assert any("not Markov: `order_1` of the step before" in note for note in notes(result, counts))
+    said = [note for note in notes(result, counts) if "not Markov" in note]
+    assert said
+    assert all("`order_" in note or "steps before" in note for note in said)
     save(result, tmp_path / "policy", counts=counts)
     certificate, _ = certify_solved(tmp_path / "policy")
     assert [one.verdict for one in certificate.statements] == ["cannot be shown"]

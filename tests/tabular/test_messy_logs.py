@@ -154,8 +154,7 @@ def test_bins_make_states_that_travel_with_the_policy(run_cli: Run, tmp_path: Pa
 
 def test_bins_that_collapse_are_told(tmp_path: Path) -> None:
     data = continuous()
-    mostly = np.where(np.arange(len(data)) % 3 > 0, 0.0, data["stock"].to_numpy())
-    data = data.set_column(data.column_names.index("stock"), "stock", pyarrow.array(mostly))
+    data = data.set_column(data.column_names.index("stock"), "stock", pyarrow.array(np.full(len(data), 4.0)))
     counts = count_log(write(data, tmp_path / "log.parquet"), cells=CellSpec.parse(["stock=quantile:2"], None, []))
     assert counts.n_states == 1
     said = notes(solve(counts, 0.9, (), C=np.inf, resamples=0), counts)

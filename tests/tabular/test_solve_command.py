@@ -125,7 +125,8 @@ def test_files_are_written_to_a_folder(run_cli: Run, log: Callable[..., str], tm
     folder = tmp_path / "a" / "policy"
     status, out, err = run_cli("solve", log(), *QUICK, "--limit", "cost<=0.2", "--out", str(folder), "--json")
     assert status == 0
-    assert {f.name for f in folder.iterdir()} == {"policy.parquet", "policy.json", "act.py", "result.json", "solve.png"}
+    files = {"policy.parquet", "policy.json", "act.py", "result.json", "map.json", "solve.png"}
+    assert {f.name for f in folder.iterdir()} == files
     assert json.loads((folder / "result.json").read_text()) == {"format": 2, **json.loads(out)}
     rows = json.loads((folder / "policy.json").read_text())["rows"]
     assert pyarrow.parquet.read_table(folder / "policy.parquet").to_pylist() == rows

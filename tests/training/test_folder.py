@@ -57,7 +57,7 @@ def test_a_second_process_on_one_folder_is_refused_and_the_first_is_left_alone(d
         ended = subprocess.run(line, capture_output=True, text=True)
         assert ended.returncode == 2
         assert ended.stderr == (
-            f"error: {out}: another process is training here. Wait for it, or choose another --out.\n"
+            f"error: {out}: another process is training here. Wait for it, or choose another folder (out=…, --out).\n"
         )
     assert not out.exists()  # what did not begin leaves nothing behind
     begin(data, out)

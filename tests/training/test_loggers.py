@@ -12,8 +12,8 @@ import pytest
 from pdocrl.cli.main import main
 from pdocrl.data import save
 from pdocrl.errors import PdocrlError
-from pdocrl.training.callbacks import open_loggers
 from pdocrl.training.folder import read_lines
+from pdocrl.training.loggers import open_loggers
 from pdocrl.training.train import train
 from probes import bandit
 
@@ -128,7 +128,7 @@ def test_asked_for_and_not_installed_is_one_line(
 
 
 def test_a_sink_needs_a_folder_and_a_known_name(tmp_path: Path) -> None:
-    with pytest.raises(PdocrlError, match="give --out"), open_loggers(["wandb"], None, RUNS):
+    with pytest.raises(PdocrlError, match="needs a folder"), open_loggers(["tensorboard"], None, RUNS):
         pass
     with pytest.raises(PdocrlError, match="Did you mean `wandb`"), open_loggers(["wanbd"], tmp_path, RUNS):
         pass

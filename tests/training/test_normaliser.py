@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.base import make_config
-from pdocrl.agents.imagination import Standards
 from pdocrl.agents.registry import find_agent
 from pdocrl.data import Dataset, make_dataset, save
+from pdocrl.dynamics.normaliser import Normaliser
 from pdocrl.training.buffer import open_buffers
 from pdocrl.training.trainer import Run, Trainer, normalise_obs, normaliser_of
 
@@ -88,7 +88,7 @@ def test_a_clock_has_a_unit_of_change() -> None:
     """Its change is the same at every step: measured by spread, the model's target would be a million."""
     data = clocked()
     seen = normalise_obs(data, normaliser_of(data))
-    change = np.asarray(Standards.of(Standards.measure(seen)).change)
+    change = np.asarray(Normaliser.of(Normaliser.measure(seen)).change)
     target = (seen.next_obs - seen.obs) / change
     assert np.abs(target).max() < 10
     agent = find_agent("pdocrl_anchored")

@@ -186,11 +186,11 @@ def test_a_limit_on_costs_that_are_not_there_is_refused_and_a_short_horizon_is_a
     assert "longer than the horizon of 5 steps (longest: 400)" in capsys.readouterr().err
 
 
-def test_a_limit_that_the_rehearsal_cannot_keep_is_said(
+def test_a_limit_that_is_not_predicted_to_be_satisfied_is_said(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two limits one is below all that was rehearsed; without a simulator, `ope` is what comes next."""
-    ask = np.asarray([[0.0], [5.0]], np.float32)
+    """Of two limits one is below every predicted bound; without a simulator, `ope` is what comes next."""
+    target = np.asarray([[0.0], [5.0]], np.float32)
     dial = policies.DialPolicy(
         (),
         (),
@@ -198,21 +198,24 @@ def test_a_limit_that_the_rehearsal_cannot_keep_is_said(
         np.asarray([10.0], np.float32),
         (1.0,),
         np.ones(2, np.float32),
-        ask,
-        ask + 1e6,
+        target,
+        target + 1e6,
         np.asarray([1.0, 2.0], np.float32),
         np.asarray([[2.5], [6.0]], np.float32),
+        np.asarray([[1.5], [4.0]], np.float32),
     )
     made = train(data, "bc", cost_limit=[1.0, 7.0], steps=1, settings={"hidden": (8,)}, out=tmp_path / "run")
     told = dataclasses.replace(made, policies=[dial, dial.with_limit((7.0,))])
     monkeypatch.setattr("pdocrl.training.train.train", lambda *_, **__: told)
     assert main(["train", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "run 0: no setting keeps 1.0 by its own rehearsal; the nearest one, which acts, costs up to 2.5" in said
-    assert "run 1:" not in said
+    assert "run 0: cost limit 1.0 is not predicted to be satisfied; the setting that exceeds it least acts" in said
+    assert "run 1: cost limit 7.0 is predicted to be satisfied: predicted cost 4." in said
     assert "judge them from the data with: pdocrl ope" in said
     assert main(["train", str(data), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][1]["rehearsed"] == {"reward": 2.0, "cost": [6.0]}
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert runs[1]["predicted_cost"] == [4.0]
+    assert [run["predicted_within"] for run in runs] == [False, True]
 
 
 def test_sinks_write_what_the_metrics_say(data: Path, tmp_path: Path) -> None:

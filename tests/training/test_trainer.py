@@ -62,7 +62,7 @@ def test_limits_and_seeds_matter(three: Trainer) -> None:
 
 
 def test_stops_come_at_multiples_and_at_the_end() -> None:
-    assert [stage.step for stage in trainer([2.0], [0]).train(until=25, every=10)] == [10, 20, 25]
+    assert [stage.step for stage in trainer([2.0], [0]).train(until=25, next_stop=loop.multiples(10))] == [10, 20, 25]
 
 
 class FragileConfig(AgentConfig):
@@ -93,7 +93,7 @@ def test_a_broken_run_stops_with_its_step_and_cause_and_the_others_go_on() -> No
     agent = Fragile()
     runs = [Run(FragileConfig(cost_limit=(1.0,), breaks_at=b), 0) for b in (1e9, 13.0)]
     found = Trainer(agent, bandit(n=200).dataset, runs)
-    stages = list(found.train(until=30, every=10))
+    stages = list(found.train(until=30, next_stop=loop.multiples(10)))
     assert found.failures == {1: "step 13: loss is not finite"}
     assert [stage.step for stage in stages] == [10, 20, 30]
     assert float(found.state.count[0]) == 30
@@ -129,7 +129,7 @@ def test_runs_that_share_a_training_fail_together() -> None:
     runs = [Run(FragileConfig(cost_limit=(c,), breaks_at=b), 0) for b in (1e9, 13.0) for c in (1.0, 2.0)]
     assert trainings(Heir(), runs)[1].tolist() == [0, 1, 2, 3]
     found = Trainer(Deaf(), bandit(n=200).dataset, runs)
-    stages = list(found.train(until=30, every=10))
+    stages = list(found.train(until=30, next_stop=loop.multiples(10)))
     assert found.training.tolist() == [0, 0, 1, 1]
     assert found.failures == dict.fromkeys((2, 3), "step 13: loss is not finite")
     assert np.isnan(stages[-1].metrics["loss"]).tolist() == [False, False, True, True]
@@ -138,7 +138,7 @@ def test_runs_that_share_a_training_fail_together() -> None:
 
 def test_training_ends_when_every_run_has_failed() -> None:
     found = Trainer(Fragile(), bandit(n=200).dataset, [Run(FragileConfig(cost_limit=(1.0,), breaks_at=3.0), 0)])
-    assert len(list(found.train(until=10_000_000, every=1000))) == 1
+    assert len(list(found.train(until=10_000_000, next_stop=loop.multiples(1000)))) == 1
 
 
 def test_table_gathers_what_was_put_in() -> None:

@@ -65,7 +65,7 @@ class B2R(SequenceAgent[B2RConfig]):
             "costly": dataset.cost > 0,
             "returns": to_go[:, 0] / scale[0],
             "spent": spent[:, 1:] / scale[1:],
-            "time": dataset.age(),
+            "time": dataset.time_step(),
             "scale": scale[None, 1:],
         }
 

@@ -17,6 +17,7 @@ import io
 import math
 import textwrap
 import tokenize
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import equinox as eqx
@@ -54,6 +55,9 @@ class AgentConfig(eqx.Module):
     def cost_rate(self) -> Float[Array, " K"]:
         """What (1 − γ) J_c is held against: the limit spread over the horizon."""
         return jax.numpy.asarray(self.cost_limit, jax.numpy.float32).reshape(-1) / self.horizon
+
+
+PROBLEM_FIELDS = ("cost_limit", "horizon")  # of every config: filled in by `train` from its own arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +209,25 @@ class Agent(Generic[C, S]):
         """The learned policy in plain NumPy."""
         raise AgentMethodMissing(type(self), "policy")
 
+    def learned(self, config: C, state: S) -> Learned:
+        """Critics, density ratio and multipliers, in the units of the data's rewards and costs; none by default."""
+        return Learned()
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """What a training has learned beside its policy, as functions of normalised observations and unit actions.
+
+    Rewards and costs are in the data's own units: an agent undoes its `reward_scale` here. None: the method has none.
+    """
+
+    q: Callable[[Array, Array], Array] | None = None  # ([B, S], [B, A]) → [B] action value
+    v: Callable[[Array], Array] | None = None  # [B, S] → [B] state value
+    q_cost: Callable[[Array, Array], Array] | None = None  # ([B, S], [B, A]) → [B, K]
+    v_cost: Callable[[Array], Array] | None = None  # [B, S] → [B, K]
+    ratio: Callable[[Array, Array], Array] | None = None  # ([B, S], [B, A]) → [B] density ratio w
+    multipliers: Array | None = None  # [K] λ: reward given up for a unit of each cost
+
 
 class AgentMethodMissing(PdocrlError):
     """An agent class that leaves out one of the three methods it must have."""
@@ -214,9 +237,13 @@ class AgentMethodMissing(PdocrlError):
 
 
 def make_config(agent: Agent[C, Any], **settings: Any) -> C:
-    """The agent's config with some fields set; an unknown field or a value of the wrong kind raises."""
+    """The agent's config with some fields set; an unknown field or a value of the wrong kind raises.
+
+    A list is taken for a tuple, and a tuple where one value is the default for what it holds.
+    """
     fields = {f.name: f for f in dataclasses.fields(agent.Config)}
     kinds = get_type_hints(agent.Config)
+    settings = {name: _as_tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     for name, value in settings.items():
         if name not in fields:
             raise UnknownNameError(f"setting of {agent.name}", name, fields, f"`pdocrl agents {agent.name}` lists all.")
@@ -231,6 +258,19 @@ def make_config(agent: Agent[C, Any], **settings: Any) -> C:
             raise UnknownNameError(f"{name} of {agent.name}", str(value), get_args(kinds[name]))
         _refuse_impossible(f"setting {name} of {agent.name}", name, value)
     return agent.Config(**settings)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+def changed_settings(config: AgentConfig) -> dict[str, Any]:
+    """The fields of a config that are not at their default, but for the problem's own."""
+    return {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name not in PROBLEM_FIELDS and getattr(config, field.name) != field.default
+    }
 
 
 def _refuse_impossible(what: str, name: str, value: Any) -> None:
@@ -252,11 +292,10 @@ def describe_config(config: type[AgentConfig]) -> list[dict[str, Any]]:
     for owner in reversed(config.__mro__):
         if isinstance(owner, type) and issubclass(owner, AgentConfig):
             meanings |= _comments(owner)
-    filled_in = {"cost_limit", "horizon"}
     return [
         {"name": f.name, "default": f.default, "meaning": meanings.get(f.name, "")}
         for f in dataclasses.fields(config)
-        if f.name not in filled_in
+        if f.name not in PROBLEM_FIELDS
     ]
 
 

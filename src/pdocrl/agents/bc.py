@@ -24,9 +24,9 @@ from pdocrl.agents.common.numpy_policy import mode_policy, network_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import best_within
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import Categorical
+from pdocrl.nn.distributions import Categorical
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 

@@ -17,12 +17,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_costs, mix_twins, mix_values
 from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.nn.mlp import MLP, CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import CandidatePolicy
 
@@ -182,4 +182,12 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
             latent_clip=LATENT_CLIP,
             perturbation=float(config.perturbation),
             pessimism=float(config.pessimism),
+        )
+
+    def learned(self, config: BCQLagConfig, state: BCQLagState) -> Learned:
+        """Q_r, Q_c and λ as reward given up for a unit of cost."""
+        return Learned(
+            q=lambda obs, action: mix_values(state.critic(obs, action), config.pessimism) / config.reward_scale,
+            q_cost=lambda obs, action: mix_costs(state.cost_critic(obs, action), config.pessimism),
+            multipliers=state.multiplier.lam / config.reward_scale,
         )

@@ -22,13 +22,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of, mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import BudgetPolicy
 
 
@@ -179,3 +179,12 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         limit = tuple(float(one) for one in config.cost_limit)
         units = tuple(float(unit) for unit in state.unit)
         return BudgetPolicy(networks, float(config.horizon), float(config.gamma), units, limit, actor.discrete)
+
+    def learned(self, config: BCRLConfig, state: BCRLState) -> Learned:
+        """The least cost ahead, of an action and of a state; values of reward are functions of a budget, too."""
+        cost, unit = state.cost, state.unit
+
+        def q_cost(obs: Array, action: Array) -> Array:
+            return unit * jax.nn.relu(cost.worse(cost.critic(jnp.concatenate([obs, action], -1))))
+
+        return Learned(q_cost=q_cost, v_cost=lambda obs: unit * jax.nn.relu(cost.value(obs)))

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, per_constraint, static
-from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_twins
+from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.common.candidates import LATENT_CLIP, best_candidate, fit_twins, mix_costs, mix_twins, mix_values
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import PIDMultiplier
-from pdocrl.nn.optimise import adam_step, descend
+from pdocrl.nn.optim import adam_step, descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -186,6 +186,14 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
 
     def policy(self, config: BEARLagConfig, state: BEARLagState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: BEARLagConfig, state: BEARLagState) -> Learned:
+        """Q_r, Q_c and λ as reward given up for a unit of cost."""
+        return Learned(
+            q=lambda obs, action: mix_values(state.critic(obs, action), config.pessimism) / config.reward_scale,
+            q_cost=lambda obs, action: mix_costs(state.cost_critic(obs, action), config.pessimism),
+            multipliers=state.multiplier.lam / config.reward_scale,
+        )
 
 
 def discrepancy(x: Float[Array, "n B A"], y: Float[Array, "n B A"], kernel: str, width: float | Array) -> Array:

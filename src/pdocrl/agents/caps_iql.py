@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint
+from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions, per_constraint
 from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
-from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.distributions import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 
@@ -145,3 +145,17 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         action_dim = actor.mlp.biases[-1].shape[-1] // config.heads
         discrete = isinstance(actor, CategoricalHeads)
         return switching_policy(config, actor.mlp, action_dim, state.reward.critic, state.cost.critic, discrete)
+
+    def learned(self, config: CAPSIQLConfig, state: CAPSIQLState) -> Learned:
+        """Expectile values of logged actions: the largest reward, the least cost."""
+        reward, cost = state.reward, state.cost
+
+        def pairs(obs: Array, action: Array) -> Array:
+            return jnp.concatenate([obs, action], -1)
+
+        return Learned(
+            q=lambda obs, action: reward.worse(reward.critic(pairs(obs, action)))[..., 0] / config.reward_scale,
+            v=lambda obs: reward.value(obs)[..., 0] / config.reward_scale,
+            q_cost=lambda obs, action: cost.worse(cost.critic(pairs(obs, action))),
+            v_cost=lambda obs: cost.value(obs),
+        )

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from pdocrl.agents.base import (
     Agent,
     Columns,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -29,9 +30,9 @@ from pdocrl.agents.base import (
 )
 from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LOG_STD_RANGE, squashed_log_density
+from pdocrl.nn.distributions import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
 
@@ -198,3 +199,14 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
     def policy(self, config: CAPSSACConfig, state: CAPSSACState) -> SwitchingPolicy:
         action_dim = state.actor.mlp.weights[-1].shape[-1] // (2 * config.heads)
         return switching_policy(config, state.actor.mlp, action_dim, state.critic, state.cost_critic)
+
+    def learned(self, config: CAPSSACConfig, state: CAPSSACState) -> Learned:
+        """Q_r and Q_c of the mean over heads."""
+
+        def pairs(obs: Array, action: Array) -> Array:
+            return jnp.concatenate([obs, action], -1)
+
+        return Learned(
+            q=lambda obs, action: state.critic(pairs(obs, action))[..., 0].min(0) / config.reward_scale,
+            q_cost=lambda obs, action: state.cost_critic(pairs(obs, action)).max(0),
+        )

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.common.candidates import fit_twins
 from pdocrl.agents.common.numpy_policy import network_policy
 from pdocrl.agents.common.td3_bc import ActorCritic, TD3BCConfig
@@ -99,3 +99,10 @@ class CARL(Agent[CARLConfig, CARLState]):
 
     def policy(self, config: CARLConfig, state: CARLState) -> MLPPolicy:
         return network_policy(state.players.actor)
+
+    def learned(self, config: CARLConfig, state: CARLState) -> Learned:
+        """Q_r of the relabelled reward, and Q_c."""
+        return Learned(
+            q=lambda obs, action: state.players.critic(obs, action).min(0) / config.reward_scale,
+            q_cost=lambda obs, action: state.cost_critic(obs, action)[0],
+        )

@@ -24,6 +24,7 @@ from pdocrl.agents.base import (
     AgentConfig,
     Columns,
     DeviceTable,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -32,10 +33,10 @@ from pdocrl.agents.base import (
 )
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.multipliers import softplus_inverse
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -151,6 +152,11 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
 
     def policy(self, config: COptiDICEConfig, state: COptiDICEState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: COptiDICEConfig, state: COptiDICEState) -> Learned:
+        """ν, the value of the priced reward r − λ·c less the divergence, and λ as reward for a unit of cost."""
+        lam = jax.nn.softplus(state.scalars[0])
+        return Learned(v=lambda obs: state.nu(obs)[..., 0] / config.reward_scale, multipliers=lam / config.reward_scale)
 
 
 def cost_limit(config: COptiDICEConfig) -> Float[Array, " K"]:

@@ -24,6 +24,7 @@ from pdocrl.agents.base import (
     Agent,
     AgentConfig,
     Columns,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -34,10 +35,10 @@ from pdocrl.agents.base import (
 from pdocrl.agents.common.candidates import fit_twins, mix_costs
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import CostCritic, Critic, normals, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.nn.vae import VAE
 from pdocrl.policies.policy import MLPPolicy
 
@@ -202,6 +203,13 @@ class CPQ(Agent[CPQConfig, CPQState]):
 
     def policy(self, config: CPQConfig, state: CPQState) -> MLPPolicy:
         return mode_policy(state.actor)
+
+    def learned(self, config: CPQConfig, state: CPQState) -> Learned:
+        """Q_r, which counts safe actions alone, and Q_c."""
+        return Learned(
+            q=lambda obs, action: state.critic(obs, action).min(0) / config.reward_scale,
+            q_cost=lambda obs, action: mix_costs(state.cost_critic(obs, action), config.pessimism),
+        )
 
 
 def valued(

@@ -1,20 +1,18 @@
-"""One policy for every limit: it copies logged episodes given what they still went on to cost, and rehearses its dial.
+"""One policy for every limit: cost-conditioned behaviour cloning whose targets are chosen by two estimates.
 
-    maximise  E_D[ e^{φq} log π(a | s, t, C_t, C_0, q) ],   C_t = Σ_{u≥t} c_u of the same episode, q its quality
+    maximise  E_D[ e^{φq} log π(a | s, t, C_t, C_0, q) ],   C_t = Σ_{u≥t} c_u of the same episode
 
-C_t is what the episode still went on to cost; when acting, it is what is left of the budget: a dial that corrects
-itself. q compares the episode's return with the best one logged from a like start at no more cost.
+C_t is the cost that the episode still had; when acting, it is what is left of the target. q is the relative return.
 
-What a setting of the dial earns and costs is not only what was asked for, but what happens. Models of the dynamics,
-learned beside the policy, each from four fifths of the episodes, play every setting (`rehearse`), and for a limit the
-policy takes the one that earns most among those that keep it: the Lagrangian's saddle point in the dial's few numbers.
+What a setting of the targets returns and costs is estimated twice: by rollouts drawn from a probabilistic ensemble of
+dynamics models, and by fitted Q evaluation of all settings at once, which needs no model. A limit is predicted to be
+satisfied where both say so, and of the settings within it the one of largest predicted return acts.
 docs/agents/dial.md derives it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -22,29 +20,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.base import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, Transitions, static
+from pdocrl.agents.common.conditional_fqe import ConditionalCritic, Conditioned, fqe_loss
+from pdocrl.agents.common.conditioning import Targets, max_episode_cost, relative_returns, settings, subsample
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.imagination import Model, Standards
-from pdocrl.agents.rehearsal import rehearse
+from pdocrl.agents.common.two_estimates import Estimate, probes, select
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.dynamics.mixture import MixtureModel
+from pdocrl.dynamics.mixture import Step as ModelStep
+from pdocrl.dynamics.normaliser import LEVELS, Normaliser
+from pdocrl.dynamics.rollouts import error_of_mean, member_starts, rollouts
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout, polyak
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import DialPolicy
 
-PEERS = 3  # the best return at a cost is the mean of so many episodes, so that one lucky episode does not set it
-ALIKE = 0.2  # share of the episodes, those that began most alike, that an episode is compared with
-SAME = 0.1  # first states no further apart than this, in standard deviations a column, are the same
-COMPARED = 2000  # of larger datasets so many episodes are compared with
-STARTS = 48  # first states the dial is rehearsed from
+STARTS = 48  # first states that are rolled out
 MEMBERS = 5  # models; each leaves out another fifth of the episodes
-FINE, COARSE = 64, 16  # amounts of cost that the first quality is asked for with, and each other
-STYLES = (0.4, 1.0)  # of the dearest episode's cost, asked for by settings that stop
-SEEN = 0.5  # of the log's mean cost: what some setting must come to in rehearsal, or the models do not see this cost
-NEVER = 1e6  # times the dearest episode's cost: more than anyone spends
 
 
 class DialConfig(AgentConfig):
@@ -52,47 +47,54 @@ class DialConfig(AgentConfig):
 
     batch_size: int = static(256)  # transitions per step, of all episodes
     hidden: tuple[int, ...] = static((256, 256, 256))  # widths of the policy's hidden layers
-    model_hidden: tuple[int, ...] = static((256, 256))  # widths of the model's hidden layers
+    model_hidden: tuple[int, ...] = static((256, 256))  # widths of the hidden layers of models and critics
     model_batch: int = static(64)  # of a step's transitions, those that each model learns from
+    critic_batch: int = static(64)  # … and the critics
     actor_rate: float = 3e-4  # learning rate of π
-    model_rate: float = 1e-3  # learning rate of the model of the dynamics
-    average_rate: float = 1e-4  # least rate of the averages of π, which is returned, and of the models
+    model_rate: float = 1e-3  # learning rate of the dynamics models and the critics
+    target_rate: float = 0.02  # rate of the moving average that backups are made with
+    average_rate: float = 1e-4  # least rate of the averages of π, which is returned, of the models and the critics
     dropout: float = static(0.0)  # share of hidden units left out at each step; at full length it is not missed
-    rows_a_mask: int = static(1)  # rows of a batch that leave out the same units; random bits are dear on a CPU
+    rows_a_mask: int = static(1)  # rows of a batch that leave out the same units; random bits are slow on a CPU
     jitter: float = 0.02  # noise on what π is conditioned on, so that it interpolates
     decay: float = 10_000.0  # steps after which learning rates fall as 1/√t
-    focus: float = 3.0  # φ: how much more episodes of high quality count
-    margin: float = 0.95  # share of the limit that what is asked for, and what is rehearsed, may reach
-    confidence: float = 0.975  # that the rehearsed cost, meant over `episodes`, is within that share
-    episodes: float = 20.0  # over whose mean the limit is to hold; with few, hard starts may be among them
-    qualities: tuple[float, ...] = static((1.0, 0.9, 0.8))  # to ask for; where luck makes the best, lower ones too
-    early_stops: bool = static(True)  # also rehearse settings that spend fast and then stop spending
+    focus: float = 3.0  # φ: how much more episodes of high relative return count
+    margin: float = 0.95  # share of the limit that targets and predicted costs may reach
+    confidence: float = 0.975  # that the predicted cost, mean over `episodes`, is within that share
+    episodes: float = 20.0  # over whose mean the limit is to hold; with few, costly first states may be among them
+    relative_returns: tuple[float, ...] = static((1.0, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0))  # targets
+    cost_caps: bool = static(True)  # also settings that spend fast up to a cap
 
 
 class DialState(eqx.Module):
-    """The policy, the models, and where episodes begin."""
+    """The policy, the models, the critics, and where episodes begin."""
 
     actor: LikelihoodActor
     average: LikelihoodActor  # the policy that is returned
-    models: Model  # every array with a leading axis of `MEMBERS`
-    models_average: Model
-    standards: Standards
+    models: MixtureModel  # every array with a leading axis of `MEMBERS`
+    models_average: MixtureModel
+    critic: ConditionalCritic
+    critic_target: ConditionalCritic
+    critic_average: ConditionalCritic
+    normaliser: Normaliser
     starts: Float[Array, "P S"]
-    largest: Float[Array, " K"]  # the dearest logged episode
-    outcomes: Float[Array, "E 1+K"]  # reward and costs of logged episodes
+    max_episode_cost: Float[Array, " K"]
+    outcomes: Float[Array, "E 1+K"]  # return and costs of logged episodes
+    relative: Float[Array, " E"]  # their relative returns
     steps: Array  # taken so far
     actor_opt: optax.OptState
     models_opt: optax.OptState
+    critic_opt: optax.OptState
 
 
 @dataclasses.dataclass(frozen=True)
 class DialProblem(Problem):
-    """Also the data's magnitudes and some first states."""
+    """Also the data's magnitudes, some first states, and what episodes came to."""
 
-    standards: tuple[tuple[float, ...], ...] = ()
+    normaliser: tuple[Any, ...] = ()
     starts: tuple[tuple[float, ...], ...] = ()
-    largest: tuple[float, ...] = ()  # cost of the dearest episode, one per constraint
-    outcomes: tuple[tuple[float, ...], ...] = ()  # reward and costs of episodes
+    max_episode_cost: tuple[float, ...] = ()
+    outcomes: tuple[tuple[float, ...], ...] = ()  # return, costs and relative return of episodes
 
 
 class DialBatch(eqx.Module):
@@ -100,17 +102,20 @@ class DialBatch(eqx.Module):
 
     transitions: Transitions
     condition: Float[Array, "B Z"]  # see `condition`
+    spent: Float[Array, "B K"]  # cost of the episode so far
     fold: Float[Array, " B"]  # the model that does not learn from the row's episode
 
 
 class Dial(Agent[DialConfig, DialState]):
-    """Imitation given what an episode still costs, with a dial rehearsed in learned models."""
+    """Imitation given what an episode still costs, its targets chosen by rollouts and by fitted Q evaluation."""
 
     name = "dial"
-    summary = "One policy for every limit: copies episodes given their cost to go, and rehearses its dial in a model."
+    summary = (
+        "One policy for every limit: cost-conditioned cloning; targets chosen by rollouts and fitted Q evaluation."
+    )
     paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "at least one cost"
-    quick_policy = False  # it rehearses
+    quick_policy = False  # it rolls out
     discrete_actions = True
     Config = DialConfig
 
@@ -118,140 +123,255 @@ class Dial(Agent[DialConfig, DialState]):
         return True  # it is told when it acts
 
     def problem(self, dataset: Dataset) -> DialProblem:
-        chosen = some(dataset.n_episodes)
-        starts = np.resize(dataset.initial_obs[chosen[:STARTS]], (STARTS, dataset.obs_dim))
-        outcomes = np.column_stack([dataset.reward_return, dataset.cost_return])[chosen]
+        chosen = subsample(dataset.n_episodes)
+        relative = relative_returns(dataset.reward_return, dataset.cost_return, dataset.initial_obs)
+        outcomes = np.column_stack([dataset.reward_return, dataset.cost_return, relative])[chosen]
         return DialProblem(
             **vars(super().problem(dataset)),
-            standards=Standards.measure(dataset),
-            starts=tuple(map(tuple, starts.tolist())),
-            largest=tuple(dearest(dataset).tolist()),
+            normaliser=Normaliser.measure(dataset),
+            starts=tuple(map(tuple, dataset.initial_obs[chosen[:STARTS]].tolist())),
+            max_episode_cost=tuple(max_episode_cost(dataset).tolist()),
             outcomes=tuple(map(tuple, outcomes.tolist())),
         )
 
     def columns(self, config: DialConfig, dataset: Dataset) -> Columns:
         """With each row, what π is conditioned on there."""
         lengths = dataset.episode_length
-        given = condition(
-            np.repeat(qualities(dataset.reward_return, dataset.cost_return, dataset.initial_obs), lengths),
-            1 - dataset.age() / float(config.horizon),
-            dataset.to_go()[:, 1:],
-            np.repeat(dataset.cost_return, lengths, axis=0),
-            dearest(dataset),
-        )
+        relative = relative_returns(dataset.reward_return, dataset.cost_return, dataset.initial_obs)
+        to_go, whole = dataset.to_go()[:, 1:], np.repeat(dataset.cost_return, lengths, axis=0)
+        time_left = 1 - dataset.time_step() / float(config.horizon)
+        given = condition(np.repeat(relative, lengths), time_left, to_go, whole, max_episode_cost(dataset))
         fold = np.random.default_rng(1).permutation(dataset.n_episodes) % MEMBERS
-        return super().columns(config, dataset) | {"condition": given, "fold": np.repeat(fold, lengths)}
+        own = {"condition": given, "spent": np.maximum(whole - to_go, 0), "fold": np.repeat(fold, lengths)}
+        return super().columns(config, dataset) | own
 
     def batch(self, config: DialConfig, table: DeviceTable, rows: Int[Array, " B"], key: PRNGKeyArray) -> DialBatch:
         taken = table.take(rows)
-        given, fold = taken.pop("condition"), taken.pop("fold")
-        return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), given, fold)
+        own = {name: taken.pop(name) for name in ("condition", "spent", "fold")}
+        return DialBatch(Transitions(**taken, initial_obs=table.others["initial_obs"][:1]), **own)
 
     def init(self, config: DialConfig, problem: Problem, key: PRNGKeyArray) -> DialState:
         assert isinstance(problem, DialProblem)
         s, a, k = problem.obs_dim, problem.action_dim, problem.n_costs
-        keys = jax.random.split(key)
+        keys = jax.random.split(key, 3)
         actor = likelihood_actor(problem.discrete_actions).create(keys[0], s + 2 + 8 * k, a, config.hidden)
-        models = jax.vmap(lambda key: Model.create(key, s, a, k, config.model_hidden, 1))(
+        models = jax.vmap(lambda key: MixtureModel.create(key, s, a, k, LEVELS, config.model_hidden))(
             jax.random.split(keys[1], MEMBERS)
         )
-        adam = optax.scale_by_adam()
+        critic = ConditionalCritic.create(keys[2], s, a, k, config.model_hidden)
+        adam, outcomes = optax.scale_by_adam(), jnp.asarray(problem.outcomes, jnp.float32)
         return DialState(
-            actor,
-            actor,
-            models,
-            models,
-            Standards.of(problem.standards),
-            jnp.asarray(problem.starts, jnp.float32),
-            jnp.asarray(problem.largest, jnp.float32),
-            jnp.asarray(problem.outcomes, jnp.float32),
-            jnp.zeros((), jnp.int32),
-            adam.init(actor),
-            adam.init(models),
+            actor=actor,
+            average=actor,
+            models=models,
+            models_average=models,
+            critic=critic,
+            critic_target=critic,
+            critic_average=critic,
+            normaliser=Normaliser.of(problem.normaliser),
+            starts=jnp.asarray(problem.starts, jnp.float32),
+            max_episode_cost=jnp.asarray(problem.max_episode_cost, jnp.float32),
+            outcomes=outcomes[:, :-1],
+            relative=outcomes[:, -1],
+            steps=jnp.zeros((), jnp.int32),
+            actor_opt=adam.init(actor),
+            models_opt=adam.init(models),
+            critic_opt=adam.init(critic),
         )
 
     def update(
         self, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
     ) -> tuple[DialState, Metrics]:
-        data = batch.transitions
-        for_jitter, for_dropout = jax.random.split(key)
-        given = batch.condition + config.jitter * jax.random.normal(for_jitter, batch.condition.shape)
-        inputs = jnp.concatenate([data.obs, given], -1)
-        kept = masks(for_dropout, config, len(inputs)) if config.dropout else None
-
-        w = jnp.exp(config.focus * (batch.condition[:, 0] - 1))
-        w = w / w.mean()
-
-        def actor_loss(actor: LikelihoodActor) -> Array:
-            thinned = actor if kept is None else type(actor)(Dropout(actor.mlp, kept))  # type: ignore[arg-type]
-            return -(w * thinned.unclipped_log_prob(inputs, data.action)).mean()
-
-        loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor)
-        # Each model has rows of its own, [M, b]: together they see all of the batch, at the price of one model.
-        members = np.arange(MEMBERS)[:, None]
-        own = (members * len(w) // MEMBERS + np.arange(config.model_batch)) % len(w)
-        seen = jax.tree.map(lambda x: x[own], eqx.tree_at(lambda t: t.initial_obs, data, data.obs))
-        learns = (batch.fold[own] != members).astype(jnp.float32)
-
-        def models_loss(models: Model) -> Array:
-            losses: Array = jax.vmap(lambda m, part, rows: m.loss(state.standards, part, rows))(models, seen, learns)
-            return losses.sum()
-
-        loss_models, grad_models = jax.value_and_grad(models_loss)(state.models)
+        for_jitter, for_dropout, for_targets = jax.random.split(key, 3)
+        loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor, config, batch, for_jitter, for_dropout)
+        loss_models, grad_models = jax.value_and_grad(models_loss)(state.models, config, state, batch)
+        loss_critic, grad_critic = jax.value_and_grad(critic_loss)(state.critic, config, state, batch, for_targets)
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
         models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
+        critic, critic_opt = adam_step(grad_critic, state.critic_opt, state.critic, slower * config.model_rate)
         rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # over about the last tenth of the steps
-        state = DialState(
-            actor,
-            polyak(state.average, actor, rate),
-            models,
-            polyak(state.models_average, models, rate),
-            state.standards,
-            state.starts,
-            state.largest,
-            state.outcomes,
-            state.steps + 1,
-            actor_opt,
-            models_opt,
+        state = dataclasses.replace(
+            state,
+            actor=actor,
+            average=polyak(state.average, actor, rate),
+            models=models,
+            models_average=polyak(state.models_average, models, rate),
+            critic=critic,
+            critic_target=polyak(state.critic_target, critic, jnp.maximum(config.target_rate, rate)),
+            critic_average=polyak(state.critic_average, critic, rate),
+            steps=state.steps + 1,
+            actor_opt=actor_opt,
+            models_opt=models_opt,
+            critic_opt=critic_opt,
         )
-        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS}
+        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS, "critic_loss": loss_critic}
 
     def policy(self, config: DialConfig, state: DialState) -> DialPolicy:
-        """The network, and what each setting of its dial was rehearsed to earn and cost."""
-        network = mode_policy(state.average)
-        largest = np.asarray(state.largest)
-        quality, ask, stop = settings(largest, config.qualities, config.early_stops)
-        policy = DialPolicy(
+        """The network, and what each of its settings is predicted to return and to cost."""
+        network, largest = mode_policy(state.average), np.asarray(state.max_episode_cost)
+        targets, uncapped = settings(largest, config.relative_returns, config.cost_caps)
+        outcomes = np.asarray(state.outcomes)
+        probed = probes(outcomes, np.asarray(state.relative))
+        both = targets.followed_by(probed.targets)
+        plain = np.concatenate([uncapped, np.ones(len(probed.outcomes), bool)])
+        model = by_rollouts(config, state, both, plain)
+        critic = by_critic(state, both)
+        chosen = select(targets, uncapped, model, critic, outcomes, probed)
+        return DialPolicy(
             network.weights,
             network.biases,
             float(config.horizon),
             largest,
             tuple(float(limit) for limit in config.cost_limit),
-            quality,
-            ask,
-            stop,
-            np.zeros(len(ask), np.float32),
-            np.zeros_like(ask),
-            network.discrete,
+            *targets.rows(chosen.kept),
+            reward=chosen.reward,
+            bound=chosen.bound / np.float32(config.margin),
+            mean_cost=chosen.cost,
+            discrete=network.discrete,
         )
-        lasting = np.all(stop >= NEVER * largest, axis=1)
-        reward, cost, upper = rehearse(
-            state.models_average,
-            state.standards,
-            state.average,
-            state.starts,
-            policy,
-            lasting,
-            float(config.confidence),
-            float(config.episodes),
-        )
-        # What asks for the same all along copies whole episodes: it earns no more than the best of them at its cost,
-        # and costs no less than they did.
-        reward = np.where(lasting, np.minimum(reward, best_at(cost, np.asarray(state.outcomes))), reward)
-        upper = np.where(lasting[:, None], np.maximum(upper, ask), upper)
-        upper += unseen(cost, np.asarray(state.outcomes)[:, 1:])
-        return dataclasses.replace(policy, reward=reward, cost=upper / np.float32(config.margin))
+
+
+def actor_loss(
+    actor: LikelihoodActor, config: DialConfig, batch: DialBatch, for_jitter: PRNGKeyArray, for_dropout: PRNGKeyArray
+) -> Array:
+    """−E[w log π(a | s, z)], w ∝ e^{φq} of mean 1; z with a little noise."""
+    given = batch.condition + config.jitter * jax.random.normal(for_jitter, batch.condition.shape)
+    inputs = jnp.concatenate([batch.transitions.obs, given], -1)
+    w = jnp.exp(config.focus * (batch.condition[:, 0] - 1))
+    if config.dropout:
+        actor = type(actor)(Dropout(actor.mlp, masks(for_dropout, config, len(inputs))))  # type: ignore[arg-type]
+    log_prob = actor.unclipped_log_prob(inputs, batch.transitions.action)
+    loss: Array = -(w / w.mean() * log_prob).mean()
+    return loss
+
+
+def models_loss(models: MixtureModel, config: DialConfig, state: DialState, batch: DialBatch) -> Array:
+    """Σ over the models, each on rows of its own, [M, b]: together they see all of the batch."""
+    data, members = batch.transitions, np.arange(MEMBERS)[:, None]
+    own = (members * len(batch.fold) // MEMBERS + np.arange(config.model_batch)) % len(batch.fold)
+    learns = (batch.fold[own] != members).astype(jnp.float32)
+    step = ModelStep(data.next_obs, data.reward, data.cost, 1 - data.not_done)
+    rows = jax.tree.map(lambda x: x[own], (data.obs, data.action, step))
+    losses: Array = jax.vmap(lambda model, some, w: model.loss(state.normaliser, *some, w))(models, rows, learns)
+    return losses.sum()
+
+
+def critic_loss(
+    critic: ConditionalCritic, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
+) -> Array:
+    """The backup of each row under a setting that is drawn for it; half of the rows with another amount spent."""
+    count = min(config.critic_batch, len(batch.fold))
+    data, given, logged = jax.tree.map(lambda x: x[:count], (batch.transitions, batch.condition, batch.spent))
+    largest, keys = state.max_episode_cost, jax.random.split(key)
+    targets, _ = settings(np.ones(len(largest), np.float32), config.relative_returns, config.cost_caps)
+    drawn = jax.random.randint(keys[0], (count,), 0, len(targets.relative_return))
+    wished, target, cap = (jnp.asarray(table)[drawn] for table in targets)
+    luck = jax.random.uniform(keys[1], (count, 4))
+    wished = jnp.where(luck[:, 0] < 0.5, wished, luck[:, 1])  # what lies between the settings is asked as well
+    spent = jnp.where(luck[:, 2:3] < 0.5, logged, luck[:, 3:] * jnp.minimum(target, cap) * largest)
+    at = Conditioned(data.obs, wished[:, None], target * largest, cap * largest, spent, given[:, 1:2])
+    paid = jnp.concatenate([data.reward[:, None] / return_unit(state), data.cost / largest], -1)
+    return fqe_loss(
+        critic,
+        state.critic_target,
+        state.average,
+        at,
+        data.action,
+        paid,
+        data.next_obs,
+        data.not_done,
+        largest,
+        1 / jnp.asarray(config.horizon, jnp.float32),
+    )
+
+
+def return_unit(state: DialState) -> Array:
+    """The largest |return| logged."""
+    return jnp.maximum(jnp.abs(state.outcomes[:, 0]).max(), 1e-6)
+
+
+def by_rollouts(
+    config: DialConfig, state: DialState, targets: Targets, plain: Bool[NDArray[np.bool_], " N"]
+) -> Estimate:
+    """Return and cost of every setting, from episodes drawn from the models.
+
+    No logged episode did what a setting with a cap does; there each model plays by itself too, and the worst counts.
+    """
+    distinct = len(state.starts)
+    earned, paid = _rolled_out(config, state, targets, alone=False)
+    every = [x.reshape(len(x), -1, *x.shape[3:]) for x in (earned, paid)]  # [N, M R, …]
+    error = error_of_mean(every[1], float(config.confidence), float(config.episodes), distinct)
+    found = Estimate(every[0].mean(-1), every[1].mean(-2), error)
+    if not plain.all():
+        earned, paid = _rolled_out(config, state, targets.rows(~plain), alone=True)
+        error = error_of_mean(paid, float(config.confidence), float(config.episodes), distinct)
+        member = (paid.mean(-2) + error).max(-1).argmax(-1)  # [N] the member of the largest bound
+        picked = np.arange(len(member)), member
+        worse = paid.mean(-2)[picked] > found.cost[~plain]
+        found.cost[~plain] = np.where(worse, paid.mean(-2)[picked], found.cost[~plain])
+        found.error[~plain] = np.maximum(error[picked], found.error[~plain])
+        found.reward[~plain] = np.minimum(found.reward[~plain], earned.mean(-1).min(-1))
+    return found
+
+
+def by_critic(state: DialState, targets: Targets) -> Estimate:
+    """The same from fitted Q evaluation at the first states; it knows no spread, so its error is 0."""
+    reward, cost = _evaluated(state, jax.tree.map(jnp.asarray, targets))
+    reward, cost = np.asarray(reward), np.asarray(cost)
+    return Estimate(reward.copy(), cost.copy(), np.zeros_like(cost))
+
+
+def _rolled_out(
+    config: DialConfig, state: DialState, targets: Targets, alone: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns [N, M, R] and costs [N, M, R, K]."""
+    horizon, largest = jnp.asarray(config.horizon, jnp.float32), state.max_episode_cost
+    played = state.models_average, state.normaliser, state.average, state.starts, horizon, largest
+    earned, paid = _roll(*played, jax.tree.map(jnp.asarray, targets), alone)
+    return np.asarray(earned), np.asarray(paid)
+
+
+@eqx.filter_jit
+def _roll(
+    models: MixtureModel,
+    normaliser: Normaliser,
+    actor: LikelihoodActor,
+    starts: Float[Array, "P S"],
+    horizon: Float[Array, ""],
+    largest: Float[Array, " K"],
+    targets: Targets,
+    alone: bool,
+) -> tuple[Float[Array, "N M R"], Float[Array, "N M R K"]]:
+    count = len(targets.relative_return)
+    first = member_starts(starts, MEMBERS, MEMBERS * STARTS if alone else STARTS)  # [M, R, S]
+    each = first.shape[1]
+    wished, target, cap = (jnp.repeat(jnp.asarray(table), each, axis=0) for table in targets)
+
+    def act(obs: Array, spent: Array, time: Array) -> Array:
+        left = jnp.full((count * each, 1), 1 - time / horizon)
+
+        def seen(o: Array, u: Array) -> Array:
+            found: Array = DialPolicy.inputs(o, wished[:, None], target, cap, u, left, largest, xp=jnp)
+            return found
+
+        return actor.mode(jax.vmap(seen)(obs, spent))
+
+    begin = jnp.tile(first, (1, count, 1))
+    found = rollouts(models, normaliser, act, begin, horizon, jax.random.key(0), repeat=count, alone=alone)
+    earned, paid = found.reward.reshape(MEMBERS, count, each), found.cost.reshape(MEMBERS, count, each, -1)
+    return earned.swapaxes(0, 1), paid.swapaxes(0, 1)
+
+
+@jax.jit
+def _evaluated(state: DialState, targets: Targets) -> tuple[Float[Array, " N"], Float[Array, "N K"]]:
+    count, each = len(targets.relative_return), len(state.starts)
+    wished, target, cap = (jnp.repeat(jnp.asarray(table), each, axis=0) for table in targets)
+    obs, spent, left = jnp.tile(state.starts, (count, 1)), jnp.zeros_like(target), jnp.ones((count * each, 1))
+    at = Conditioned(obs, wished[:, None], target, cap, spent, left)
+    found = state.critic_average.values(state.average, at, state.max_episode_cost)  # [M, N P, 1 + K]
+    found = found.mean(0).reshape(count, each, -1).mean(1)
+    return found[:, 0] * return_unit(state), jnp.maximum(found[:, 1:], 0) * state.max_episode_cost
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:
@@ -264,99 +384,9 @@ def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:
 
 
 def condition(
-    quality: NDArray[Any], time_left: NDArray[Any], to_go: NDArray[Any], whole: NDArray[Any], largest: NDArray[Any]
+    relative: NDArray[Any], time_left: NDArray[Any], to_go: NDArray[Any], whole: NDArray[Any], largest: NDArray[Any]
 ) -> NDArray[np.float32]:
-    """What π is told besides the state, [N, 2 + 8K]: q and time left [N], budgets to go and whole [N, K]."""
-    numbers = np.stack([quality, time_left], -1).astype(np.float32)
-    return np.concatenate([numbers, DialPolicy.features(to_go, largest), DialPolicy.features(whole, largest)], -1)
-
-
-def dearest(dataset: Dataset) -> Float[NDArray[np.float64], " K"]:
-    """The largest cost of an episode, of each constraint; never 0, since amounts are told as shares of it."""
-    most = dataset.cost_return.max(0)
-    largest: NDArray[np.float64] = np.where(most > 0, most, 1.0)
-    return largest
-
-
-def some(episodes: int) -> NDArray[np.int64]:
-    """Of many episodes some, the same ones each time."""
-    return np.random.default_rng(0).permutation(episodes)[:COMPARED]
-
-
-def qualities(
-    returns: Float[NDArray[np.float64], " E"],
-    costs: Float[NDArray[np.float64], "E K"],
-    starts: Float[NDArray[np.float32], "E S"],
-) -> Float[NDArray[np.float64], " E"]:
-    """(R − R_low) / (R_best − R_low): R_best the mean of the best few that cost no more, R_low the worst 5 %.
-
-    Compared are episodes that began alike: what a hard start cannot earn is no fault. About 1 for the best at their
-    cost, less for others, whatever the units.
-    """
-    others = some(len(returns))
-    others = others[np.argsort(-returns[others], kind="stable")]
-    earned, paid, began = returns[others], costs[others], starts[others]
-    alike = max(1, round(ALIKE * len(others)))
-    best = np.empty(len(returns))
-    for i, (cost, start) in enumerate(zip(costs, starts, strict=True)):
-        apart = np.sqrt(((began - start) ** 2).mean(1))
-        near = apart <= max(SAME, np.partition(apart, alike - 1)[alike - 1])
-        peers = earned[near & (paid <= cost * (1 + 1e-9)).all(1)][:PEERS]
-        best[i] = peers.mean() if len(peers) else returns[i]
-    low = np.quantile(returns, 0.05)
-    scale = np.maximum(best - low, 1e-9 + 1e-3 * np.ptp(returns))
-    return np.clip((returns - low) / scale, -0.5, 1.2)
-
-
-def best_at(
-    cost: Float[NDArray[np.float32], "N K"], outcomes: Float[NDArray[np.float32], "E 1+K"]
-) -> Float[NDArray[np.float32], " N"]:
-    """What the best few logged episodes earned that cost no more than `cost`, or where none did, that cost least."""
-    returns, costs, best = outcomes[:, 0], outcomes[:, 1:], np.empty(len(cost), np.float32)
-    for i, amount in enumerate(cost):
-        beyond = np.maximum(costs - amount, 0).max(1)
-        best[i] = returns[np.lexsort((-returns, beyond))[:PEERS]].mean()
-    return best
-
-
-def unseen(
-    rehearsed: Float[NDArray[np.float32], "N K"], logged: Float[NDArray[np.float32], "E K"]
-) -> Float[NDArray[np.float32], " K"]:
-    """What each cost may come to that no rehearsal shows: the log's mean, where no setting comes near it; else 0.
-
-    The models move by their mean, so what it takes a rare event to bring about never happens in them. They then miss
-    a cost under every setting, also under those that ask for the dearest episodes.
-    """
-    mean = logged.mean(0)
-    missed: NDArray[np.float32] = np.where(rehearsed.max(0) < SEEN * mean, mean, 0).astype(np.float32)
-    return missed
-
-
-def settings(
-    largest: NDArray[np.float32], qualities: Sequence[float], early_stops: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """The settings to rehearse: quality [N], cost to ask for [N, K], cost to spend before asking for none [N, K].
-
-    Asks lie closer together where they are small. Most never stop asking (`NEVER`). The others ask for much and stop
-    early, which joins the dear beginning of one episode to the cheap rest of another.
-    """
-    k = len(largest)
-    kinds = []
-    for quality in qualities:
-        levels = FINE if quality == qualities[0] else COARSE
-        asks = grid(max(2, round(levels ** (1 / k))), k)
-        kinds.append((np.full(len(asks), quality, np.float32), asks, np.full_like(asks, NEVER)))
-    if early_stops:
-        stops = grid(max(2, round(16 ** (1 / k))) + 1, k)[1:]
-        kinds += [(np.ones(len(stops), np.float32), np.full_like(stops, style), stops) for style in STYLES]
-    wished, ask, stop = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
-    return wished, (ask * largest).astype(np.float32), (stop * largest).astype(np.float32)
-
-
-def grid(levels: int, dimensions: int) -> NDArray[np.float32]:
-    """All points of a grid over [0, 1]^K whose levels grow as squares, [levels^K, K]."""
-    axis = np.linspace(0, 1, levels, dtype=np.float32) ** 2
-    return np.stack(np.meshgrid(*[axis] * dimensions, indexing="ij"), -1).reshape(-1, dimensions)
-
-
-__all__: Sequence[str] = ["Dial", "DialConfig"]
+    """What π is told besides the state, [N, 2 + 8K]: q and time left [N], costs to go and whole [N, K]."""
+    numbers = np.stack([relative, time_left], -1)
+    budgets = [DialPolicy.features(x, largest) for x in (to_go, whole)]
+    return np.concatenate([numbers, *budgets], -1).astype(np.float32)

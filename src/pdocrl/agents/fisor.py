@@ -20,14 +20,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, AgentConfig, Metrics, Problem, Transitions, static
+from pdocrl.agents.base import Agent, AgentConfig, Learned, Metrics, Problem, Transitions, static
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.agents.common.numpy_policy import layers_of
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 from pdocrl.policies.candidates import FeasiblePolicy
 
 
@@ -142,3 +142,12 @@ class FISOR(Agent[FISORConfig, FISORState]):
     def policy(self, config: FISORConfig, state: FISORState) -> FeasiblePolicy:
         networks = {"actor": layers_of(state.average.mlp), "critic": layers_of(state.risk.target)}
         return FeasiblePolicy(networks, config.candidates)
+
+    def learned(self, config: FISORConfig, state: FISORState) -> Learned:
+        """Expectile values of reward; the feasibility value is no sum of costs."""
+        reward = state.reward
+
+        def q(obs: Array, action: Array) -> Array:
+            return reward.worse(reward.critic(jnp.concatenate([obs, action], -1)))[..., 0] * state.reward_unit
+
+        return Learned(q=q, v=lambda obs: reward.value(obs)[..., 0] * state.reward_unit)

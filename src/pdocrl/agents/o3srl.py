@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, Metrics, Problem, Transitions, per_constraint, static
+from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions, per_constraint, static
 from pdocrl.agents.common.numpy_policy import network_policy
 from pdocrl.agents.common.td3_bc import ActorCritic, TD3BCConfig
 from pdocrl.policies.policy import MLPPolicy
@@ -103,3 +103,11 @@ class O3SRL(Agent[O3SRLConfig, O3SRLState]):
 
     def policy(self, config: O3SRLConfig, state: O3SRLState) -> MLPPolicy:
         return network_policy(state.players.actor)
+
+    def learned(self, config: O3SRLConfig, state: O3SRLState) -> Learned:
+        """Q of the reward less the priced excess of cost, and the bandits' mean price as reward for a unit of cost."""
+        prices = jnp.linspace(0, config.largest_price, config.prices)
+        return Learned(
+            q=lambda obs, action: state.players.critic(obs, action).min(0) / config.reward_scale,
+            multipliers=state.bandit.chances(config.exploration) @ prices / config.reward_scale,
+        )

@@ -20,15 +20,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, Columns, Metrics, Problem, Transitions, not_done_at_timeout, static
+from pdocrl.agents.base import Agent, Columns, Learned, Metrics, Problem, Transitions, not_done_at_timeout, static
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.density import TanhGaussian
+from pdocrl.nn.distributions import TanhGaussian
 from pdocrl.nn.mlp import MLP, Critic, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step, descend
+from pdocrl.nn.optim import adam_step, descend
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -204,6 +204,20 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
 
     def policy(self, config: PDOCRLConfig, state: PDOCRLState) -> MLPPolicy:
         return mode_policy(state.average if config.average else state.actor)
+
+    def learned(self, config: PDOCRLConfig, state: PDOCRLState) -> Learned:
+        """Q of the priced reward r − λ·c, the density ratio w, and λ as reward given up for a unit of cost."""
+
+        def q(obs: Array, action: Array) -> Array:
+            found: Array = state.critic(obs, action).min(0)
+            if config.critic == "linear":
+                found = state.q_bound * jnp.tanh(found / state.q_bound)
+            return found / config.reward_scale
+
+        def ratio(obs: Array, action: Array) -> Array:
+            return density_ratio(state.weight, jnp.concatenate([obs, action], -1), config.w_max)
+
+        return Learned(q=q, ratio=ratio, multipliers=state.multiplier.lam / config.reward_scale)
 
 
 LARGEST_NORM = 10.0  # of the gradient of each of w, Q and π

@@ -1,4 +1,4 @@
-"""Return-weighted cloning of logged episodes within the limits, a small Q term, and a price on imagined cost.
+"""Return-weighted cloning of logged episodes within the limits, a small Q term, and a price on the model's cost.
 
     p_e ∝ exp(R_e / α)  on episodes within the limits,   w = exp(−λ·C_e / limit), normalised
     maximise over π   E_{e ~ p}[ w ( log π(a|s) + η (Q_r(s,π) / mean|Q_r| − λ·Q_c(s,π) H / limit) / (1 + Σλ) ) ]
@@ -13,6 +13,7 @@ docs/agents/pdocrl_anchored.md.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,6 +28,7 @@ from pdocrl.agents.base import (
     AgentConfig,
     Columns,
     DeviceTable,
+    Learned,
     Metrics,
     Problem,
     Transitions,
@@ -34,16 +36,18 @@ from pdocrl.agents.base import (
     static,
 )
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.imagination import FORGETTING, Imagination, Standards, dearest_step
 from pdocrl.data.dataset import Dataset
-from pdocrl.nn.density import ClippedGaussian
+from pdocrl.dynamics.mixture import Step as ModelStep
+from pdocrl.dynamics.normaliser import Normaliser, max_step_cost
+from pdocrl.dynamics.running_cost import EMA_RATE, RunningCost
+from pdocrl.nn.distributions import ClippedGaussian
 from pdocrl.nn.mlp import CostCritic, polyak
 from pdocrl.nn.multipliers import ProjectedMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import Policy
 
 # A limit of zero is held as half a unit of cost, so that ratios to it stay finite; where no step costs a whole unit, as
-# half of the dearest step.
+# half of the costliest step.
 SMALLEST_LIMIT = 0.5
 RESOLUTION = 32  # an episode's weight is a whole number of copies, this many for the heaviest
 
@@ -60,7 +64,7 @@ class AnchoredConfig(AgentConfig):
     episodes: float = 30.0  # effective number of episodes in the anchor, which sets α
     improvement: float = 1.0  # η, weight of Q_λ against the likelihood of the anchor's actions
     tilt: float = 1.0  # pull of λ on the episodes' weights; 0 leaves them as they are
-    imagined: float = 1.0  # share of the imagined cost in λ's signal; the rest is the critics' estimate
+    rollouts: float = 1.0  # share of the rollouts' cost in λ's signal; the rest is the critics' estimate
     margin: float = 0.9  # share of the limit λ aims at
     multiplier_rate: float = 3e-4  # step of λ
     multiplier_max: float = 3.0  # bound of λ
@@ -77,12 +81,12 @@ class AnchoredState(eqx.Module):
     """All players and what they remember."""
 
     actor: ClippedGaussian
-    average: ClippedGaussian  # the policy that is returned, imagined and looked ahead with
+    average: ClippedGaussian  # the policy that is returned, rolled out and looked ahead with
     critic: CostCritic  # twins: (s, a) → Q_r, Q_1 … Q_K, all times (1 − γ)
     critic_target: CostCritic
     multiplier: ProjectedMultiplier
     estimate: Float[Array, " K"]  # the policy's cost as a share of the limit
-    imagination: Imagination
+    running_cost: RunningCost  # of π̄, in learned models
     reward_scale: Float[Array, ""]
     actor_opt: optax.OptState
     critic_opt: optax.OptState
@@ -92,7 +96,7 @@ class AnchoredState(eqx.Module):
 class AnchoredProblem(Problem):
     """Also the data's magnitudes, for the model."""
 
-    standards: tuple[tuple[float, ...], ...] = ()
+    normaliser: tuple[Any, ...] = ()
 
 
 def episode_weights(
@@ -124,17 +128,17 @@ def episode_weights(
 
 
 class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
-    """Cloning of the best episodes within the limits, plus Q_λ, with λ from an imagined cost."""
+    """Cloning of the best episodes within the limits, plus Q_λ, with λ from the cost of rollouts in a learned model."""
 
     name = "pdocrl_anchored"
-    summary = "Clones the best logged episodes within the limits, with a small Q term and a price on imagined cost."
+    summary = "Clones the best logged episodes within the limits, with a small Q term and a price on rollouts' cost."
     paper = "this library; found from the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "whole episodes"
     fewest_costs = 0
     Config = AnchoredConfig
 
     def problem(self, dataset: Dataset) -> AnchoredProblem:
-        return AnchoredProblem(**vars(super().problem(dataset)), standards=Standards.measure(dataset))
+        return AnchoredProblem(**vars(super().problem(dataset)), normaliser=Normaliser.measure(dataset))
 
     def columns(self, config: AnchoredConfig, dataset: Dataset) -> Columns:
         spent = np.repeat(dataset.cost_return, dataset.episode_length, axis=0)
@@ -143,7 +147,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
     def rows(self, config: AnchoredConfig, dataset: Dataset) -> NDArray[np.int64]:
         """Rows of anchor episodes, each episode as often as its weight says."""
         limits = np.asarray(config.cost_limit, np.float64).reshape(-1)
-        limits = np.maximum(limits, SMALLEST_LIMIT * np.minimum(dearest_step(dataset), 1))
+        limits = np.maximum(limits, SMALLEST_LIMIT * np.minimum(max_step_cost(dataset), 1))
         p = episode_weights(dataset.reward_return, dataset.cost_return, limits, float(config.episodes))
         copies = np.rint(p / p.max() * RESOLUTION).astype(np.int64)
         return dataset.rows_of(np.repeat(np.arange(len(p)), copies))
@@ -164,8 +168,8 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         keys = jax.random.split(key, 3)
         actor = ClippedGaussian.create(keys[0], s, a, config.hidden)
         critic = CostCritic.create(keys[1], s, a, 1 + k, config.hidden, members=2)
-        standards, horizon = Standards.of(problem.standards), jnp.asarray(config.horizon, jnp.float32)
-        imagination = Imagination.create(keys[2], standards, a, k, config.hidden, horizon)
+        normaliser, horizon = Normaliser.of(problem.normaliser), jnp.asarray(config.horizon, jnp.float32)
+        running_cost = RunningCost.create(keys[2], normaliser, a, config.hidden, horizon)
         adam = optax.scale_by_adam()
         return AnchoredState(
             actor,
@@ -174,7 +178,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
             critic,
             ProjectedMultiplier.create(1.0, k),
             jnp.ones(k),
-            imagination,
+            running_cost,
             jnp.asarray(max(problem.reward_scale, 1e-6)),
             adam.init(actor),
             adam.init(critic),
@@ -186,7 +190,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         data, lam = batch.transitions, state.multiplier.lam
         size = config.batch_size
         anchor, anywhere = jax.tree.map(lambda x: x[:size], data), jax.tree.map(lambda x: x[size:], data)
-        unit, cost_scale = 1 - config.gamma, state.imagination.standards.cost
+        unit, cost_scale = 1 - config.gamma, state.running_cost.normaliser.cost
         limit = jnp.asarray(config.cost_limit, jnp.float32).reshape(-1)
         limit = jnp.maximum(limit, SMALLEST_LIMIT * jnp.minimum(cost_scale, 1))
 
@@ -217,14 +221,17 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
 
         (loss_pi, (cost_here, fit)), grad_pi = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
 
-        # λ: the cost of π̄ as it is imagined (or as the critics telescope it over the anchor's states) against the limit
-        imagination, loss_model = state.imagination.learn(anywhere, config.model_rate, config.average_rate)
-        imagination = imagination.play(state.average, data.initial_obs, config.horizon)
+        # λ: the cost of π̄ in rollouts (or as the critics telescope it over the anchor's states) against the limit
+        step = ModelStep(anywhere.next_obs, anywhere.reward, anywhere.cost, 1 - anywhere.not_done)
+        running_cost, loss_model = state.running_cost.learn(
+            anywhere.obs, anywhere.action, step, config.model_rate, config.average_rate
+        )
+        running_cost = running_cost.play(state.average, data.initial_obs, config.horizon, key)
         gone = config.gamma * anchor.not_done[:, None] * ahead[:size, 1:]
         telescoped = (w[:, None] * (cost_here - gone)).mean(0) * cost_scale * config.horizon / unit
-        estimate = state.estimate + FORGETTING * (telescoped / limit - state.estimate)
-        imagined = imagination.cost_per_episode / limit
-        signal = config.imagined * imagined + (1 - config.imagined) * estimate
+        estimate = state.estimate + EMA_RATE * (telescoped / limit - state.estimate)
+        rolled_out = running_cost.cost_per_episode / limit
+        signal = config.rollouts * rolled_out + (1 - config.rollouts) * estimate
         violation = jnp.clip(signal / config.margin - 1, -1, 1)
 
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, config.actor_rate)
@@ -236,15 +243,23 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
             polyak(state.critic_target, critic, config.target_rate),
             state.multiplier.step(violation, config.multiplier_rate, config.multiplier_max),
             estimate,
-            imagination,
+            running_cost,
             state.reward_scale,
             actor_opt,
             critic_opt,
         )
         metrics = {"loss_q": loss_q, "loss_pi": loss_pi, "loss_model": loss_model, "log_prob": fit.mean()}
         metrics |= {"w_max": w.max(), "w_share": 1 / (w**2).mean()}
-        metrics |= per_constraint("lambda", lam) | per_constraint("imagined_cost", imagined * limit)
+        metrics |= per_constraint("lambda", lam) | per_constraint("model_cost", rolled_out * limit)
         return state, metrics | per_constraint("telescoped_cost", estimate * limit)
 
     def policy(self, config: AnchoredConfig, state: AnchoredState) -> Policy:
         return mode_policy(state.average)
+
+    def learned(self, config: AnchoredConfig, state: AnchoredState) -> Learned:
+        """Q_r and Q_c of the averaged policy; the critics learn both times (1 − γ), in units of the largest."""
+        whole, units = 1 / (1 - config.gamma), state.running_cost.normaliser.cost
+        return Learned(
+            q=lambda obs, action: state.critic(obs, action)[..., 0].min(0) * state.reward_scale * whole,
+            q_cost=lambda obs, action: state.critic(obs, action)[..., 1:].mean(0) * units * whole,
+        )

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from pdocrl.agents.base import Agent, Metrics, Problem, Transitions
+from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
-from pdocrl.nn.density import LikelihoodActor, likelihood_actor
+from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import MLPPolicy
 
 
@@ -137,3 +137,17 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
 
     def policy(self, config: SaddleConfig, state: PDOCRLExtractionState) -> MLPPolicy:
         return mode_policy(state.average if config.average else state.actor)
+
+    def learned(self, config: SaddleConfig, state: PDOCRLExtractionState) -> Learned:
+        """V of the priced reward r − λ·c, the density ratio w, and λ as reward given up for a unit of cost."""
+
+        def v(obs: Array) -> Array:
+            found: Array = state.critic(obs)[..., 0].min(0)
+            if config.critic == "linear":
+                found = state.v_bound * jnp.tanh(found / state.v_bound)
+            return found / config.reward_scale
+
+        def ratio(obs: Array, action: Array) -> Array:
+            return density_ratio(state.weight, jnp.concatenate([obs, action], -1), config.w_max)
+
+        return Learned(v=v, ratio=ratio, multipliers=state.multiplier.lam / config.reward_scale)

@@ -35,6 +35,63 @@ BUILT_IN = {
 }
 
 
+_of_session: dict[str, Agent[Any, Any]] = {}  # agents given as classes or instances in this process
+
+
+def as_agent(given: str | type[Agent[Any, Any]] | Agent[Any, Any]) -> Agent[Any, Any]:
+    """The agent of a name, a class or an instance. One that is given itself is known by its name from then on."""
+    from pdocrl.agents.base import Agent
+
+    if isinstance(given, str):
+        return find_agent(given)
+    if isinstance(given, type) and issubclass(given, Agent):
+        given = given()
+    if not isinstance(given, Agent):
+        raise PdocrlError(f"agent is {given!r}; give a name, a class derived from pdocrl.Agent, or an instance of one.")
+    kind = type(given)
+    if not hasattr(kind, "name"):
+        kind.name = kind.__name__.lower()
+    if not hasattr(kind, "Config"):
+        raise PdocrlError(f"agent {kind.__name__} has no `Config`; name its config class, such as AgentConfig.")
+    built_in = BUILT_IN.get(kind.name)
+    if built_in is not None and built_in != class_path(given):
+        raise PdocrlError(f"agent {kind.__name__} is named {kind.name!r}, as a built-in one. Give it another `name`.")
+    known = _of_session.get(kind.name)
+    if known is not None and type(known) is kind and vars(known) == vars(given):
+        return known  # its programs are compiled already
+    if built_in is None:
+        _of_session[kind.name] = given
+    return given
+
+
+def class_path(agent: Agent[Any, Any]) -> str:
+    """module:Class."""
+    return f"{type(agent).__module__}:{type(agent).__qualname__}"
+
+
+def is_packaged(agent: Agent[Any, Any]) -> bool:
+    """Whether its code belongs to an installed package, so that its version names it; a notebook's does not."""
+    from importlib.metadata import packages_distributions
+
+    return type(agent).__module__.partition(".")[0] in packages_distributions()
+
+
+def import_agent(name: str, path: str) -> Agent[Any, Any]:
+    """The agent of a record: by name, or where only its class is known, by `module:Class`."""
+    try:
+        return find_agent(name)
+    except UnknownNameError:
+        module, _, attribute = path.partition(":")
+        try:
+            found: Any = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError):
+            where = f" ({path})" if path else ""
+            raise PdocrlError(
+                f"agent {name!r}{where} is not known here. Run the code that defines it, and give the class: agent=…"
+            ) from None
+        return as_agent(found)
+
+
 def agent_names() -> list[str]:
     """All agents known here: built in, then those other packages offer under the entry point `pdocrl.agents`."""
     return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
@@ -47,6 +104,8 @@ def agents_for_discrete_actions() -> list[str]:
 
 def find_agent(name: str) -> Agent[Any, Any]:
     """The agent of that name; an unknown one raises with a suggestion."""
+    if name in _of_session:
+        return _of_session[name]
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
         agent: Agent[Any, Any] = getattr(importlib.import_module(module), attribute)()

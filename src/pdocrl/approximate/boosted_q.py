@@ -51,9 +51,9 @@ def learn(
     allowed: Flags,
     start: tuple[ValueTrees, ...],
     evaluate: Callable[[Ints], Floats],
-    margins: Sequence[float] = (0.75, 1.0),
+    margins: Sequence[float] = (0.75, 0.9, 1.0),
     first: int = 16,
-    more: int = 6,
+    more: int = 5,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[QPolicy]:
@@ -76,7 +76,7 @@ def learn(
     for k, margin in enumerate(margins if len(rows.limits) else [1.0]):
         rounds = min(first if k == 0 else more, rows.horizon)
         for i in range(rounds):
-            if i % EVERY == 0:
+            if i % EVERY == 0 and (k == 0 or i == 0):
                 multipliers, _ = search(step, tables, multipliers, margin, evaluate)
             values = step.backup(tables, multipliers)
             tables = step.tables(values)

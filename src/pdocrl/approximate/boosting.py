@@ -1,6 +1,6 @@
 """Gradient-boosted trees (scikit-learn) for values and for choices, and the same trees as plain arrays.
 
-    f(x, a) = baseline + Σ_m tree_m(x, a),      p(a | x) ∝ exp(f_a(x)/T)
+    f(x, a) = baseline + Σ_m tree_m(x, a),      p(a | x) ∝ exp(baseline_a + Σ_m tree_m,a(x)/T)
 
 A regression of values has the action as a categorical input, its first column. The arrays (`arrays`) are what an
 exported policy holds: NumPy runs them without scikit-learn (`pdocrl.portfolio.act`), and nothing is pickled.
@@ -70,7 +70,10 @@ class ValueTrees:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoiceTrees:
-    """p(a | x): boosted multinomial logistic regression with a temperature fitted on episodes kept aside."""
+    """p(a | x): boosted multinomial logistic regression, its trees shrunk by a temperature fitted on kept episodes.
+
+    The baseline is not shrunk, so that choices no column explains keep their frequencies.
+    """
 
     model: Any  # None where only one action was seen
     classes: Ints  # the actions that were seen
@@ -84,11 +87,11 @@ class ChoiceTrees:
         names = np.unique(episode)
         kept = np.isin(episode, names[rng.random(len(names)) < 0.2])
         temperature = 1.0
-        if kept.sum() >= 50 and (~kept).sum() >= 50:
+        if min(kept.sum(), (~kept).sum()) >= 50:
             first = cls._fitted(x[~kept], action[~kept], actions, seed, trees)
             scores, known = first(x[kept]), np.isin(action[kept], first.classes)
             if known.any() and len(first.classes) > 1:
-                temperature = _temperature(scores[known], action[kept][known])
+                temperature = _temperature(first.baseline, scores[known], action[kept][known])
         return dataclasses.replace(cls._fitted(x, action, actions, seed, trees), temperature=temperature)
 
     @classmethod
@@ -109,39 +112,49 @@ class ChoiceTrees:
         )
         return cls(model.fit(x, action), classes, actions)
 
-    def __call__(self, x: Floats) -> Floats:
-        """[n, A] scores f_a(x); actions never seen have `ABSENT`."""
-        found = np.full((len(x), self.actions), ABSENT)
-        found[:, self.classes] = 0.0
+    @property
+    def baseline(self) -> Floats:
+        """[A] scores before any tree."""
+        found = np.full(self.actions, ABSENT)
+        found[self.classes] = 0.0
         if self.model is not None:
-            columns = self.classes if len(self.classes) > 2 else self.classes[1:]
-            found[:, columns] = np.asarray(self.model._raw_predict(np.asarray(x, np.float64))).reshape(len(x), -1)
+            found[self._columns] = np.ravel(self.model._baseline_prediction)
+        return found
+
+    @property
+    def _columns(self) -> Ints:
+        """Of two actions scikit-learn scores one."""
+        return self.classes if len(self.classes) > 2 else self.classes[1:]
+
+    def __call__(self, x: Floats) -> Floats:
+        """[n, A] scores; actions never seen have `ABSENT`."""
+        found = np.tile(self.baseline, (len(x), 1))
+        if self.model is not None:
+            raw = np.asarray(self.model._raw_predict(np.asarray(x, np.float64))).reshape(len(x), -1)
+            found[:, self._columns] += (raw - found[:, self._columns]) / self.temperature
         return found
 
     def probabilities(self, x: Floats) -> Floats:
         """[n, A]"""
-        return np.asarray(special.softmax(self(x) / self.temperature, axis=1), np.float64)
+        return np.asarray(special.softmax(self(x), axis=1), np.float64)
 
     def arrays(self) -> dict[str, Any]:
         """The trees, one set per action."""
-        baseline = np.full(self.actions, ABSENT)
-        baseline[self.classes] = 0.0
-        columns = self.classes if len(self.classes) > 2 else self.classes[1:]
         if self.model is None:
-            return {**_arrays([], []), "baseline": baseline}
-        baseline[columns] = np.ravel(self.model._baseline_prediction)
-        return {**_arrays(self.model._predictors, columns.tolist()), "baseline": baseline}
+            return {**_arrays([], []), "baseline": self.baseline}
+        found = _arrays(self.model._predictors, self._columns.tolist())
+        return {**found, "value": found["value"] / self.temperature, "baseline": self.baseline}
 
 
-def _temperature(scores: Floats, action: Ints) -> float:
-    """T > 0 of the least log loss."""
+def _temperature(baseline: Floats, scores: Floats, action: Ints) -> float:
+    """T of the least log loss."""
     logged = np.arange(len(action)), action
 
     def loss(log_t: float) -> float:
-        scaled = scores / np.exp(log_t)
+        scaled = baseline + (scores - baseline) / np.exp(log_t)
         return float((special.logsumexp(scaled, axis=1) - scaled[logged]).mean())
 
-    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x))
+    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-1.0, 5.0), method="bounded").x))
 
 
 def _arrays(stages: list[list[Any]], outputs: list[int]) -> dict[str, Any]:
@@ -149,7 +162,9 @@ def _arrays(stages: list[list[Any]], outputs: list[int]) -> dict[str, Any]:
 
     A node goes left where x[feature] ≤ threshold, or, if `category` ≥ 0, where row `category` of `sets` has x[feature].
     """
-    nodes, roots, columns, sets = [], [], [], []
+    roots: list[int] = []
+    columns: list[int] = []
+    sets: list[Any] = []
     size = 0
     parts: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "value", "category")}
     for stage in stages:

@@ -42,11 +42,15 @@ def embedding(rows: Rows, values: Sequence[ValueTrees]) -> Floats:
 
 def consequence_cells(rows: Rows, values: Sequence[ValueTrees], seed: int = 0) -> ConsequenceCells | None:
     """None where the tabular problem cannot be solved."""
+    return solve_cells(rows, embedding(rows, values), seed)
+
+
+def solve_cells(rows: Rows, points: Floats, seed: int = 0) -> ConsequenceCells | None:
+    """Cells by k-means of points [N, P], and the constrained optimum of their counts."""
     from sklearn.cluster import MiniBatchKMeans
 
     from pdocrl.tabular import Counts, solve
 
-    points = embedding(rows, values)
     scale = np.maximum(points.std(0), 1e-9)
     k = int(min(CELLS, max(8, len(rows) // 100)))
     found = MiniBatchKMeans(k, batch_size=2048, n_init=1, max_iter=30, random_state=seed).fit(points / scale)

@@ -89,7 +89,7 @@ def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     )
 
 
-def train_company(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
+def train_groups(groups: Sequence[Group], folders: Sequence[Path], data: Path | None) -> list[Trained]:
     """Train all runs of one method's groups as one program."""
     for group in groups:
         know_task(group)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pdocrl.agents.base import Agent
 from pdocrl.agents.registry import find_agent
-from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_company, train_group
+from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group, train_groups
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.results import GroupStatus
@@ -33,8 +33,8 @@ class Work:
 
 def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None:
     """Do it; every group that ends is reported, also one that failed, which does not stop the others."""
-    for company in companies(work.groups, work.out, work.data) if work.train else []:
-        _train_company(company, work, rates)
+    for batched in multi_task_batches(work.groups, work.out, work.data) if work.train else []:
+        _train_groups(batched, work, rates)
     loaded: tuple[Path, Dataset] | None = None  # groups of one task come one after the other
     for number, group in enumerate(work.groups, start=1):
         folder = folder_of(group, work.out)
@@ -63,7 +63,7 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
         report(status)
 
 
-def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[list[Group]]:
+def multi_task_batches(groups: Sequence[Group], out: Path, data: Path | None) -> list[list[Group]]:
     """Groups that one program can train: of one method, none of them begun, on an accelerator."""
     import jax
 
@@ -73,21 +73,21 @@ def companies(groups: Sequence[Group], out: Path, data: Path | None) -> list[lis
         fresh = look(group, out, data).status == "waiting" and not (folder_of(group, out) / "run.json").exists()
         if joins and fresh:
             found.setdefault((group.method.name, group.seeds), []).append(group)
-    return [company for company in found.values() if len(company) > 1]
+    return [batched for batched in found.values() if len(batched) > 1]
 
 
-def _train_company(company: Sequence[Group], work: Work, rates: Rates) -> None:
+def _train_groups(batched: Sequence[Group], work: Work, rates: Rates) -> None:
     """Train them together; where that fails, each has its own turn later and tells why."""
-    name, first = company[0].method.name, company[0]
+    name, first = batched[0].method.name, batched[0]
     log(
-        f"{name} on {len(company)} tasks as one program: training {sum(g.runs for g in company)} runs, "
+        f"{name} on {len(batched)} tasks as one program: training {sum(g.runs for g in batched)} runs, "
         f"{first.steps:,} steps"
     )
     try:
         with timed() as clock:
-            trained = train_company(company, [folder_of(group, work.out) for group in company], work.data)
-        for group, part in zip(company, trained, strict=True):
-            rates.learn_training(group, part, clock.seconds, len(company))
+            trained = train_groups(batched, [folder_of(group, work.out) for group in batched], work.data)
+        for group, part in zip(batched, trained, strict=True):
+            rates.learn_training(group, part, clock.seconds, len(batched))
     except (KeyboardInterrupt, PdocrlInterrupted):
         raise
     except Exception as error:

@@ -64,10 +64,10 @@ class Rates:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             self._known = {str(key): float(value) for key, value in found.items()}
 
-    def training(self, group: Group, company: int = 1) -> float | None:
-        """Seconds to train a group from its first step; its share of them where `company` groups go together."""
-        per_step, start = self._find("step", group, company), self._find("start", group, company)
-        return None if per_step is None else (per_step * group.steps * _share(group) + (start or 0.0)) / company
+    def training(self, group: Group, batched: int = 1) -> float | None:
+        """Seconds to train a group from its first step; its share of them where `batched` groups go together."""
+        per_step, start = self._find("step", group, batched), self._find("start", group, batched)
+        return None if per_step is None else (per_step * group.steps * _share(group) + (start or 0.0)) / batched
 
     def playing(self, group: Group) -> float | None:
         """Seconds to play a group's episodes."""
@@ -87,7 +87,7 @@ class Rates:
         parts = self._known.get(_still_key(group)), self._find("decision", group)
         return _key("episode", group) in self._known or None not in parts
 
-    def learn_training(self, group: Group, trained: Trained, seconds: float | None = None, company: int = 1) -> None:
+    def learn_training(self, group: Group, trained: Trained, seconds: float | None = None, batched: int = 1) -> None:
         """From the rates a training logged; its first stage holds the compilation. `seconds`: of all of it."""
         stages, before = [], 0
         for line in trained.metrics:  # one per run and stage
@@ -98,20 +98,20 @@ class Rates:
             return
         later = stages[1:] or stages
         per_step = sum(steps / rate for steps, rate in later) / sum(steps for steps, _ in later)
-        self._keep(_key("step", group, company), per_step / _share(group))
+        self._keep(_key("step", group, batched), per_step / _share(group))
         if seconds is not None:
-            self._keep(_key("start", group, company), max(0.0, seconds - per_step * group.steps))
+            self._keep(_key("start", group, batched), max(0.0, seconds - per_step * group.steps))
 
     def learn_playing(self, group: Group, seconds: float) -> None:
         self._keep(_key("episode", group), seconds / (group.suite.episodes * group.runs))
 
-    def measure_training(self, group: Group, dataset: Dataset, company: int = 1) -> None:
+    def measure_training(self, group: Group, dataset: Dataset, batched: int = 1) -> None:
         """A few steps: of a run for each core on a CPU, where runs take turns, else of all. And a few decisions.
 
         The runs of groups that go together all learn from this one's data here: the shape hardly matters.
         """
         agent = find_agent(group.method.agent)
-        runs = _runs(group, agent, group.limits if dataset.n_costs else ((),)) * company
+        runs = _runs(group, agent, group.limits if dataset.n_costs else ((),)) * batched
         with timed() as start:
             trainer = Trainer(agent, dataset, runs[: cores()] if _on_cpu() else runs)
             trainer.advance(trainer.block)  # compiles
@@ -122,10 +122,10 @@ class Rates:
                 trainer.advance(steps)
             seconds = clock.seconds
         here = len(trainer.seeds) if _on_cpu() else 1
-        self._keep(_key("step", group, company), seconds / steps / here)
+        self._keep(_key("step", group, batched), seconds / steps / here)
         with timed() as end:
             policies = trainer.policies()
-        self._keep(_key("start", group, company), start.seconds + end.seconds * _share(group) / here)
+        self._keep(_key("start", group, batched), start.seconds + end.seconds * _share(group) / here)
         self._keep(_key("decision", group), _decision_seconds(policies[0], dataset))
 
     def measure_playing(self, group: Group) -> None:
@@ -145,10 +145,10 @@ class Rates:
             self._keep(_still_key(group), clock.seconds / 2)
             self._keep(_opening_key(), max(0.0, first - clock.seconds / 2))
 
-    def _find(self, what: str, group: Group, company: int = 1) -> float | None:
+    def _find(self, what: str, group: Group, batched: int = 1) -> float | None:
         """Of this task, or the mean over the others."""
-        known = self._known.get(_key(what, group, company))
-        return self._others(_prefix(what, group, company)) if known is None else known
+        known = self._known.get(_key(what, group, batched))
+        return self._others(_prefix(what, group, batched)) if known is None else known
 
     def _others(self, start: str, end: str = "") -> float | None:
         found = [value for key, value in self._known.items() if key.startswith(start) and key.endswith(end)]
@@ -182,16 +182,16 @@ class _Still:
         return self.action[None].repeat(len(obs), axis=0)
 
 
-def _prefix(what: str, group: Group, company: int = 1) -> str:
+def _prefix(what: str, group: Group, batched: int = 1) -> str:
     """Of all tasks: machine, device, agent, settings and how many runs go together."""
     settings = json.dumps(group.method.settings, sort_keys=True, default=list)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
-    runs = "" if _on_cpu() else f"{group.runs * company} runs/"
+    runs = "" if _on_cpu() else f"{group.runs * batched} runs/"
     return f"{what}/{platform.node()}/{_backend()}/{group.method.agent}/{digest}/{runs}"
 
 
-def _key(what: str, group: Group, company: int = 1) -> str:
-    return f"{_prefix(what, group, company)}{group.task.name}"
+def _key(what: str, group: Group, batched: int = 1) -> str:
+    return f"{_prefix(what, group, batched)}{group.task.name}"
 
 
 def _still_key(group: Group) -> str:

@@ -26,7 +26,7 @@ WORTH_MEASURING = 50_000  # steps of all runs of a group: below, compiling to me
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
+class Selection:
     """What of a suite to do now, where and how."""
 
     out: Path
@@ -48,10 +48,10 @@ class Planned:
     train_seconds: float | None  # None: nothing to train, or not known
     play_seconds: float | None
 
-    def has_work(self, choices: Choices) -> bool:
+    def has_work(self, selection: Selection) -> bool:
         waiting, trained = self.status.status == "waiting", self.status.status == "trained"
-        playable = choices.evaluate and self.group.task.env_id is not None
-        return (waiting and choices.train) or (trained and playable)
+        playable = selection.evaluate and self.group.task.env_id is not None
+        return (waiting and selection.train) or (trained and playable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +59,21 @@ class BenchPlan:
     """The chosen groups of a suite, before the work."""
 
     suite: Suite
-    choices: Choices
+    selection: Selection
     groups: tuple[Planned, ...]
 
     @property
     def to_do(self) -> list[Group]:
-        return [planned.group for planned in self.groups if planned.has_work(self.choices)]
+        return [planned.group for planned in self.groups if planned.has_work(self.selection)]
 
     @property
     def is_timed(self) -> bool:
         """Whether the time of everything left to do is known."""
         return not any(
             (planned.train_seconds is None and planned.status.status == "waiting")
-            or (planned.play_seconds is None and self.choices.evaluate and planned.group.task.env_id is not None)
+            or (planned.play_seconds is None and self.selection.evaluate and planned.group.task.env_id is not None)
             for planned in self.groups
-            if planned.has_work(self.choices)
+            if planned.has_work(self.selection)
         )
 
     @property
@@ -92,7 +92,7 @@ class BenchPlan:
             }
             for p in self.groups
         ]
-        return {"suite": as_plain(self.suite.record), "out": str(self.choices.out), "groups": groups}
+        return {"suite": as_plain(self.suite.record), "out": str(self.selection.out), "groups": groups}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,25 +109,29 @@ class Done:
         return {**self.plan.as_dict(), "groups": [dataclasses.asdict(status) for status in self.statuses]}
 
 
-def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True) -> BenchPlan:
+def make_plan(suite: Suite, selection: Selection, rates: Rates, measure: bool = True) -> BenchPlan:
     """How far every chosen group is, and how long the rest may take; unknown speeds of long work are measured."""
     planned, tried = [], set[str]()
-    groups = suite.groups(choices.agents, choices.tasks)
+    groups = suite.groups(selection.agents, selection.tasks)
     for group in groups:
         know_task(group)
-    joined = local.companies(groups, choices.out, choices.data) if choices.train and choices.engine == "local" else []
-    company = {group.name: len(those) for those in joined for group in those}  # groups that train as one program
+    joined = (
+        local.multi_task_batches(groups, selection.out, selection.data)
+        if selection.train and selection.engine == "local"
+        else []
+    )
+    batched = {group.name: len(those) for those in joined for group in those}  # groups that train as one program
     for group in groups:
-        together = company.get(group.name, 1)
-        status = look(group, choices.out, choices.data)
-        training = status.status == "waiting" and choices.train
-        playing = (training or status.status == "trained") and choices.evaluate and group.task.env_id is not None
+        together = batched.get(group.name, 1)
+        status = look(group, selection.out, selection.data)
+        training = status.status == "waiting" and selection.train
+        playing = (training or status.status == "trained") and selection.evaluate and group.task.env_id is not None
         long = group.steps * group.runs >= WORTH_MEASURING
         if measure and long and training and rates.training(group, together) is None and group.method.name not in tried:
             tried.add(group.method.name)
             log(f"measuring how fast {group.method.name} trains here …")
             with _not_known_if_it_fails():
-                rates.measure_training(group, read_data(group, choices.data), together)
+                rates.measure_training(group, read_data(group, selection.data), together)
         if measure and long and playing and not rates.knows_playing(group) and group.task.name not in tried:
             tried.add(group.task.name)
             with _not_known_if_it_fails():
@@ -140,57 +144,57 @@ def make_plan(suite: Suite, choices: Choices, rates: Rates, measure: bool = True
                 rates.playing(group) if playing else None,
             )
         )
-    return BenchPlan(suite, choices, tuple(planned))
+    return BenchPlan(suite, selection, tuple(planned))
 
 
 def bench(plan: BenchPlan, rates: Rates) -> Done:
     """Do what the plan leaves to do, then write the results of all groups there are."""
-    suite, choices, folder = plan.suite, plan.choices, plan.choices.out
+    suite, selection, folder = plan.suite, plan.selection, plan.selection.out
     _refuse_another(suite, folder)
     write_suite(folder, suite.record)
     reported = {planned.status.name: planned.status for planned in plan.groups}
     groups = plan.to_do
-    work = local.Work(groups, folder, choices.data, choices.train, choices.evaluate)
+    work = local.Work(groups, folder, selection.data, selection.train, selection.evaluate)
 
     def report(status: GroupStatus) -> None:
         reported[status.name] = status
 
     try:
-        if groups and choices.engine == "ray":
+        if groups and selection.engine == "ray":
             from pdocrl.bench import on_ray
 
-            on_ray.run(work, report, choices.ray_address)
+            on_ray.run(work, report, selection.ray_address)
         elif groups:
             local.run(work, report, rates)
     except (KeyboardInterrupt, PdocrlInterrupted):
-        write_outcome(suite, choices, reported)
+        write_outcome(suite, selection, reported)
         raise PdocrlInterrupted("interrupted. The same command goes on where it stopped.") from None
-    statuses, rows = write_outcome(suite, choices, reported)
+    statuses, rows = write_outcome(suite, selection, reported)
     chosen = {planned.group.name: planned.group for planned in plan.groups}
-    short = [s for s in statuses if s.name in chosen and not _is_complete(s, chosen[s.name], choices)]
+    short = [s for s in statuses if s.name in chosen and not _is_complete(s, chosen[s.name], selection)]
     return Done(plan, statuses, rows, short)
 
 
 def write_outcome(
-    suite: Suite, choices: Choices, reported: dict[str, GroupStatus]
+    suite: Suite, selection: Selection, reported: dict[str, GroupStatus]
 ) -> tuple[list[GroupStatus], list[Row]]:
     """status.json and results, from every group of the suite that is on disk, whoever made it."""
     statuses, rows = [], []
     for group in suite.groups():
         know_task(group)
-        status = look(group, choices.out, choices.data)
+        status = look(group, selection.out, selection.data)
         told = reported.get(group.name, status)
         # What lies on disk is believed first; a failure just seen explains why it is no further.
         statuses.append(told if told.status == "failed" and status.status != "done" else status)
         if status.status == "done":
-            rows += rows_of(group, choices.out)
-    write_status(choices.out, statuses)
-    write_rows(choices.out, rows)
+            rows += rows_of(group, selection.out)
+    write_status(selection.out, statuses)
+    write_rows(selection.out, rows)
     return statuses, rows
 
 
-def _is_complete(status: GroupStatus, group: Group, choices: Choices) -> bool:
-    playable = choices.evaluate and group.task.env_id is not None
+def _is_complete(status: GroupStatus, group: Group, selection: Selection) -> bool:
+    playable = selection.evaluate and group.task.env_id is not None
     return status.status == "done" or (status.status == "trained" and not playable)
 
 

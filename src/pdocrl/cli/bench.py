@@ -67,7 +67,7 @@ def bench(
     if data is not None and not data.is_dir():
         raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
     from pdocrl.bench.rates import Rates
-    from pdocrl.bench.run import Choices, make_plan
+    from pdocrl.bench.run import Selection, make_plan
     from pdocrl.bench.run import bench as run
     from pdocrl.bench.suite_file import find_suite
     from pdocrl.report import make_tables, report
@@ -75,11 +75,11 @@ def bench(
     from pdocrl.table import show_tables, write_tables
 
     chosen = find_suite(suite)
-    choices = Choices(
+    selection = Selection(
         out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only, engine, ray_address
     )
     rates = Rates()
-    planned = make_plan(chosen, choices, rates, measure=engine == "local")
+    planned = make_plan(chosen, selection, rates, measure=engine == "local")
     if not json:
         _show_plan(planned)
     elif plan:
@@ -88,13 +88,13 @@ def bench(
         return
     done = run(planned, rates)
     tables = make_tables(done.rows)
-    write_tables(choices.out, tables)
-    page = report(choices.out)
+    write_tables(selection.out, tables)
+    page = report(selection.out)
     if json:
         cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
         print_json({**done.as_dict(), "page": str(page), "table": cells})
     else:
-        show_tables(tables, choices.out)
+        show_tables(tables, selection.out)
         print(f"page: {page}")
     if done.incomplete:
         log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")

@@ -7,20 +7,33 @@ from typing import Annotated
 
 import tyro
 
+from pdocrl import console
 from pdocrl.cli.words import limit
-from pdocrl.console import log, print_json, print_table
+from pdocrl.console import print_json, print_table
 from pdocrl.errors import PdocrlError
 
+FILE, PICTURE = "certificate.json", "certificate.png"
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")]
 Numbers = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NUMBER …")]
 
 
 def certify(
-    policy: tyro.conf.Positional[Path | None] = None,
+    policies: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[POLICY …]")] = (),
     /,
     *,
+    log: str | None = None,
+    state_columns: Names = (),
+    action: str = "action",
+    reward: str = "reward",
+    costs: Names = (),
+    episode: str = "episode",
+    step: str | None = None,
+    terminal: str | None = None,
+    decider: str | None = None,
+    propensity: str | None = None,
     held_out: str | None = None,
     data: str | None = None,
-    thorough: bool = False,
+    model_selection: bool = False,
     episodes: int | None = None,
     fixed: bool = False,
     task: str | None = None,
@@ -46,6 +59,7 @@ def certify(
         pdocrl certify runs/ballrun --audit episodes.parquet
         pdocrl certify --audit episodes.parquet --cost-limit 10
         pdocrl certify --audit episodes.csv --limits 'P(cost>20)<=0.05' 'CVaR90(cost)<=40' --largest-cost 250
+        pdocrl certify rules:mine --log visits.csv --limits 'cost<=4' 'P(cost>20)<=0.05' --largest-cost 60
         pdocrl certify --plan --limits 'P(cost>20)<=0.05' --expected 0.01
         pdocrl certify --audit episodes.csv --cost-limit 10,5 --largest-cost 200,200 --out certificate/ --json
 
@@ -56,75 +70,76 @@ def certify(
     or cannot be shown.
 
     Args:
-        policy: what `pdocrl train` or `pdocrl solve` wrote; not needed for a file of episodes.
+        policies: what `pdocrl train` or `pdocrl solve` wrote; with --log any policy as in `pdocrl ope`, or several, of
+            which one half of the log chooses and the other judges; none for a file of episodes.
+        log: a log of discrete decisions that judges, with --limits.
+        state_columns: of the log: what policies may look at, in order; default: all without another role.
+        action: its column of actions.
+        reward: its column of rewards.
+        costs: its cost columns; default: `cost`, all that begin with `cost_`, and those that limits name.
+        episode: its column that names the episode; `none` where each row is an episode.
+        step: its column of time within the episode.
+        terminal: its column that is true where the process ended.
+        decider: its column that names who decided.
+        propensity: its column with the probability of the logged action; default: it is estimated.
         held_out: a log that had no part in choosing the policies; see `pdocrl data split`.
         data: the training data, when it is no longer where it was.
-        thorough: from a log: learn it in two ways, which takes twice as long, and keep what predicts held-out episodes
-            best; often shows more.
+        model_selection: from a held-out log: learn it in two ways, which takes twice as long, and keep what predicts
+            held-out episodes best; often shows more.
         episodes: play at most so many episodes of each policy in the simulator.
         fixed: play all of them; the share over the limit then has its exact bound.
         task: the task to play, when the training did not name one.
         audit: a file of real or simulated episodes, of the training's policies where one is given.
         run: whose policy played all of them, where the file does not say.
         cost_limit: what an episode may cost on average; with several costs, one number for each.
-        limits: of an audit file: limits on means and tails of episodes, 'P(cost>20)<=0.05' or 'CVaR90(cost)<=40'.
+        limits: with a log or an audit file: 'cost<=4', 'P(cost>20)<=0.05' or 'CVaR90(cost)<=40' of episodes.
         plan: say how many episodes show each of --limits with probability 0.9; plays and writes nothing.
         expected: of --plan: what the limited measure is expected to be; default: half of the limit.
         confidence: of every statement.
-        largest_cost: what an episode can cost at most; bounds on a mean rest on it. Default: with a training, its
-            horizon times the dearest step of its data.
+        largest_cost: what an episode can cost at most; bounds on a mean rest on it, and without it none is stated.
+            Default: with a training, its horizon times the costliest step of its data.
         seed: of the starts, the models and the simulator.
         workers: processes that play; default: one per core.
         out: a folder for certificate.json and certificate.png; default: that of the policy.
         json: print one JSON object.
     """
-    from pdocrl.ope import certify as logged
-    from pdocrl.ope import played
+    from pdocrl.ope import certificates
     from pdocrl.records import as_plain
 
     if not 0 < confidence < 1:
         raise PdocrlError(f"--confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
-    means, largest = _numbers(cost_limit), _numbers(largest_cost)
+    largest = _numbers(largest_cost)
     if plan:
         _plan(limits, expected, confidence, largest[0] if largest else None, json)
         return
-    if limits and (policy is not None or audit is None):
-        raise PdocrlError("--limits is for --audit FILE alone, or --plan; play with `pdocrl evaluate --limits`.")
-    solved = policy is not None and (policy / "result.json").is_file()
-    if policy is None:
-        if audit is None:
-            raise PdocrlError("nothing to certify: give a folder, or --audit FILE with --cost-limit NUMBER.")
-        certificate, panels = played.certify_episodes(
-            audit, means, limits=limits, confidence=confidence, largest_cost=largest
-        )
-    elif means:
-        raise PdocrlError("--cost-limit is for --audit FILE alone; a trained policy has the limit it was trained for.")
-    elif solved:
-        if audit is not None:
-            raise PdocrlError(f"{policy}: solved from a log; certify its episodes alone: --audit FILE --cost-limit N.")
-        certificate, panels = logged.certify_solved(policy)
-    elif audit is not None:
-        certificate, panels = played.certify_audited(
-            policy, audit, run=run, data=data, confidence=confidence, largest_cost=largest
-        )
-    elif episodes is not None:
-        certificate, panels = played.certify_simulator(
-            policy,
-            episodes,
-            data=data,
-            confidence=confidence,
-            largest_cost=largest,
-            task=task,
-            seed=seed,
-            workers=workers,
-            fixed=fixed,
-        )
-    else:
-        certificate, panels = logged.certify_log(
-            policy, held_out, data, confidence=confidence, seed=seed, thorough=thorough
-        )
-    folder = out if out is not None else policy
-    files = logged.keep(certificate, panels, folder) if folder is not None else []
+    if log is None and len(policies) > 1:
+        raise PdocrlError(f"{', '.join(policies)}: several policies are certified by a log of decisions: --log FILE.")
+    several = list(policies) if len(policies) != 1 else policies[0]
+    roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
+    named = {name: column for name, column in roles.items() if column is not None}
+    lists = {"costs": list(costs), "columns": list(state_columns)}
+    columns = {"action": action, "reward": reward, "episode": None if episode == "none" else episode}
+    certificate = certificates.certify(
+        several or None,
+        log,
+        limits,
+        held_out=held_out,
+        data=data,
+        audit=audit,
+        run=run,
+        episodes=episodes,
+        fixed=fixed,
+        task=task,
+        cost_limit=_numbers(cost_limit),
+        confidence=confidence,
+        largest_cost=largest or None,
+        model_selection=model_selection,
+        seed=seed,
+        workers=workers,
+        out=out,
+        **(columns | named | {name: given for name, given in lists.items() if given} if log is not None else {}),
+    )
+    folder = out if out is not None else Path(policies[0]) if log is None and policies else None
     if json:
         print_json(as_plain(certificate))
     else:
@@ -151,8 +166,10 @@ def certify(
             print(f"This rests on: {assumption}")
         for note in certificate.notes:
             print(f"Note: {note}")
-    for file in files:
-        log(f"wrote {file}")
+    if folder is not None:
+        console.log(f"wrote {folder / FILE}")
+        if (folder / PICTURE).is_file():
+            console.log(f"wrote {folder / PICTURE}")
 
 
 def _plan(

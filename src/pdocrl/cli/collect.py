@@ -150,7 +150,7 @@ def _draw_so_far(wanted: Wanted, store: Store, out: Path) -> None:
     from pdocrl.data import plot
 
     problem = wanted.problem
-    entries = grid.within(store.journal.ordered(), store.settings.cost_max) or store.journal.ordered()
+    entries = grid.within(store.log.ordered(), store.settings.cost_max) or store.log.ordered()
     title = f"{problem.name}   {len(entries):,} episodes so far"
     seen = grid.summary(entries, problem.name, problem.cost_names)
     plot.save(plot.scatter(seen, pipeline.limits(store.settings), title=title), out.with_suffix(".png"))

@@ -36,7 +36,7 @@ def ope(
     confidence: float = 0.95,
     discount: float = 1.0,
     regressor: str = "linear",
-    method: str = "ensemble",
+    newer: str | None = None,
     compare: bool = False,
     model_selection: bool = False,
     out: Path | None = None,
@@ -75,8 +75,8 @@ def ope(
         confidence: of intervals and verdicts.
         discount: γ of the totals.
         regressor: of fitted Q evaluation: linear, trees or network.
-        method: of a training: whose estimate the verdict is made of: ensemble, model, fqe or ratio.
-        compare: of a training: all methods, side by side.
+        newer: rows logged since the log; warnings say where they no longer look like it.
+        compare: of a training: fitted Q evaluation beside the ensemble.
         model_selection: of a training: learn the dynamics in two ways, which takes twice as long, and keep what
             predicts held-out episodes best; often shows more.
         out: a file for the report, JSON.
@@ -89,7 +89,8 @@ def ope(
 
     limits = [text for group in limit for text in group]
     if is_training(policies) and not limits and not state_columns:
-        told = judge_policies(list(policies), data, method=method, compare=compare, thorough=model_selection, seed=seed)
+        given = {"compare": compare, "model_selection": model_selection}
+        told = judge_policies(list(policies), data, seed=seed, **given)
     elif data is None:
         raise PdocrlError(
             f"{', '.join(policies)}: no folder of `pdocrl train` (run.json); which log judges? Give --data LOG."
@@ -109,6 +110,7 @@ def ope(
             confidence=confidence,
             discount=discount,
             regressor=regressor,
+            newer=newer,
             seed=seed,
         )
     if isinstance(told, OffPolicy):
@@ -219,7 +221,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
             ]
             for r in result.runs
         ],
-        title=f"{result.agent} on {result.data.name}: estimates by {result.method} from the data alone",
+        title=f"{result.agent} on {result.data.name}: estimates by the dynamics ensemble from the data alone",
     )
     if any(run.bound_is_narrower for run in result.runs):
         print(NARROWER)
@@ -236,7 +238,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
                 for r in result.runs
                 for k, signal in enumerate(told.factor)
             ],
-            title="every method, with its 95 % interval",
+            title="both methods; fitted Q evaluation has no interval, and judges no policy with memory",
         )
     coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told.coverage_left_out.items())
     print(
@@ -250,7 +252,7 @@ def _of(told: EstimatedSums | None, k: int) -> str:
         return "–"
     if k == 0:
         return _with_interval(told.reward, told.reward_interval)
-    return _with_interval(told.cost[k - 1], told.cost_interval[k - 1])
+    return _with_interval(told.cost[k - 1], told.cost_interval[k - 1] if told.cost_interval else None)
 
 
 def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:

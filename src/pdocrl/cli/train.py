@@ -9,6 +9,7 @@ import tyro
 from pdocrl.cli.words import limit, many, pairs, settings, shown
 from pdocrl.console import print_json, print_table
 from pdocrl.errors import PdocrlError
+from pdocrl.policies.dial import prediction
 
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE …")]
 
@@ -76,7 +77,7 @@ def train(
         "seed": seed,
         "steps": steps,
         "out": out,
-        "cost_limit": None if cost_limit is None else [limit(word) for word in cost_limit],
+        "cost_limit": "benchmark" if cost_limit is None and resume is None else [limit(w) for w in cost_limit or ()],
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
         "log_every": log_every,
@@ -88,7 +89,7 @@ def train(
     }
     given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        others = [name for name in given if name != "steps"]
+        others = [name for name in given if name != "steps" and given[name] != []]
         if others:
             option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
             raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")
@@ -105,7 +106,7 @@ def train(
             "step": trained.step,
             "failure": trained.failures.get(i),
             "metrics": last.get(i, {}).get("metrics"),
-            "rehearsed": rehearsed(trained.policies[i]) if trained.policies else None,
+            **_prediction(trained.policies[i] if trained.policies else None),
         }
         for i, run in enumerate(trained.config.runs)
     ]
@@ -137,12 +138,15 @@ def train(
         title=f"{trained.config.agent} on {trained.config.data}, {trained.step} steps",
     )
     for row in rows:
-        told = row["rehearsed"]
-        if told and any(cost > most for cost, most in zip(told["cost"], row["cost_limit"], strict=True)):
-            costs = ", ".join(f"{cost:.3g}" for cost in told["cost"])
+        if row["predicted_within"] is None:
+            continue
+        costs, limit = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"]), shown(row["cost_limit"])
+        if row["predicted_within"]:
+            print(f"run {row['run']}: cost limit {limit} is predicted to be satisfied: predicted cost {costs}.")
+        else:
             print(
-                f"run {row['run']}: no setting keeps {shown(row['cost_limit'])} by its own rehearsal; the nearest one, "
-                f"which acts, costs up to {costs} there."
+                f"run {row['run']}: cost limit {limit} is not predicted to be satisfied; the setting that exceeds it "
+                f"least acts: predicted cost {costs}."
             )
     if trained.folder is not None:
         playable = trained.config.task is not None and find_task(trained.config.task).env_id is not None
@@ -150,10 +154,12 @@ def train(
         print(f"policies in {trained.folder}; {how} {trained.folder}")
 
 
-def rehearsed(policy: Any) -> dict[str, Any] | None:
-    """What a policy that rehearsed its limit expects to earn, and to pay with its margin; None for any other."""
-    network = getattr(policy, "network", policy)
-    if not hasattr(network, "expects"):
-        return None
-    reward, cost = network.expects()
-    return {"reward": reward, "cost": cost.tolist()}
+def _prediction(policy: Any) -> dict[str, Any]:
+    """What a policy predicts of its own limit; null where it makes no statement."""
+    said = None if policy is None else prediction(policy)
+    return {
+        "predicted_reward": None if said is None else said.reward,
+        "predicted_cost": None if said is None else said.cost.tolist(),
+        "predicted_bound": None if said is None else said.bound.tolist(),
+        "predicted_within": None if said is None else said.within,
+    }

@@ -4,7 +4,7 @@ A record is a safetensors block behind its length and checksum. A record cut sho
 overwritten, so that what is lost is the episode being played and nothing else. It lies in a collection's folder:
 
     settings.json          what the episodes depend on
-    episodes.journal       every episode so far
+    episodes.log           every episode so far
     expert.safetensors     the expert in training, as of the last whole batch
 """
 
@@ -62,7 +62,7 @@ class Entry:
     length: int
 
 
-class Journal:
+class EpisodeLog:
     """The file and its index. Opening it reads every record once and drops a torn one at the end.
 
     Only one process may have it open.
@@ -140,7 +140,7 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> EpisodeLog:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -192,13 +192,14 @@ class Store:
         else:
             write_json(described, wanted)
         self.description: dict[str, Any] = wanted
-        self.journal = Journal(folder / "episodes.journal")
+        before = folder / "episodes.journal"  # its name in folders of 0.2
+        self.log = EpisodeLog(before if before.exists() else folder / "episodes.log")
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.journal.close()
+        self.log.close()
 
 
 def steps_begun_with(folder: Path) -> int | None:

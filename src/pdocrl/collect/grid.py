@@ -62,8 +62,8 @@ def choose(
     kept = within(entries, cost_max, reward_min)
     if not kept:
         raise PdocrlError(
-            f"no episode costs at most {', '.join(f'{top:g}' for top in cost_max)} and earns at least {reward_min:g}. "
-            "Give a larger --budget, raise --cost-max or lower --reward-min."
+            f"no episode has a cost of at most {', '.join(f'{top:g}' for top in cost_max)} and a return of at least "
+            f"{reward_min:g}. Give a larger --budget, raise --cost-max or lower --reward-min."
         )
     names = tuple(f"cost_{k}" for k in range(len(cost_max)))
     spread = filters.density(summary(kept, "collection", names), target, BINS, seed)

@@ -245,11 +245,11 @@ def run(
                 if not write_only:
                     train_experts(problem, store, workers, seen)
         except KeyboardInterrupt:
-            kept = f"{len(store.journal.entries):,} episodes are safe in {folder}"
+            kept = f"{len(store.log.entries):,} episodes are safe in {folder}"
             raise PdocrlInterrupted(f"interrupted; {kept}. Go on with the same command line.") from None
         dataset = write_dataset(problem, store, out, wanted.filter)
         plot.save(plot.scatter(dataset, limits=limits(settings)), picture)
-        entries = store.journal.ordered()
+        entries = store.log.ordered()
         cells = grid.coverage(entries, settings.cost_max)
         return Collected(dataset, out, picture, folder, len(entries), sum(e.length for e in entries), cells)
 

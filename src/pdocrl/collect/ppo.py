@@ -1,4 +1,4 @@
-"""PPO-Lagrangian: one policy-gradient expert that earns reward while each cost stays near its limit.
+"""PPO-Lagrangian: one policy-gradient expert that maximises reward while each cost stays near its limit.
 
     maximise  E[ min(ρ Â, clip(ρ, 1 ± ε) Â) ],   ρ = π(a|s) / π_old(a|s)
     Â = (Â_r − Σ_k λ_k Â_ck) / (1 + Σ_k λ_k)

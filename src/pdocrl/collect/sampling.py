@@ -1,11 +1,11 @@
 """Train one expert per schedule and keep every episode it ever plays.
 
-    settings → expert → (limit, actor) → episodes → journal → update → the next batch
-    journal → grid filter → dataset
+    settings → expert → (limit, actor) → episodes → episode log → update → the next batch
+    episode log → grid filter → dataset
 
 Workers simulate while JAX rests and the other way round. An episode is a function of (seed, expert, batch, number), so
 the same settings give the same episodes with any number of workers, and a killed collection goes on as if nothing had
-happened: from the last whole batch, without playing again what its journal holds.
+happened: from the last whole batch, without playing again what its episode log holds.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def train_experts(
         for expert in range(first, len(settings.schedules)):
             if expert > first:
                 state, batch = new_expert(problem, settings, expert), 0
-            steps = sum(e.length for e in store.journal.entries.values() if e.place[0] == expert and e.place[1] < batch)
+            steps = sum(e.length for e in store.log.entries.values() if e.place[0] == expert and e.place[1] < batch)
             while steps < settings.steps_each:
                 done = steps / settings.steps_each
                 limit = settings.limits(expert, done)
@@ -105,7 +105,7 @@ def train_experts(
                 steps += sum(map(len, episodes))
                 batch += 1
                 clock.spent("learn_s")
-                store.journal.sync()
+                store.log.sync()
                 metadata = {"expert": expert, "batch": batch, "done": steps >= settings.steps_each, **clock.metadata()}
                 checkpoint.save(store.checkpoint, state, metadata)
                 clock.spent("store_s")
@@ -115,12 +115,12 @@ def train_experts(
                         settings.schedules[expert].name,
                         batch,
                         expert * settings.steps_each + steps,
-                        len(store.journal.entries),
+                        len(store.log.entries),
                         float(np.mean([episode.reward.sum() for episode in episodes])),
                         tuple(cost.tolist()),
                         limit,
                         tuple(np.asarray(metrics.multiplier).tolist()),
-                        grid.coverage(list(store.journal.entries.values()), settings.cost_max),
+                        grid.coverage(list(store.log.entries.values()), settings.cost_max),
                         **clock.metadata(),
                     )
                 )
@@ -159,10 +159,10 @@ def learn(
 
 
 def assemble(episodes: Sequence[Episode], rows: int, discrete_actions: tuple[int, ...] = ()) -> ppo.Batch:
-    """The first `rows` transitions of the episodes, with the noise their policy drew, or the choices it made."""
+    """The first `rows` transitions of the episodes, with the noise drawn, or the discrete actions taken."""
     if discrete_actions:
         drawn = one_hot(
-            np.concatenate([episode.action for episode in episodes]), discrete_actions, "the journal's action"
+            np.concatenate([episode.action for episode in episodes]), discrete_actions, "the episode log's action"
         )
     else:
         actions = episodes[0].action.shape[1]
@@ -192,9 +192,9 @@ class Filter:
 
 def write_dataset(problem: ExpertProblem, store: Store, path: Path, wanted: Filter) -> Dataset:
     """The collection after DSRL's grid filter, as a DSRL file that says how it was made."""
-    entries = store.journal.ordered()
+    entries = store.log.ordered()
     chosen = grid.choose(entries, store.settings.cost_max, wanted.reward_min, wanted.target, wanted.seed)
-    dataset = store.journal.dataset(chosen, path.name, problem.cost_names, problem.discrete_actions)
+    dataset = store.log.dataset(chosen, path.name, problem.cost_names, problem.discrete_actions)
     if not problem.discrete_actions:
         low, high = tuple(problem.low.tolist()), tuple(problem.high.tolist())
         dataset = dataclasses.replace(dataset, action_low=low, action_high=high)
@@ -240,8 +240,8 @@ def _play(
 
 
 def _round(pool: Rollouts, actor: Actor, store: Store, places: Sequence[Place]) -> list[Episode]:
-    journal = store.journal
-    known = {place: journal.read(journal.entries[place]) for place in places if place in journal.entries}
+    recorded = store.log
+    known = {place: recorded.read(recorded.entries[place]) for place in places if place in recorded.entries}
     games = {
         pool.submit(actor, 1, _seed(store.settings.seed, place), record=True): place
         for place in places
@@ -249,7 +249,7 @@ def _round(pool: Rollouts, actor: Actor, store: Store, places: Sequence[Place]) 
     }
     for game in as_completed(games):
         known[games[game]] = _recorded(games[game], game.result())
-        journal.append(known[games[game]])
+        recorded.append(known[games[game]])
     return [known[place] for place in places]
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bounds
 from pdocrl.data.discrete import DiscreteActions, make_discrete_actions, one_hot
+from pdocrl.data.episodes import EpisodeList, LoggedEpisode, chosen_by, concatenate, split
 from pdocrl.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -46,6 +48,8 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what a reader had to change or assume, one sentence each
     action_low: tuple[float, ...] = ()  # [A] the environment's action that −1 stands for; defaults to −1
     action_high: tuple[float, ...] = ()  # [A] … and 1
+    obs_names: tuple[str, ...] = ()  # [S] names of the observation columns, where the file had them
+    path: str = ""  # where to load it again: a file's whole path or a task's name; "" of arrays and of parts
     discrete_actions: DiscreteActions = ()  # [A] the environment's action of column i; (): continuous
 
     def __post_init__(self) -> None:
@@ -63,6 +67,8 @@ class Dataset:
             raise DataError(f"{self.name}: no transitions.")
         if self.obs.shape != self.next_obs.shape:
             raise DataError(f"{self.name}: `next_obs` has shape {self.next_obs.shape}, `obs` has {self.obs.shape}.")
+        if self.obs_names and len(self.obs_names) != self.obs_dim:
+            raise DataError(f"{self.name}: {len(self.obs_names)} observation names for {self.obs_dim} columns.")
         if len(self.cost_names) != self.n_costs:
             raise DataError(f"{self.name}: {len(self.cost_names)} cost names for {self.n_costs} cost columns.")
         if not (self.action_low or self.action_high):
@@ -89,6 +95,19 @@ class Dataset:
             f"{'discrete actions' if self.discrete_actions else 'actions'}, "
             f"{costs})"
         )
+
+    def _repr_html_(self) -> str:
+        rewards, costs = self.reward_return, self.cost_return
+        rows = {"return": rewards} | {name: costs[:, k] for k, name in enumerate(self.cost_names)}
+        cells = "".join(
+            f"<tr><td>{escape(name)}</td>"
+            + "".join(f"<td>{value:.4g}</td>" for value in (x.min(), np.median(x), x.mean(), x.max()))
+            + "</tr>"
+            for name, x in rows.items()
+        )
+        head = "<tr><th>of an episode</th><th>smallest</th><th>median</th><th>mean</th><th>largest</th></tr>"
+        told = f"{escape(repr(self))}, {self.n_episodes:,} episodes of up to {self.longest_episode:,} steps"
+        return f"<p>{told}</p><table>{head}{cells}</table>"
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -187,7 +206,7 @@ class Dataset:
         add_meaning(sha, self.action_bounds, self.discrete_actions)
         return sha.hexdigest()
 
-    def age(self) -> Rows:
+    def time_step(self) -> Rows:
         """[N] how many steps of its episode lie before each row."""
         return np.arange(len(self)) - np.repeat(self.episode_start, self.episode_length)
 
@@ -203,7 +222,26 @@ class Dataset:
         starts, lengths = self.episode_start[which], self.episode_length[which]
         return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
-    def episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
+    @property
+    def episodes(self) -> EpisodeList[Dataset]:
+        """The episodes, to iterate over; called with numbers, `data.episodes([0, 3])`, the dataset of these."""
+        return EpisodeList(self)
+
+    def filter(self, keep: Callable[[LoggedEpisode], Any] | Sequence[bool] | NDArray[Any]) -> Dataset:
+        """The dataset of the episodes for which a function of the episode, or a mask [E], is true."""
+        return self.choose_episodes(chosen_by(self, keep))
+
+    def split(self, share: float = 0.5, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Two datasets: a random share of the episodes, and the others. Copies of an episode stay together."""
+        first, second = split(self, share, seed)
+        return self.choose_episodes(first), self.choose_episodes(second)
+
+    def concatenate(self, *others: Dataset, name: str | None = None) -> Dataset:
+        """The episodes of this dataset, then those of the others."""
+        joined: Dataset = concatenate([self, *others], name)
+        return joined
+
+    def choose_episodes(self, which: Sequence[int] | Rows, name: str | None = None) -> Dataset:
         """The dataset of the given episodes, in the given order."""
         which = np.asarray(which, dtype=np.int64)
         if len(which) == 0:
@@ -223,6 +261,7 @@ class Dataset:
             terminal=self.terminal[rows],
             timeout=timeout,
             name=name or self.name,
+            path="",
         )
 
 

@@ -7,11 +7,11 @@ hold. All are deterministic by seed and return new datasets.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pdocrl.data import episodes
 from pdocrl.data.dataset import Dataset, Flags
 from pdocrl.errors import PdocrlError
 
@@ -88,21 +88,8 @@ def split(dataset: Dataset, share: float = 0.5, seed: int = 0) -> tuple[Dataset,
 
     An episode that is there twice counts once: both copies fall on the same side, or one side would know the other.
     """
-    kinds, kind = np.unique(np.array(episode_digests(dataset)), return_inverse=True)
-    if len(kinds) < 2:
-        raise PdocrlError(f"{dataset.name}: {len(kinds)} different episode; two are needed to split them.")
-    count = int(np.clip(round(_share(share, "share") * len(kinds)), 1, len(kinds) - 1))
-    first = np.isin(kind, np.random.default_rng(seed).permutation(len(kinds))[:count])
-    return dataset.episodes(np.flatnonzero(first)), dataset.episodes(np.flatnonzero(~first))
-
-
-def episode_digests(dataset: Dataset) -> list[str]:
-    """[E] what tells an episode from others: a hash of its observations and actions."""
-    ends = dataset.episode_start + dataset.episode_length
-    return [
-        hashlib.sha256(dataset.obs[a:b].tobytes() + dataset.action[a:b].tobytes()).hexdigest()
-        for a, b in zip(dataset.episode_start, ends, strict=True)
-    ]
+    first, second = episodes.split(dataset, share, seed)
+    return dataset.episodes(first), dataset.episodes(second)
 
 
 def outliers(dataset: Dataset, share: float, limit: float, seed: int = 0) -> Dataset:
@@ -128,7 +115,7 @@ def outliers(dataset: Dataset, share: float, limit: float, seed: int = 0) -> Dat
         cost[rows] = 0
         cost[start + rng.choice(length, ones, replace=False)] = 1
         reward[rows] *= 1.5
-    return dataclasses.replace(dataset, reward=reward, cost=cost)
+    return dataclasses.replace(dataset, reward=reward, cost=cost, path="")
 
 
 def noise(dataset: Dataset, scale: float, seed: int = 0) -> Dataset:
@@ -149,6 +136,7 @@ def noise(dataset: Dataset, scale: float, seed: int = 0) -> Dataset:
         dataset,
         obs=(dataset.obs + first).astype(np.float32),
         next_obs=(dataset.next_obs + after).astype(np.float32),
+        path="",
     )
 
 

@@ -7,11 +7,13 @@ The suffix chooses the format: `.hdf5` and `.h5` (DSRL), `.npz`, `.parquet`, `.c
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,7 @@ EMBEDDED = Path(__file__).parent / "embedded"  # {task name in lower case}.hdf5
 
 
 def load(
-    name_or_path: str | os.PathLike[str],
+    data: str | os.PathLike[str] | Any,
     task: str | Task | None = None,
     *,
     action_low: float | Sequence[float] = (),
@@ -39,22 +41,45 @@ def load(
     discrete_actions: int | Sequence[int] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Dataset:
-    """The dataset of a task (from `PDOCRL_DATA`, the download cache or the package), or of a file in any format.
+    """The dataset of a task, a file in any format, or a pandas DataFrame.
 
-    A file is checked against `task` when one is given; a task's own file always is. A file with actions in the
-    environment's own units is read with `action_low` and `action_high`, a number for all dimensions or one for each;
-    one whose actions are discrete with `discrete_actions`, how many or each. Of a table with other names than ours,
-    `columns` says which hold what: {"reward": "r", "cost": ["c1", "c2"]}.
+    Args:
+        data: a task's name (its file is in `PDOCRL_DATA`, the download cache or the package), a path, or a DataFrame.
+        task: a file is checked against it; a task's own file always is.
+        action_low: of actions in the environment's own units the lowest, a number for all dimensions or one for each.
+        action_high: … and the highest.
+        discrete_actions: that actions are discrete: how many, or each.
+        columns: keys or columns of a file that has other names: {"reward": "r", "cost": ["c1", "c2"]}.
     """
     low, high = np.atleast_1d(action_low).tolist(), np.atleast_1d(action_high).tolist()
-    with open_named(name_or_path, task, columns) as (source, known):
+    with open_named(data, task, columns) as (source, known):
         if low or high:
             source = rescaled(source, low, high)
         if np.size(discrete_actions):
             source = chosen(source, discrete_actions)
         dataset = validate.read(source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
-    return dataset
+    changed = bool(np.size(low) or np.size(high) or np.size(discrete_actions) or columns)
+    return dataclasses.replace(dataset, path="" if changed or hasattr(data, "columns") else place_of(data))
+
+
+def place_of(name_or_path: str | os.PathLike[str]) -> str:
+    """How to find data again, from any folder: a task's name as it is, a file by its whole path."""
+    text = os.fspath(name_or_path)
+    path = None if text.startswith("minari:") else find(name_or_path)
+    return text if path is None else os.path.abspath(path)
+
+
+def to_dataframe(dataset: Dataset) -> Any:
+    """A pandas DataFrame with one row per transition, the columns of the Parquet format, and `episode` and `step`."""
+    try:
+        import pandas
+    except ImportError:
+        raise DataError("a DataFrame needs pandas: pip install pandas") from None
+    columns: dict[str, Any] = dict(tables.named_columns(dataset))
+    columns["episode"] = np.repeat(np.arange(dataset.n_episodes), dataset.episode_length)
+    columns["step"] = dataset.time_step()
+    return pandas.DataFrame(columns)
 
 
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
@@ -75,13 +100,16 @@ def open_named(
     task: str | Task | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Iterator[tuple[Source, Task | None]]:
-    """The columns behind a name or path, and the task they should fit."""
+    """The columns behind a name, a path or a DataFrame, and the task they should fit."""
     known = find_task(task) if isinstance(task, str) else task
+    mapping = {field: [names] if isinstance(names, str) else list(names) for field, names in (columns or {}).items()}
+    if hasattr(name_or_path, "columns"):
+        yield tables.from_dataframe(name_or_path, mapping), known
+        return
     path = find(name_or_path)
     if path is None:
         known = known or find_task(os.fspath(name_or_path))
         path = locate(find_task(os.fspath(name_or_path)))
-    mapping = {field: [names] if isinstance(names, str) else list(names) for field, names in (columns or {}).items()}
     with open_source(path, mapping) as source:
         if known is not None:
             refuse_other_task(source.name, source.task, known)
@@ -92,17 +120,17 @@ def open_named(
 def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The columns of a file or Minari folder, readable while the context is open."""
     _refuse_unreadable(path)
-    if mapping and path.suffix not in TABLES:
-        raise DataError(f"{path}: columns are mapped in tables ({', '.join(TABLES)}); this file has its own names.")
     if path.is_dir():
         if not minari.is_minari_folder(path):
             raise DataError(
                 f"{path} is a folder and not a Minari dataset. Give a file, or a folder with data/metadata.json."
             )
+        if mapping:
+            raise DataError(f"{path}: a Minari dataset has its own names; columns={{…}} is for files.")
         with minari.open_source(path) as source:
             yield source
         return
-    with tables.open_source(path, mapping) if mapping else _format(path).open_source(path) as source:
+    with _format(path).open_source(path, mapping) as source:
         yield source
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, UnknownNameError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Source:
     action_bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # what ±1 stands for; None: not said
     task: str | None = None  # whose data the file says it is
     discrete_actions: tuple[int, ...] = ()  # what the columns of one-hot actions stand for; (): actions are continuous
+    obs_names: tuple[str, ...] = ()  # of the observation columns, where the file names them
     spelling: Mapping[str, str] = dataclasses.field(default_factory=lambda: {field.name: field.key for field in FIELDS})
 
     def __len__(self) -> int:
@@ -129,6 +131,57 @@ def fields_by_key(keys: Iterable[str]) -> dict[str, str]:
     """{field: key} for the keys of a file, which may be DSRL's (`observations`) or `Dataset`'s own (`obs`)."""
     keys = set(keys)
     return {field.name: key for field in FIELDS for key in (field.name, field.key) if key in keys}
+
+
+@dataclasses.dataclass(frozen=True)
+class StackedColumn:
+    """Several arrays [N] or [N, n] of a file side by side."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def key(self) -> str:
+        return ", ".join(column.key for column in self.columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.columns[0].shape[0], sum(math.prod(column.shape[1:]) for column in self.columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(column.dtype for column in self.columns))
+
+    @property
+    def block_rows(self) -> int:
+        return max(column.block_rows for column in self.columns)
+
+    def read(self, out: NDArray[Any], start: int) -> None:
+        at = 0
+        for column in self.columns:
+            width = math.prod(column.shape[1:])
+            part = np.empty((len(out), *column.shape[1:]), out.dtype)
+            column.read(part, start)
+            out[:, at : at + width] = part.reshape(len(out), width)
+            at += width
+
+
+def mapped_columns(
+    name: str, keys: Sequence[str], mapping: Mapping[str, Sequence[str]], open_key: Callable[[str], Column]
+) -> dict[str, Column]:
+    """{field: column} of a file's own keys, and of those a mapping gives: {"reward": ["r"], "cost": ["c1", "c2"]}."""
+    columns = {field: open_key(key) for field, key in fields_by_key(keys).items() if field not in mapping}
+    known = {field.name for field in FIELDS}
+    for field, own in mapping.items():
+        if field not in known:
+            raise UnknownNameError(f"field of columns={{…}} for {name}: ", field, known)
+        for key in own:
+            if key not in keys and "/" not in key:
+                raise UnknownNameError(f"key in {name}", key, keys)
+        found = [open_key(key) for key in own]
+        if len({column.shape[:1] for column in found}) > 1:
+            raise DataError(f"{name}: {', '.join(own)} have different lengths.")
+        columns[field] = found[0] if len(found) == 1 else StackedColumn(tuple(found))
+    return columns
 
 
 @contextlib.contextmanager

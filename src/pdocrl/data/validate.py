@@ -54,13 +54,14 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
         return None
     low, high = source.action_bounds or ((), ())
     return Dataset(
-        **arrays,
+        **arrays,  # type: ignore[arg-type]
         name=source.name,
         cost_names=source.cost_names,
         notes=tuple(notes),
         action_low=low,
         action_high=high,
         discrete_actions=source.discrete_actions,
+        obs_names=source.obs_names,
     )
 
 

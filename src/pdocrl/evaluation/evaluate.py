@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checka
 
 from msgspec import field
 
-from pdocrl.console import progress
+from pdocrl.console import log, progress
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
@@ -20,6 +20,7 @@ from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
 from pdocrl.evaluation.tails import LimitScore, score_limits
 from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.policies.dial import prediction
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
@@ -60,6 +61,8 @@ class RunScore(Part, frozen=True, kw_only=True):
     failure: str | None
     episodes: list[EpisodeScore]
     limits: list[LimitScore] = field(default_factory=list)  # those `evaluate` was given beside the cost limit
+    predicted_cost: list[float] | None = None  # [K] before anything was played; None: the agent makes no statement
+    predicted_within: bool | None = None  # whether the limit was predicted to be satisfied
 
 
 class VariantScore(Part, frozen=True, kw_only=True):
@@ -154,6 +157,14 @@ def evaluate(
     asked, held = ask(found, cost_limit), as_limits(limits)
     for limit in held:
         limit.index(config.cost_names)  # refused before anything is played
+    for one in asked:
+        said = prediction(one.policy)
+        if said is not None and not said.within:
+            costs, shown = (", ".join(f"{x:.3g}" for x in y) for y in (said.cost, one.limit))
+            log(
+                f"run {one.run}: cost limit {shown} is not predicted to be satisfied; the setting that exceeds it "
+                f"least acts: predicted cost {costs}."
+            )
     world = spec.name if env is None else capped(env, spec.horizon)
     with progress() as bar, Rollouts(world, workers, tuple(config.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
@@ -268,6 +279,7 @@ def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) ->
 def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int, limits: list[LimitScore]) -> RunScore:
     run = found.config.runs[asked.run]
     scored = at_limit(spec, own.reward, own.cost, asked.limit).score
+    said = prediction(asked.policy)
     return RunScore(
         agent=found.config.agent,
         run=asked.run,
@@ -294,4 +306,6 @@ def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int,
             for record in own.records()
         ],
         limits=limits,
+        predicted_cost=None if said is None else said.cost.tolist(),
+        predicted_within=None if said is None else said.within,
     )

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn import pallas_mlp, precision
@@ -59,7 +58,6 @@ class MLP(eqx.Module):
 
     weights: tuple[Array, ...]  # each [n_in, n_out], or [M, n_in, n_out]
     biases: tuple[Array, ...]  # each [n_out], or [M, 1, n_out]
-    middle: Array | None = None  # the second of three layers' weights in float16: `with_low_precision`
 
     @staticmethod
     def create(key: PRNGKeyArray, sizes: Sequence[int], members: int | None = None) -> MLP:
@@ -86,10 +84,10 @@ class MLP(eqx.Module):
 
     def _mixed(self, x: Array) -> Array:
         if self.weights[0].ndim == 2:
-            flat = precision.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]), self.middle)
+            flat = precision.network(self.weights, self.biases, x.reshape(-1, x.shape[-1]))
             return flat.reshape(*x.shape[:-1], -1)
-        members = jax.vmap(precision.network, in_axes=(0, 0, 0 if x.ndim == 3 else None, 0))
-        found: Array = members(self.weights, self.biases, x, self.middle)
+        members = jax.vmap(precision.network, in_axes=(0, 0, 0 if x.ndim == 3 else None))
+        found: Array = members(self.weights, self.biases, x)
         return found
 
     def zero_padded(self, inputs: Sequence[tuple[int, int]], outputs: Sequence[tuple[int, int]]) -> MLP:
@@ -123,40 +121,6 @@ class MLP(eqx.Module):
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             x = _product(jax.nn.relu(x), weight) + bias
         return x.reshape(*x.shape[:-2], *right.shape[:-1], -1)
-
-
-def with_low_precision(tree: M) -> M:
-    """Networks with a float16 copy of their largest layer, for a loop in which each step updates both.
-
-    Copied at the start of every step instead, it would be one more pass over all weights. Unchanged where no kernel
-    takes the network or training is in float32.
-    """
-
-    def one(mlp: MLP) -> MLP:
-        wanted = precision.for_training() and pallas_mlp.takes(mlp.weights)
-        return MLP(mlp.weights, mlp.biases, pallas_mlp.to_float16(mlp.weights[1]) if wanted else None)
-
-    return _of_networks(one, tree)
-
-
-def without_low_precision(tree: M) -> M:
-    """Networks without their float16 copies."""
-    return _of_networks(lambda mlp: MLP(mlp.weights, mlp.biases), tree)
-
-
-def as_precise_as(new: M, old: M) -> M:
-    """The new networks, with float16 copies if the old ones have them."""
-    return new if len(jax.tree.leaves(new)) == len(jax.tree.leaves(old)) else with_low_precision(new)
-
-
-def _of_networks(function: Callable[[MLP], MLP], tree: M) -> M:
-    """Every network changed; what an optimiser holds looks like networks, too, and stays."""
-
-    def is_whole(node: Any) -> bool:
-        return isinstance(node, MLP | optax.ScaleByAdamState)
-
-    found: M = jax.tree.map(lambda node: function(node) if isinstance(node, MLP) else node, tree, is_leaf=is_whole)
-    return found
 
 
 class Dropout(eqx.Module):
@@ -207,10 +171,8 @@ class CostCritic(eqx.Module):
 
 def polyak(target: M, online: M, rate: float | Array) -> M:
     """ψ′ ← (1 − κ) ψ′ + κ ψ."""
-    moved: M = jax.tree.map(
-        lambda t, o: t + rate * (o - t), without_low_precision(target), without_low_precision(online)
-    )
-    return as_precise_as(moved, target)
+    moved: M = jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
+    return moved
 
 
 def density_ratio(weight: MLP, inputs: Float[Array, "B X"], largest: float | Array) -> Float[Array, " B"]:

@@ -109,12 +109,12 @@ class Operands(NamedTuple):
     bias: Array  # [1, H] of the middle layer, float32
 
 
-def operands(weights: Sequence[Array], biases: Sequence[Array], middle: Array | None = None) -> Operands:
-    """`middle` is the middle layer in float16, if at hand."""
-    first, whole, last = weights
-    middle = to_float16(whole) if middle is None else middle
+def operands(weights: Sequence[Array], biases: Sequence[Array]) -> Operands:
+    """In float16, zero-padded to what tensor cores take."""
+    first, middle, last = weights
     first = _filled(jnp.concatenate([first, biases[0].reshape(1, -1)]), room(len(first) + 1), axis=0)
-    return Operands(to_float16(first), middle, to_float16(_filled(last, room(last.shape[1]))), biases[1].reshape(1, -1))
+    last = _filled(last, room(last.shape[1]))
+    return Operands(to_float16(first), to_float16(middle), to_float16(last), biases[1].reshape(1, -1))
 
 
 def inputs(x: Array) -> Array:

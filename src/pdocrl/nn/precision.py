@@ -61,12 +61,10 @@ def product(x: Array, y: Array, kind: type = jnp.float32) -> Array:
 
 
 @jax.custom_vjp
-def network(
-    weights: Layers, biases: Layers, x: Float[Array, "B n"], middle: Array | None = None
-) -> Float[Array, "B m"]:
-    """Affine layers with ReLU between. `middle`: the second layer's weights in float16, if at hand."""
+def network(weights: Layers, biases: Layers, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
+    """Affine layers with ReLU between."""
     if pallas_mlp.fits(weights, len(x)):
-        own = pallas_mlp.operands(weights, biases, middle)
+        own = pallas_mlp.operands(weights, biases)
         (y,) = pallas_mlp.forward(own, pallas_mlp.inputs(x), weights[-1].shape[1], keep=False)
         return y + biases[-1]
     return _forward(weights, biases, to_float16(x))[0]
@@ -96,17 +94,17 @@ class Saved(NamedTuple):
 Slope = Array  # [B, n], of the only output in the input
 
 
-def _remember(weights: Any, biases: Any, x: Any, middle: Any) -> tuple[Array, Saved | Slope]:
+def _remember(weights: Any, biases: Any, x: Any) -> tuple[Array, Saved | Slope]:
     """Where only the input's gradient is asked for, as of a critic that an actor climbs, the slope tells it."""
     learns = any(p.perturbed for p in (*weights, *biases))
     to_input = () if x.perturbed else None
-    weights, biases, x, middle = jax.tree.map(
-        lambda p: p.value, (weights, biases, x, middle), is_leaf=lambda p: hasattr(p, "perturbed")
+    weights, biases, x = jax.tree.map(
+        lambda p: p.value, (weights, biases, x), is_leaf=lambda p: hasattr(p, "perturbed")
     )
     if not pallas_mlp.fits(weights, len(x)):
         output, hidden = _forward(weights, biases, to_float16(x))
         return output, Saved([pallas_mlp.with_ones(x), *hidden], weights, biases, None, to_input)
-    own, given, outputs = pallas_mlp.operands(weights, biases, middle), pallas_mlp.inputs(x), weights[-1].shape[1]
+    own, given, outputs = pallas_mlp.operands(weights, biases), pallas_mlp.inputs(x), weights[-1].shape[1]
     if not learns and outputs == 1:
         output, slope = pallas_mlp.value_and_slope(own, given, x.shape[1])
         return output + biases[-1], slope
@@ -114,13 +112,13 @@ def _remember(weights: Any, biases: Any, x: Any, middle: Any) -> tuple[Array, Sa
     return output + biases[-1], Saved([given, second], weights, biases, own, to_input)
 
 
-Gradients = tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None, None]
+Gradients = tuple[tuple[Array, ...] | None, tuple[Array, ...] | None, Array | None]
 
 
 def _back(saved: Saved | Slope, gradient: Array) -> Gradients:
-    """In weights, biases and input; None where it is not asked for, and for what is the weights' copy."""
+    """In weights, biases and input; None where it is not asked for."""
     if not isinstance(saved, Saved):
-        return None, None, gradient * saved, None
+        return None, None, gradient * saved
     seen, weights, biases, operands, to_input = saved
     scale = _scale_of(gradient)
     last = gradient * scale
@@ -129,7 +127,6 @@ def _back(saved: Saved | Slope, gradient: Array) -> Gradients:
         tuple(part / scale for part in found.weights),
         tuple((part / scale).reshape(bias.shape) for part, bias in zip(found.biases, biases, strict=True)),
         None if to_input is None else product(found.first, weights[0].T) / scale,
-        None,
     )
 
 

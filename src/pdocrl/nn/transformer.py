@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.nn import attention, precision
-from pdocrl.nn.density import LOG_STD_RANGE
+from pdocrl.nn.distributions import LOG_STD_RANGE
 from pdocrl.nn.layout import rows_first
 from pdocrl.nn.mlp import normals
 

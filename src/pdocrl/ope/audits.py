@@ -13,31 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation.audit import Audit, audit, verdict_of
-from pdocrl.evaluation.tails import score_limit
+from pdocrl.evaluation.audit import Audit, audit, mean_lower, verdict_of
+from pdocrl.evaluation.tails import LimitScore, score_limit
 from pdocrl.limits import Limit
 from pdocrl.ope.certificate import Statement, Verdict, percent
 
 Floats = NDArray[np.float64]
-ASSUMED = 10.0  # times the limit an episode may cost where nobody says
 FIRST, GROWTH = 10, 1.25  # episodes before the first look, and how the number grows from look to look
+UNSTATED = "nobody stated what an episode can cost at most (--largest-cost), so nothing bounds the mean from above"
 
 
-def most_possible(costs: Floats, limit: float, stated: float | None, logged: float | None = None) -> tuple[float, str]:
-    """What an episode can cost at most, and who says so.
+def largest_possible(costs: Floats, stated: float | None, logged: float | None = None) -> tuple[float | None, str]:
+    """What an episode can cost at most, and who says so; None where nobody does.
 
-    Somebody who knows; else a log, whose dearest step at every step is `logged`; else ten times the limit, or twice the
-    most that was seen.
+    Somebody who knows; else a log, whose costliest step at every step is `logged`. No sample tells: one episode in a
+    thousand may cost a million.
     """
     if stated is not None:
         return stated, f"no episode can cost more than {stated:g}"
     if logged is not None and costs.max(initial=0.0) <= logged:
-        return logged, f"no episode can cost more than {logged:g}: the dearest logged step at every step of the horizon"
-    most = float(max(ASSUMED * limit, 2 * costs.max(initial=0.0), 1e-9))
-    return most, (
-        f"no episode can cost more than {most:g}, which nobody stated: it is {ASSUMED:g} times the limit or twice "
-        "the most seen (--largest-cost states it)"
-    )
+        return logged, f"no episode can cost more than {logged:g}: the costliest logged step at every step"
+    return None, UNSTATED
 
 
 def audit_statement(
@@ -55,9 +51,10 @@ def audit_statement(
 ) -> Statement:
     """What the costs [n] show. `stopped`: the number of episodes was not fixed beforehand.
 
-    `largest` is what an episode can cost at most, `logged` what a log says of that; see `most_possible`.
+    `largest` is what an episode can cost at most, `logged` what a log says of that; see `largest_possible`. Without
+    either there is no upper bound on the mean, while that on the share over the limit stands.
     """
-    most, bound = most_possible(costs, limit, largest, logged)
+    most, bound = largest_possible(costs, largest, logged)
     found = audit(costs, limit, confidence, most)
     share = found.share_over_upper_anytime if stopped else found.share_over_upper
     verdict: Verdict = "cannot be shown" if found.verdict == "not shown" else found.verdict
@@ -89,6 +86,11 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
         told = f"Keeps its limit: {sure} at most {found.mean_cost_upper:.3g} on average"
     elif found.verdict == "over":
         told = f"Breaks its limit: {sure} at least {found.mean_cost_lower:.3g} on average"
+    elif found.mean_cost_upper is None:
+        told = (
+            "Cannot be shown to keep its limit on the mean: the largest cost an episode can have was not stated "
+            "(--largest-cost), and without it no number of episodes excludes rare disasters"
+        )
     else:
         needed = found.episodes_needed
         more = (
@@ -115,15 +117,14 @@ def limit_statement(
     if limit.measure == "max":
         raise PdocrlError(f"limit {limit}: episodes hold sums of costs; give P({limit.name}>…)<=… instead.")
     budget = limit.value if limit.threshold is None else limit.threshold
-    most, bound = most_possible(costs, budget, largest, logged)
+    most, bound = largest_possible(costs, largest, logged)
     found = score_limit(limit, costs, confidence, most)
     mean = audit_statement(costs, max(budget, 0.0), confidence, largest, logged, policy=policy, cost=limit.name)
     sure = f"we are {percent(confidence)} sure that {limit.left} is"
     told = {
-        "within": f"Satisfies {limit}: {sure} at most {found.upper:.3g}",
-        "over": f"Violates {limit}: {sure} {'at least' if limit.sense == '<=' else 'at most'} "
-        f"{found.lower if limit.sense == '<=' else found.upper:.3g}",
-        "not shown": f"Cannot be shown to satisfy {limit}: {limit.left} may be as high as {found.upper:.3g}",
+        "within": f"Satisfies {limit}: {sure} {_end(limit, found, limit.sense == '<=')}",
+        "over": f"Violates {limit}: {sure} {_end(limit, found, limit.sense != '<=')}",
+        "not shown": f"Cannot be shown to satisfy {limit}: {_reach(limit, found)}",
     }[found.verdict]
     assumed = "" if limit.threshold is not None else f"; {bound}"
     return msgspec.structs.replace(
@@ -135,6 +136,19 @@ def limit_statement(
         episodes_needed=None,
         limit=found,
     )
+
+
+def _end(limit: Limit, found: LimitScore, upper: bool) -> str:
+    bound = found.upper if upper else found.lower
+    return f"{'at most' if upper else 'at least'} {bound:.3g}"
+
+
+def _reach(limit: Limit, found: LimitScore) -> str:
+    if limit.sense == ">=":
+        return f"{limit.left} may be as low as {found.lower:.3g}"
+    if found.upper is None:
+        return "the largest cost an episode can have was not stated (--largest-cost)"
+    return f"{limit.left} may be as high as {found.upper:.3g}"
 
 
 def play_until_shown(
@@ -158,8 +172,11 @@ def play_until_shown(
         costs = np.concatenate([costs, play(len(costs), target - len(costs))])
         verdicts = []
         for k, limit in enumerate(limits):
-            most, _ = most_possible(costs[:, k], limit, largest[k], logged[k] if logged else None)
-            verdicts.append(verdict_of(costs[:, k], limit, most, confidence))
+            most, _ = largest_possible(costs[:, k], largest[k], logged[k] if logged else None)
+            if most is None:
+                verdicts.append("over" if mean_lower(costs[:, k], confidence) > limit else "not shown")
+            else:
+                verdicts.append(verdict_of(costs[:, k], limit, most, confidence))
         if len(costs) >= episodes or "over" in verdicts or set(verdicts) == {"within"}:
             return costs
         target = min(episodes, max(len(costs) + 1, int(np.ceil(len(costs) * GROWTH))))

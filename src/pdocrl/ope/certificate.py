@@ -30,7 +30,7 @@ class Statement(Part, frozen=True, kw_only=True):
     cost_limit: float  # of an episode's cost; of an exceedance its threshold
     verdict: Verdict
     confidence: float | None  # of the verdict and of each bound; null where none can be claimed
-    basis: Literal["audit", "simulator", "held-out log", "training log", "solved log"]
+    basis: Literal["audit", "simulator", "held-out log", "training log", "solved log", "log"]
     sentence: str  # for a person
     assumption: str  # what it rests on
     mean_cost: float | None

@@ -14,11 +14,10 @@ import numpy as np
 
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.filters import episode_digests
+from pdocrl.data.episodes import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
-from pdocrl.ope.audits import most_possible
 from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.estimate import judge, training_data
@@ -42,7 +41,7 @@ def certify_log(
     confidence: float = 0.95,
     seed: int = 0,
     config: EnsembleConfig | None = None,
-    thorough: bool = False,
+    model_selection: bool = False,
 ) -> tuple[PolicyCertificate, list[Shown]]:
     """From a log alone: policies play in models that learned a log which had no part in choosing them.
 
@@ -59,11 +58,10 @@ def certify_log(
     else:
         dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.config.task)
         fresh, notes = _is_fresh(found, dataset, data)
-    ready = Prepared.of(dataset, seed=seed, config=config, thorough=thorough)
+    ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
-    for i, told in enumerate(judge(found, ready, ("ensemble",), seed, confidence)):
-        own = told.by_method["ensemble"]
-        assert isinstance(own, Calibrated)
+    for i, told in enumerate(judge(found, ready, seed, confidence)):
+        own = told.ensemble
         for k, limit in enumerate(found.config.runs[i]["cost_limit"]):
             panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
     if not panels:
@@ -90,10 +88,11 @@ def _from_log(
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )
-    logged = float(found.config.horizon * ready.dataset.cost[:, k].max())
-    largest, _ = most_possible(np.zeros(1), limit, None, logged or None)
-    needed = episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
-    if needed is None:
+    largest = float(found.config.horizon * ready.dataset.cost[:, k].max()) or None
+    needed = None if largest is None else episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
+    if largest is None:
+        more = "an audit shows it, if the largest cost an episode can have is stated (--largest-cost)"
+    elif needed is None:
         more = "an audit would probably not show it"
     elif needed:
         more = f"an audit of about {needed} episodes would probably show it"

@@ -47,7 +47,7 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         limits: on totals of an episode: {"cost": 4}, "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40"; a list of them.
         options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
             `terminal`, `decider`, `propensity`, `columns`, `keep`); those of `judge.judge` (`confidence`, `discount`,
-            `regressor`, `seed`) or, of a training, those of `estimate.estimate`.
+            `regressor`, `newer`, `seed`) or, of a training, those of `estimate.estimate`.
     """
     from pdocrl.ope.estimate import estimate
     from pdocrl.ope.prepare import Prepared
@@ -58,15 +58,16 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
             raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
         return judge(policies, log, limits, **options)
     if isinstance(log, Dataset | Prepared) or (log is None and not columns) or (is_training(policies) and not columns):
-        if limits or not is_training(policies):
-            what = (
-                "its limits are in it"
-                if is_training(policies)
-                else f"no {RUN_FILE} of a training is there; for any other policy give the log: a file or a DataFrame"
-            )
-            raise PdocrlError(f"ope: {_words(policies)}: {what}.")
+        if not is_training(policies):
+            raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
+        if limits:
+            raise PdocrlError(f"{_words(policies)}: a training has the limits it was trained for; give none.")
         return estimate(policies[0] if isinstance(policies, list | tuple) else policies, log, **options)
-    return judge(policies, read_log(log, policies, limits, **columns), limits, **options)
+    known = read_log(log, policies, limits, **columns)
+    newer = options.pop("newer", None)
+    if newer is not None and not isinstance(newer, EventLog):
+        newer = read_log(newer, policies, limits, **columns)
+    return judge(policies, known, limits, newer=newer, **options)
 
 
 def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:

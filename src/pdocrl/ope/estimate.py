@@ -2,7 +2,7 @@
 
 folder, dataset ─▶ ensemble ─▶ episodes imagined in it ─▶ estimates, calibrated intervals ─▶ verdict, doubts ─▶ ope.json
 
-With `compare`, three other estimates stand beside it: the older model, fitted Q and the density ratio.
+With `compare`, fitted Q evaluation stands beside it, a point without an interval.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from pdocrl.console import progress
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import DataName
-from pdocrl.ope import bootstrap, imagine, model
+from pdocrl.ope import imagine
 from pdocrl.ope.actors import StepMany, begin_many, remembers, slow
 from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.linear import Act, Followed
+from pdocrl.ope.fitted_q import Act
 from pdocrl.ope.log import Array
-from pdocrl.ope.prepare import RESAMPLES, Prepared
+from pdocrl.ope.prepare import Prepared
 from pdocrl.ope.result import (
     LEVEL,
     VERDICTS,
     CalibrationNote,
-    Estimate,
     EstimatedSums,
     GroupPoints,
     OffPolicy,
@@ -47,7 +46,7 @@ from pdocrl.policies.policy import Policy
 from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
-METHODS = ("ensemble", "model", "fqe", "ratio")
+METHODS = ("ensemble", "fqe")
 STARTS = 128  # episodes imagined in each committee …
 STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
@@ -56,45 +55,35 @@ def estimate(
     trained: Trained | str | os.PathLike[str],
     data: Prepared | Dataset | str | os.PathLike[str] | None = None,
     *,
-    method: str = "ensemble",
     compare: bool = False,
-    resamples: int = RESAMPLES,
     seed: int = 0,
     config: EnsembleConfig | None = None,
-    thorough: bool = False,
+    model_selection: bool = False,
 ) -> OffPolicy:
     """Estimate the undiscounted reward and costs of an episode for the policy of every run.
 
-    `method` chooses whose numbers the verdict is made of; with `compare` all methods are computed. `thorough` takes
-    twice as long to learn the data, in two ways, and keeps what predicts held-out episodes best. The data is looked for
-    where the training had it, unless it is given; it must be the same data. With a folder, the result is also written
-    there as ope.json.
+    With `compare`, fitted Q evaluation is computed too. `model_selection` takes twice as long to learn the data, in two
+    ways, and keeps what predicts held-out episodes best. The data is looked for where the training had it, unless it is
+    given; it must be the same data. With a folder, the result is also written there as ope.json.
     """
-    if method not in METHODS:
-        raise UnknownNameError("method", method, METHODS, f"Known: {', '.join(METHODS)}.")
     found = trained if isinstance(trained, Trained) else load_trained(trained)
-    plan, place = found.config, found.folder or found.config.data
-    for i, policy in enumerate(found.policies):
-        if method != "ensemble" and remembers(policy):
-            raise PdocrlError(
-                f"{place}: run {i}: a policy of kind `{policy.kind}` acts on the episode so far, not on an observation "
-                f"alone, so `{method}` cannot judge it from rows. Use --method ensemble, or play it: pdocrl evaluate."
-            )
+    plan = found.config
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
-    ready = data if isinstance(data, Prepared) else Prepared.of(dataset, resamples, seed, config, thorough=thorough)
-    judged = judge(found, ready, METHODS if compare else (method,), seed)
+    known = data if isinstance(data, Prepared) else None
+    ready = known or Prepared.of(dataset, seed, config, model_selection=model_selection)
+    judged = judge(found, ready, seed, compare=compare)
     result = OffPolicy(
         task=plan.task,
         agent=plan.agent,
-        method=method,
+        method=METHODS[0],
         level=LEVEL,
         horizon=plan.horizon,
         data=DataName(name=Path(plan.data).name, digest=plan.data_digest),
         step=found.step,
         versions=versions(),
-        settings=OpeSettings(resamples=ready.resamples, seed=ready.seed, ways=ready.config.ways),
-        calibration=calibration_of(ready) if compare or method == "ensemble" else None,
-        runs=[_run(found, i, told, method) for i, told in enumerate(judged)],
+        settings=OpeSettings(seed=ready.seed, ways=ready.config.ways),
+        calibration=calibration_of(ready),
+        runs=[_run(found, i, told) for i, told in enumerate(judged)],
     )
     if found.folder is not None:
         write_ope(found.folder, result)
@@ -105,41 +94,33 @@ def estimate(
 class Judged:
     """What is made of one policy."""
 
-    by_method: dict[str, Estimate | Calibrated] = dataclasses.field(default_factory=dict)
-    outside: float = 0.0  # share of its steps outside the data
-    rows: float | None = None  # the effective sample size, where rows are weighed
-    groups: int | None = None  # held-out groups that intervals are calibrated on
-    unseen: list[str] = dataclasses.field(default_factory=list)  # costs that the log does not have
+    ensemble: Calibrated
+    outside: float  # share of its steps outside the data
+    groups: int  # held-out groups that intervals are calibrated on
+    unseen: list[str]  # costs that the log does not have
+    fqe: NDArray[np.float64] | None = None  # [1 + K] by fitted Q evaluation; None: it remembers, or was not asked for
 
 
-def judge(found: Trained, ready: Prepared, methods: tuple[str, ...], seed: int, level: float = LEVEL) -> list[Judged]:
-    """Of each run the estimate by every method that can judge it, and how far the data carries it."""
+def judge(found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False) -> list[Judged]:
+    """Of each run the estimate, and how far the data carries it."""
     plan, place = found.config, found.folder or found.config.data
-    where = [f"{place}: run {i}" for i in range(len(found.policies))]
     unseen = [why for why in never_seen(ready.dataset) if why is not None]
-    told = [Judged(unseen=unseen) for _ in found.policies]
-    if "ensemble" in methods:
-        possible = _possible(ready.dataset, plan.horizon)
-        for i, played in imagined(found, ready, seed).items():
-            distance = ready.recorded.nearest(played.pairs, 1)[0]
-            told[i].outside = float((distance > ready.recorded.radius).mean())
-            told[i].groups = len(ready.calibration.truth)
-            calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
-            unknown = doubts(told[i].outside, groups=told[i].groups, level=level)
-            told[i].by_method["ensemble"] = calibrated.unknown(possible) if unknown else calibrated
-    acting = [i for i, policy in enumerate(found.policies) if not remembers(policy)]
-    acts = [_on_rows(found.policies[i], where[i], seed) for i in acting]
-    if "model" in methods and acting:
-        played_by_model = model.estimates(ready.models, acts, plan.horizon, np.random.default_rng([seed, 2]))
-        for i, (own, share) in zip(acting, played_by_model, strict=True):
-            told[i].by_method["model"] = own
-            told[i].outside = told[i].outside if "ensemble" in methods else share
-    if "fqe" in methods or "ratio" in methods:
-        for i, act in zip(acting, acts, strict=True):
-            rng = np.random.default_rng([seed, 4])  # the same for all policies
-            linear, told[i].rows = bootstrap.estimates(Followed.of(ready.system, act), plan.horizon, rng)
-            told[i].by_method |= {name: own for name, own in linear.items() if name in methods}
-    return told
+    possible = _possible(ready.dataset, plan.horizon)
+    groups = len(ready.calibration.truth)
+    judged = []
+    for i, played in imagined(found, ready, seed).items():
+        distance = ready.recorded.nearest(played.pairs, 1)[0]
+        outside = float((distance > ready.recorded.radius).mean())
+        calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
+        unknown = doubts(outside, groups=groups, level=level)
+        policy, where = found.policies[i], f"{place}: run {i}"
+        fqe = (
+            ready.system.values(_on_rows(policy, where, seed), plan.horizon)
+            if compare and not remembers(policy)
+            else None
+        )
+        judged.append(Judged(calibrated.unknown(possible) if unknown else calibrated, outside, groups, unseen, fqe))
+    return judged
 
 
 def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
@@ -198,21 +179,20 @@ def calibration_of(ready: Prepared) -> CalibrationNote:
     )
 
 
-def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
-    plan, chosen = found.config, told.by_method[method]
+def _run(found: Trained, i: int, told: Judged) -> OpeRun:
+    plan, chosen = found.config, told.ensemble
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
-    if not all(np.isfinite(e.value).all() and np.isfinite(e.interval).all() for e in told.by_method.values()):
+    if not (np.isfinite(chosen.value).all() and np.isfinite(chosen.interval).all()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    if method == "ensemble":
-        why = doubts(told.outside, groups=told.groups)
-    else:
-        why = doubts(told.outside, np.inf if told.rows is None else told.rows)
+    why = doubts(told.outside, groups=told.groups)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
     if limit and told.unseen:  # what other costs break stands all the same
         why, within = why + told.unseen, None if within else within
-    by_method = {name: EstimatedSums.of(own) for name, own in told.by_method.items()}
-    sums = by_method[method]
+    by_method = {"ensemble": EstimatedSums.of(chosen)}
+    if told.fqe is not None and np.isfinite(told.fqe).all():
+        by_method["fqe"] = EstimatedSums(reward=float(told.fqe[0]), cost=told.fqe[1:].tolist())
+    sums = by_method["ensemble"]
     reward, reward_interval = reward_score(find_task(plan.task) if plan.task else None, chosen)
     cost, cost_interval = cost_score(chosen, limit)
     return OpeRun(
@@ -233,7 +213,6 @@ def _run(found: Trained, i: int, told: Judged, method: str) -> OpeRun:
         trusted=not why,
         doubts=why,
         outside=told.outside,
-        effective_sample_size=told.rows,
         by_method=by_method,
     )
 

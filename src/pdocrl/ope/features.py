@@ -3,14 +3,12 @@
     φ(x) = (1, z, cos(Ωz + b)),   z the standardised input
 
 Cosines of random frequencies span a Gaussian kernel's functions (Rahimi and Recht, 2007). Frequencies are drawn at
-several length scales, since nobody knows the right one; z carries what is plainly linear. Borders want z² as well:
-|y| > 2 and |v| > 2 are balls. A model of the world does not: z² grows where there is no data.
+several length scales, since nobody knows the right one; z carries what is plainly linear.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +21,15 @@ Lengths = tuple[float, float]  # range of the length scales, in standard deviati
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomFeatures:
-    """x [..., n] → φ(x) [..., 1 + n + d], or [..., 1 + 2n + d] with squares; float32."""
+    """x [..., n] → φ(x) [..., 1 + n + d] in float32."""
 
     mean: NDArray[np.float32]  # [n]
     scale: NDArray[np.float32]  # [n]
     frequency: NDArray[np.float32]  # [n, d] Ω
     phase: NDArray[np.float32]  # [d] b
-    squares: bool  # whether z² is a feature
 
     @staticmethod
-    def draw(x: Array, size: int, lengths: Lengths, rng: np.random.Generator, squares: bool = False) -> RandomFeatures:
+    def draw(x: Array, size: int, lengths: Lengths, rng: np.random.Generator) -> RandomFeatures:
         """Frequencies for inputs like x [N, n]. An input that never varies is left out: its scale is infinite."""
         mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
         scale = np.where(varies(mean, deviation), deviation, np.inf)
@@ -41,23 +38,9 @@ class RandomFeatures:
         frequency = rng.standard_normal((x.shape[1], size)) / length
         phase = rng.uniform(0, 2 * np.pi, size)
         single = np.float32
-        return RandomFeatures(
-            mean.astype(single), scale.astype(single), frequency.astype(single), phase.astype(single), squares
-        )
-
-    @staticmethod
-    def stack(several: Sequence[RandomFeatures]) -> RandomFeatures:
-        """M of them as one: x [M, B, n] → φ [M, B, 1 + n + d], each its own. They must agree on squares."""
-        return RandomFeatures(
-            mean=np.stack([f.mean[None] for f in several]),
-            scale=np.stack([f.scale[None] for f in several]),
-            frequency=np.stack([f.frequency for f in several]),
-            phase=np.stack([f.phase[None] for f in several]),
-            squares=several[0].squares,
-        )
+        return RandomFeatures(mean.astype(single), scale.astype(single), frequency.astype(single), phase.astype(single))
 
     def __call__(self, x: Array) -> NDArray[np.float32]:
         z = ((x - self.mean) / self.scale).astype(np.float32)
         one = np.ones((*z.shape[:-1], 1), np.float32)
-        square = [z * z] if self.squares else []
-        return np.concatenate([one, z, *square, np.cos(z @ self.frequency + self.phase)], axis=-1)
+        return np.concatenate([one, z, np.cos(z @ self.frequency + self.phase)], axis=-1)

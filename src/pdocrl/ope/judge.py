@@ -18,15 +18,17 @@ from pdocrl.ope.any_policy import named_policies
 from pdocrl.ope.choice import Candidate, choose
 from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings
 from pdocrl.ope.distribution import distribution
-from pdocrl.ope.estimators import dynamics, importance, propensity
+from pdocrl.ope.drift import drift, halves
+from pdocrl.ope.estimators import dynamics, importance, propensity, trees
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
+from pdocrl.ope.estimators.forward import forward_ratios
 from pdocrl.ope.estimators.fqe import direct, q_values
 from pdocrl.ope.estimators.intervals import LEVEL
 from pdocrl.ope.estimators.marginalised import marginalised, ratios
 from pdocrl.ope.estimators.on_policy import of_totals
-from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size
 from pdocrl.ope.records import DeciderReport, EstimatorReport, OpeReport, PolicyReport
 
 MOST_DECIDERS = 50  # listed
@@ -41,6 +43,7 @@ def judge(
     confidence: float = LEVEL,
     discount: float = 1.0,
     regressor: str = "linear",
+    newer: EventLog | None = None,
     seed: int = 0,
 ) -> OpeReport:
     """Estimate reward and costs of policies, and give a verdict on each limit.
@@ -52,6 +55,8 @@ def judge(
         confidence: of every interval and verdict.
         discount: γ of the totals; tails are undiscounted.
         regressor: of fitted Q: `linear`, `trees` (scikit-learn) or `network`.
+        newer: rows logged since; warnings say where they no longer look like the log. Without, the later half of the
+            log is compared with the earlier one.
         seed: of the split for cross-fitting.
     """
     if not 0 < confidence < 1:
@@ -90,27 +95,44 @@ def judge(
         deciders=by_decider(log, totals, held, confidence),
         policies=reports,
         choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
-        warnings=log_warnings(log),
+        warnings=[*log_warnings(log), *_drift(log, newer)],
     )
+
+
+def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
+    if newer is not None:
+        return drift(log, newer)
+    return [f"within the log: {line}" for line in drift(*halves(log))]
 
 
 def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
     """All estimators on all signals."""
     found: list[Estimate] = []
     weights = ratios(problem)
+    forward = forward_ratios(problem) if _long(problem) and trees.installed() else None
     state = dynamics.states(problem.log, problem.discount)
     for signal in problem.log.signals:
         q = q_values(problem, signal, regressor)
         found += [estimator(problem, signal, kind) for estimator in IMPORTANCE for kind in importance.KINDS]
         found += [doubly_robust(problem, signal, q, weighted) for weighted in (False, True)]
         found += [direct(problem, signal, q, regressor), marginalised(problem, signal)]
-        found.append(double(problem, signal, q, weights))
+        found.append(double(problem, signal, q, weights, "linear"))
+        if forward is not None:
+            found.append(double(problem, signal, q, forward, "forward"))
         if state is not None:
             found.append(dynamics.dynamics(problem, signal, state))
     return {(one.estimator, one.signal): one for one in found}
 
 
 IMPORTANCE = (importance.trajectory, importance.per_decision)
+
+
+def _long(problem: Problem) -> bool:
+    """Whether too few whole episodes are like the policy's, so that only weights of rows can tell."""
+    weights = problem.weights[:, -1]
+    if problem.longest == 1 or not weights.any():
+        return False
+    return effective_size(weights) < verdicts.FEWEST or weights.max() > verdicts.LARGEST * weights.sum()
 
 
 def _judge_one(

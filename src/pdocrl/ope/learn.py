@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.ope.ensemble import WAYS, Ensemble, EnsembleConfig, gaussian, in_committees, networks, parts
 from pdocrl.ope.groups import Groups
 from pdocrl.ope.lessons import Base, Lessons, Rows, lessons, regress, rows_of, shaken

@@ -45,11 +45,6 @@ class Log:
         """[n, S + A] (s, a)."""
         return np.concatenate([self.obs, self.action], axis=1)
 
-    @cached_property
-    def outcome(self) -> Array:
-        """[n, S + 1 + K + 1] what followed a pair: the change of state, the signals, whether the episode ended."""
-        return np.concatenate([self.next_obs - self.obs, self.signal, 1 - self.not_done[:, None]], axis=1)
-
     def take(self, rows: Rows) -> Log:
         """Some rows, in the given order and as often as given; episodes and starts stay."""
         return dataclasses.replace(
@@ -65,14 +60,3 @@ class Log:
     def thin(self, most: int, rng: np.random.Generator) -> Log:
         """At most that many rows, drawn without replacement."""
         return self if len(self) <= most else self.take(np.sort(rng.permutation(len(self))[:most]))
-
-    def draw_episodes(self, rng: np.random.Generator) -> Rows:
-        """[E] as many episodes, drawn with replacement: they are what was drawn independently, rows are not."""
-        return rng.integers(len(self.start), size=len(self.start))
-
-    def redraw(self, episodes: Rows, most: int, rng: np.random.Generator) -> Log:
-        """The log of the given episodes, each as often as given, thinned to at most that many rows."""
-        times = np.bincount(episodes, minlength=len(self.start))[self.episode]
-        rows = np.repeat(np.arange(len(self)), times)
-        kept = np.sort(rng.permutation(rows)[:most])
-        return dataclasses.replace(self.take(kept), start=self.start[episodes])

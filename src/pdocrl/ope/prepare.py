@@ -21,23 +21,18 @@ from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
-from pdocrl.ope import model
 from pdocrl.ope.calibrate import Calibration, calibrate
 from pdocrl.ope.ensemble import THOROUGH, Ensemble, EnsembleConfig, in_committees, networks
-from pdocrl.ope.features import RandomFeatures
+from pdocrl.ope.fitted_q import System
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.learn import fit
 from pdocrl.ope.lessons import Base
-from pdocrl.ope.linear import System
 from pdocrl.ope.log import Log
 from pdocrl.ope.reactions import reactions
 from pdocrl.ope.scales import Scales, with_one
 from pdocrl.ope.support import Recorded
 from pdocrl.training import checkpoint
 
-RESAMPLES = 20  # redrawn datasets of the older model, each with a model of its own
-LINEAR_ROWS = 4_000  # of the linear system, whose cost per policy is rows × features × horizon
-LINEAR_FEATURES = 200
 KIND = "crossed committees"  # of ensemble: files of another kind are left alone
 REACTION_SHARE = 8  # a clone of a group takes one step where a member of the ensemble takes eight
 
@@ -48,27 +43,23 @@ class Prepared:
 
     dataset: Dataset
     config: EnsembleConfig
-    resamples: int
     seed: int
     cache: bool | Path  # whether the fit is kept; a path is the file to keep it in
 
     @staticmethod
     def of(
         dataset: Dataset,
-        resamples: int = RESAMPLES,
         seed: int = 0,
         config: EnsembleConfig | None = None,
         cache: bool | Path = True,
-        thorough: bool = False,
+        model_selection: bool = False,
     ) -> Prepared:
-        """Nothing is fitted before it is asked for. `thorough`: learned in several ways, of which the best are kept."""
-        if resamples < 2:
-            raise PdocrlError(f"resamples is {resamples}, must be at least 2 for an interval.")
+        """Nothing is fitted before it is asked for. `model_selection`: several ways to learn, the best kept."""
         if seed < 0:
             raise PdocrlError(f"seed is {seed}, must be at least 0.")
         config = dataclasses.replace(config or EnsembleConfig(), seed=seed)
-        config = dataclasses.replace(config, ways=THOROUGH) if thorough else config
-        return Prepared(dataset, config, resamples, seed, cache)
+        config = dataclasses.replace(config, ways=THOROUGH) if model_selection else config
+        return Prepared(dataset, config, seed, cache)
 
     @functools.cached_property
     def learned(self) -> tuple[Ensemble, Calibration]:
@@ -94,20 +85,9 @@ class Prepared:
         return Recorded.of(Log.of(self.dataset), np.random.default_rng([self.seed, 8]))
 
     @functools.cached_property
-    def models(self) -> model.Models:
-        """The older models, for comparison."""
-        with progress() as bar:
-            row = bar.add_task("models of the data", total=self.resamples)
-            rng = np.random.default_rng([self.seed, 0])
-            return model.Models.fit(Log.of(self.dataset), self.resamples, rng, advance=lambda: bar.advance(row))
-
-    @functools.cached_property
     def system(self) -> System:
-        """The linear system of fitted Q and density ratio."""
-        rng = np.random.default_rng([self.seed, 1])
-        thinned = Log.of(self.dataset).thin(LINEAR_ROWS, rng)
-        features = RandomFeatures.draw(thinned.pairs, LINEAR_FEATURES, model.SMOOTH, rng)
-        return System.of(thinned, features)
+        """Of fitted Q evaluation."""
+        return System.drawn(Log.of(self.dataset), np.random.default_rng([self.seed, 1]))
 
 
 def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration]:

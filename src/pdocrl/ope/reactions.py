@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 from pdocrl.ope.groups import Groups
 from pdocrl.ope.scales import Scales
 

@@ -1,7 +1,7 @@
 """What `pdocrl ope` says of each policy, and what ope.json holds: estimates, intervals, one verdict, one flag.
 
 format                  1; files from before there was a number are read, too
-method                  whose numbers stand in each run; every method's are under its `by_method`
+method                  `ensemble`; with --compare, fitted Q evaluation is under `by_method` too
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
 versions, settings      what made the numbers
@@ -16,13 +16,12 @@ runs[i]                 in the plan's order; every run has
     within_limit        true: shown, false: shown to be over, null: neither
     verdict             the same in words
     trusted, doubts     false with the reasons, when the data cannot carry the estimate; see `pdocrl.ope.support`
-    outside, effective_sample_size                     what the flag is decided by
+    outside                                            what the flag is decided by
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,31 +45,6 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]  # low, high
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Estimate:
-    """One method's word on one policy: undiscounted episode sums, reward first and then the K costs."""
-
-    value: Floats  # [1 + K]
-    resampled: Floats  # [B, 1 + K] the same from B redrawn datasets
-
-    @property
-    def interval(self) -> Floats:
-        """[1 + K, 2] percentile interval, widened to hold the estimate itself."""
-        low, high = np.quantile(self.resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return np.stack([np.minimum(low, self.value), np.maximum(high, self.value)], axis=1)
-
-    def within(self, limit: Sequence[float]) -> bool | None:
-        """Whether all costs are shown to be within their limits (True), one to be over (False), or neither (None).
-
-        Each statement is one-sided at the level: 95 % of the redrawn datasets agree on it, and so does the estimate.
-        """
-        cost, costs = self.value[1:], self.resampled[:, 1:]
-        if bool((costs <= limit).all(axis=1).mean() >= LEVEL and (cost <= limit).all()):
-            return True
-        over = (costs > limit).mean(axis=0) >= LEVEL
-        return False if bool((over & (cost > limit)).any()) else None
-
-
 class Told(Protocol):
     """Any method's word on one policy."""
 
@@ -82,12 +56,12 @@ class Told(Protocol):
 
 
 class EstimatedSums(Part, frozen=True, kw_only=True):
-    """One method's estimate of one policy, as a file holds it."""
+    """One method's estimate of one policy, as a file holds it; fitted Q evaluation has no intervals."""
 
     reward: float
-    reward_interval: Interval
+    reward_interval: Interval | None = None
     cost: list[float]  # [K]
-    cost_interval: list[Interval]  # [K]
+    cost_interval: list[Interval] | None = None  # [K]
 
     @staticmethod
     def of(told: Told) -> EstimatedSums:
@@ -97,9 +71,13 @@ class EstimatedSums(Part, frozen=True, kw_only=True):
         )
 
 
-class OpeRun(EstimatedSums, frozen=True, kw_only=True):
+class OpeRun(Part, frozen=True, kw_only=True):
     """What is said of the policy of one run."""
 
+    reward: float
+    reward_interval: Interval
+    cost: list[float]  # [K]
+    cost_interval: list[Interval]  # [K]
     agent: str
     cost_limit: list[float]  # [K]
     seed: int
@@ -113,7 +91,6 @@ class OpeRun(EstimatedSums, frozen=True, kw_only=True):
     trusted: bool
     doubts: list[str]
     outside: float
-    effective_sample_size: float | None
     by_method: dict[str, EstimatedSums]
 
     @property
@@ -151,7 +128,6 @@ class CalibrationNote(Part, frozen=True, kw_only=True):
 class OpeSettings(Part, frozen=True, kw_only=True):
     """What the numbers were made with."""
 
-    resamples: int
     seed: int
     ways: tuple[str, ...] = ("recorded",)  # in which the committees learned, each keeps one of them
 

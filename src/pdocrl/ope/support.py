@@ -8,9 +8,6 @@ steps outside; an estimate with more than half of them outside is not trusted.
 A statement at 95 % takes 19 groups of episodes to calibrate on: of fewer, the largest error may be exceeded more often.
 
 A cost that no logged step had may be of any size, so that no limit on it is shown to be kept.
-
-`effective_sample_size` is the number of rows of equal weight that would say as much as the density ratio's; with fewer
-than ten a handful of rows decides the estimate, and it is not trusted either.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from pdocrl.ope.log import Array, Log
 from pdocrl.ope.scales import spread
 
 MOST_OUTSIDE = 0.5
-FEWEST_ROWS = 10.0
 COORDINATES = 600_000  # most rows × dimensions of the recorded pairs to be near to: many dimensions make a search long
 NEARLY = 1.0  # a neighbour may be twice as far as the nearest; in 21 dimensions it was 0.1 to 0.7 % farther on average
 PROBES = 2_000  # recorded pairs the radius is measured with
@@ -65,13 +61,11 @@ def groups_needed(level: float) -> int:
     return math.ceil(round(level / (1 - level), 9))
 
 
-def doubts(outside: float, effective_rows: float = np.inf, groups: int | None = None, level: float = 0.95) -> list[str]:
+def doubts(outside: float, groups: int | None = None, level: float = 0.95) -> list[str]:
     """Why the data cannot carry the estimate; nothing when it can. `groups`: how many there are to calibrate on."""
     found = []
     if outside > MOST_OUTSIDE:
         found.append(f"{outside:.0%} of its steps are outside the data")
-    if effective_rows < FEWEST_ROWS:
-        found.append(f"effective sample size of {effective_rows:.1f} rows")
     if groups is not None and groups < groups_needed(level):
         found.append(f"{groups} groups of episodes to calibrate on, {groups_needed(level)} are needed at {level:.0%}")
     return found

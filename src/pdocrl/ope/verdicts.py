@@ -1,6 +1,7 @@
 """Which estimator decides on a limit, and what it says: within, over, or not shown.
 
-    mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning
+    mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning with
+                  forward density ratios (those linear in the features are too often biased)
     share, CVaR   weighted episodes, if usable
     max           never shown within: no finite sample excludes a larger step
 
@@ -31,13 +32,15 @@ FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
-DECIDERS = (WEIGHTED, dynamics.NAME, "double reinforcement learning")  # in order of preference
+FORWARD = "double reinforcement learning (forward)"
+DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
     "weighted per-decision importance sampling",
     "doubly robust",
     WEIGHTED,
 )
+MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised importance sampling")
 Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
@@ -161,7 +164,7 @@ def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str 
     for (name, signal), other in estimates.items():
         if signal != limit.name or not usable(other) or other.interval is None:
             continue
-        if chosen.estimator == WEIGHTED and name not in BY_PROPENSITY:
+        if name not in (BY_PROPENSITY if chosen.estimator == WEIGHTED else MARKOV):
             continue
         if other.interval[0] > high or other.interval[1] < low:
             return name

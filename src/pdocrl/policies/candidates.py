@@ -77,7 +77,7 @@ class FeasiblePolicy(SavedNetworks, ProposingPolicy):
     """Of the mode and n − 1 draws of π(·|s) = clip(N(μ, σ²), ±1) the action of least Q_h."""
 
     kind: ClassVar[str] = "feasible"
-    LOG_SCALE_RANGE: ClassVar[tuple[float, float]] = (-3.0, 0.5)  # that of pdocrl.nn.density
+    LOG_SCALE_RANGE: ClassVar[tuple[float, float]] = (-3.0, 0.5)  # that of pdocrl.nn.distributions
     networks: dict[str, Layers]  # actor: s → 2A, mean and scale; critic: M networks (s, a) → Q_h, the largest counts
     candidates: int  # n; with 1 nothing is drawn
 

@@ -3,60 +3,128 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+import warnings
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.cost_conditioned import CostConditionedPolicy
-from pdocrl.policies.mlp import forward, one_hot
+from pdocrl.policies.mlp import Step, forward, one_hot
+
+
+class Predicted(NamedTuple):
+    """What was predicted of an episode at a limit, before any was played."""
+
+    reward: float
+    cost: NDArray[np.float32]  # [K] mean cost
+    bound: NDArray[np.float32]  # [K] with its error and margin, which is what is compared with the limit
+    within: bool  # whether every bound is within its limit
+
+
+def prediction(policy: Any) -> Predicted | None:
+    """What a policy, also one with its normalisers, predicts of its own limit; None where it makes no statement."""
+    network = getattr(policy, "network", policy)
+    said: Predicted | None = network.predicted() if hasattr(network, "predicted") else None
+    return said
 
 
 @dataclasses.dataclass(frozen=True)
 class DialPolicy(CostConditionedPolicy):
-    """A policy with a dial: the limit is set when it acts, and may change while it does.
+    """A conditional policy and M settings of its conditioning targets; the limit is set when it acts, and may change.
 
-    Of M settings of the dial it is known what they earn and cost. For a limit it takes the one that earns most among
-    those within it; where none is, the one that exceeds it least. A setting asks for a quality and an amount of cost,
-    of which less is left with every cost paid, and for none at all once `stop` is spent. An episode that has cost more
-    than was asked for is, as a whole, one that costs so much: the data has such episodes.
+    Return and cost of every setting are predicted. For a limit it takes the setting of largest predicted return among
+    those whose bound is within; where none is, the one that exceeds it least. A setting is a relative
+    return, a target cost, of which less is left with every cost paid, and a cost cap: once so much is spent the target
+    is none at all. An episode that has cost more than its target is, as a whole, one that costs so much: the data has
+    such episodes.
     """
 
     kind: ClassVar[str] = "dial"
     SCALES: ClassVar[tuple[float, ...]] = (0.025, 0.125, 0.5)  # shares of the largest cost that are told apart well
-    TABLES: ClassVar[tuple[str, ...]] = ("largest", "quality", "ask", "stop", "reward", "cost")
-    MISSED: ClassVar[float] = 1e6  # what exceeding a limit by the largest cost is held to be worth
+    TABLES: ClassVar[tuple[str, ...]] = (
+        "max_episode_cost",
+        "relative_return",
+        "target_cost",
+        "cost_cap",
+        "reward",
+        "bound",
+        "mean_cost",
+    )
+    RENAMED: ClassVar[dict[str, str]] = {  # the names of version 0.2's files
+        "largest": "max_episode_cost",
+        "quality": "relative_return",
+        "ask": "target_cost",
+        "stop": "cost_cap",
+        "cost": "bound",
+    }
+    EXCEEDED: ClassVar[float] = 1e6  # what exceeding a limit by the largest cost is held to be worth
     weights: tuple[NDArray[np.float32], ...]  # each [n_in, n_out]
     biases: tuple[NDArray[np.float32], ...]  # each [n_out]
     horizon: float  # steps of a full episode
-    largest: NDArray[np.float32]  # [K] cost of the dearest logged episode
+    max_episode_cost: NDArray[np.float32]  # [K] cost of the costliest logged episode
     limit: tuple[float, ...]  # [K] where none is given
-    quality: NDArray[np.float32]  # [M] the settings: quality asked for; 1 is the best return logged at that cost
-    ask: NDArray[np.float32]  # [M, K] cost asked for
-    stop: NDArray[np.float32]  # [M, K] and spent before nothing is asked for any more
-    reward: NDArray[np.float32]  # [M] what each earns, as rehearsed
-    cost: NDArray[np.float32]  # [M, K] what each costs, as rehearsed, with its margin
+    relative_return: NDArray[np.float32]  # [M] 1 is the best return logged at that cost
+    target_cost: NDArray[np.float32]  # [M, K]
+    cost_cap: NDArray[np.float32]  # [M, K]
+    reward: NDArray[np.float32]  # [M] predicted return
+    bound: NDArray[np.float32]  # [M, K] predicted cost with its error and margin
+    mean_cost: NDArray[np.float32]  # [M, K] predicted cost
     discrete: bool = False  # whether outputs are scores of discrete actions
 
     @classmethod
-    def features(cls, budget: NDArray[Any], largest: NDArray[Any]) -> NDArray[np.float32]:
-        """Amounts of cost [N, K] as the network is told them, [N, 4K], whatever their unit."""
-        share = np.maximum(np.asarray(budget, np.float32), 0) / np.asarray(largest, np.float32)
-        curves = [2 * np.sqrt(share), *(2 * share / (share + np.float32(scale)) for scale in cls.SCALES)]
-        return np.concatenate(curves, -1).astype(np.float32)
+    def features(cls, budget: Any, max_episode_cost: Any, xp: Any = np) -> Any:
+        """Amounts of cost [..., K] as the network sees them, [..., 4K], whatever their unit."""
+        share = xp.maximum(budget, 0) / max_episode_cost
+        return xp.concatenate([2 * xp.sqrt(share), *(2 * share / (share + scale) for scale in cls.SCALES)], -1)
+
+    @classmethod
+    def inputs(
+        cls,
+        obs: Any,
+        relative_return: Any,
+        target_cost: Any,
+        cost_cap: Any,
+        spent: Any,
+        time_left: Any,
+        max_episode_cost: Any,
+        xp: Any = np,
+    ) -> Any:
+        """What the network sees, [..., S + 2 + 8K]: relative return and time left are [..., 1], amounts [..., K].
+
+        `time_left` is a share of the horizon; `xp` is NumPy or jax.numpy.
+        """
+        capped = (spent >= cost_cap).any(-1, keepdims=True)
+        target = xp.where(capped, 0.0, target_cost)
+        budgets = [cls.features(x, max_episode_cost, xp) for x in (target - spent, xp.maximum(target, spent))]
+        return xp.concatenate([obs, relative_return, time_left, *budgets], -1)
 
     def setting(self, limit: NDArray[Any]) -> NDArray[np.intp]:
         """Which of the M settings is taken, [N], for each row of limits [N, K]."""
         limit = np.asarray(limit, np.float32)
-        excess = ((self.cost - limit[:, None]) / self.largest).max(-1)  # [N, M]
-        worth = np.where(excess <= 0, self.reward, self.reward.min() - np.float32(self.MISSED) * (1 + excess))
+        excess = ((self.bound - limit[:, None]) / self.max_episode_cost).max(-1)  # [N, M]
+        worth = np.where(excess <= 0, self.reward, self.reward.min() - np.float32(self.EXCEEDED) * (1 + excess))
         chosen: NDArray[np.intp] = worth.argmax(-1)
         return chosen
 
-    def expects(self, limit: Any = None) -> tuple[float, NDArray[np.float32]]:
-        """What an episode at a limit was rehearsed to earn, and its costs [K] with their margin."""
-        (chosen,) = self.setting(self._limits(limit)[None])
-        return float(self.reward[chosen]), self.cost[chosen]
+    def predicted(self, limit: Any = None) -> Predicted:
+        """What was predicted of an episode at a limit."""
+        allowed = self._limits(limit)
+        (chosen,) = self.setting(allowed[None])
+        bound = self.bound[chosen]
+        return Predicted(float(self.reward[chosen]), self.mean_cost[chosen], bound, bool((bound <= allowed).all()))
+
+    def begin(self, seed: int, limit: Any = None) -> Step:
+        """As of every policy that is told its limit; warns where no setting is predicted within the one given here."""
+        said = self.predicted(limit)
+        if limit is not None and not said.within:
+            shown, bound = (", ".join(f"{x:g}" for x in np.round(y, 3)) for y in (self._limits(limit), said.bound))
+            warnings.warn(
+                f"cost limit {shown} is not predicted to be satisfied; the setting that exceeds it least acts, whose "
+                f"predicted bound is {bound}.",
+                stacklevel=2,
+            )
+        return super().begin(seed, limit)
 
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
@@ -64,12 +132,9 @@ class DialPolicy(CostConditionedPolicy):
         """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
         obs, spent = np.asarray(obs, np.float32), np.asarray(spent, np.float32)
         chosen = self.setting(limit)
-        stopped = (spent >= self.stop[chosen]).any(-1, keepdims=True)
-        ask = np.where(stopped, np.float32(0), self.ask[chosen])
         time_left = 1 - np.asarray(time, np.float32) / np.float32(self.horizon)
-        given = [self.quality[chosen][:, None], time_left]
-        budgets = [self.features(ask - spent, self.largest), self.features(np.maximum(ask, spent), self.largest)]
-        inputs = np.concatenate([obs, *given, *budgets], -1)
+        targets = self.relative_return[chosen][:, None], self.target_cost[chosen], self.cost_cap[chosen]
+        inputs = np.asarray(self.inputs(obs, *targets, spent, time_left, self.max_episode_cost), np.float32)
         out = forward((self.weights, self.biases), inputs)
         return one_hot(out) if self.discrete else np.tanh(out)
 
@@ -86,6 +151,8 @@ class DialPolicy(CostConditionedPolicy):
         layers: dict[str, Any] = {
             part: tuple(arrays[f"{part}_{i}"] for i in range(settings["layers"])) for part in ("weights", "biases")
         }
-        tables: dict[str, Any] = {name: arrays[name] for name in cls.TABLES}
+        found = {cls.RENAMED.get(name, name): array for name, array in arrays.items()}
+        found.setdefault("mean_cost", found["bound"])  # version 0.2 kept the bound alone
+        tables: dict[str, Any] = {name: found[name] for name in cls.TABLES}
         limit, discrete = tuple(settings["limit"]), settings.get("discrete", False)
         return cls(**layers, horizon=settings["horizon"], limit=limit, **tables, discrete=discrete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -10,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Step = Callable[..., NDArray[np.float32]]  # of one episode: (obs [S], last_reward, last_cost [K]) → action [A]
+
+
+class PolicyInputError(ValueError):
+    """An observation or action a policy cannot use; one line that names what is wrong."""
 
 
 class Policy(Protocol):
@@ -87,31 +92,106 @@ class SavedNetworks:
         return cls(layers_from(arrays, settings["layers"]), **own)  # type: ignore[call-arg]
 
 
+LOG_STD_RANGE = (-5.0, 2.0)  # of a tanh-Gaussian, as in pdocrl.nn.distributions
+LOG_SCALE_RANGE = (-3.0, 0.5)  # of a clipped Gaussian
+AT_BOUND = 1 - 1e-6  # an action this far out was clipped
+HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+
+
 @dataclasses.dataclass(frozen=True)
 class MLPPolicy:
-    """The mode of a tanh-Gaussian: tanh of the mean's network, whose scale half is not needed to act.
+    """A policy of one network: acts by its mode, tanh of the mean, or the likeliest discrete action, one-hot.
 
-    Of discrete actions, the likeliest one, one-hot.
+    With a density it can be sampled from and tells log-probabilities: "tanh_gaussian" is tanh(N(μ, σ²)),
+    "clipped_gaussian" is clip(N(tanh μ, σ²), ±1), which has mass at ±1, "categorical" is softmax. Without, it is
+    deterministic.
     """
 
     kind: ClassVar[str] = "mlp"
     weights: tuple[NDArray[np.float32], ...]  # each [n_in, n_out]
     biases: tuple[NDArray[np.float32], ...]  # each [n_out]
     discrete: bool = False  # whether outputs are scores of discrete actions
+    density: str = ""  # "": deterministic
+    scale: tuple[NDArray[np.float32], ...] = ()  # last layer of the scale: weights [n_in, A] and biases [A]
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         out = forward((self.weights, self.biases), np.asarray(obs, np.float32))
         return one_hot(out) if self.discrete else np.tanh(out)
 
+    def sample(self, obs: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float32]:
+        """Actions [B, A] drawn from π(·|s); those of the mode where it is deterministic."""
+        if not self.density:
+            return self(obs)
+        if self.density == "categorical":
+            scores = forward((self.weights, self.biases), np.asarray(obs, np.float32))
+            return one_hot(scores + rng.gumbel(size=scores.shape))
+        mean, log_std = self._gaussian(obs)
+        drawn = mean + np.exp(log_std) * rng.standard_normal(mean.shape)
+        action = np.tanh(drawn) if self.density == "tanh_gaussian" else np.clip(drawn, -1, 1)
+        return np.asarray(action, np.float32)
+
+    def log_prob(self, obs: NDArray[Any], action: NDArray[Any]) -> NDArray[np.float64]:
+        """[B, A] log-density of each coordinate of actions [B, A], log-probability where it has mass at ±1.
+
+        Of a one-hot action [B, n] the log-probability is in the column that was taken, 0 in the others.
+        """
+        if not self.density:
+            raise PolicyInputError("this policy is deterministic: it has no density. Compare actions instead.")
+        action = np.asarray(action, np.float64)
+        if self.density == "categorical":
+            scores = forward((self.weights, self.biases), np.asarray(obs, np.float32)).astype(np.float64)
+            shifted = scores - scores.max(-1, keepdims=True)
+            return np.asarray(action * (shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))))
+        mean, log_std = self._gaussian(obs)
+        if self.density == "tanh_gaussian":
+            inside = np.clip(action, -AT_BOUND, AT_BOUND)
+            raw = np.arctanh(inside)
+            z = (raw - mean) * np.exp(-log_std)
+            return np.asarray(-0.5 * z**2 - HALF_LOG_TAU - log_std - np.log1p(-(inside**2)))
+        z = (action - mean) * np.exp(-log_std)
+        beyond = log_normal_cdf(np.where(action > 0, -z, z))
+        return np.where(np.abs(action) >= AT_BOUND, beyond, -0.5 * z**2 - HALF_LOG_TAU - log_std)
+
+    def has_mass(self, action: NDArray[Any]) -> NDArray[np.bool_]:
+        """Where actions [B, A] in [−1, 1] have a probability, not a density."""
+        everywhere = self.density == "categorical"
+        at_bound = np.abs(action) >= AT_BOUND
+        return at_bound if self.density == "clipped_gaussian" else np.full(np.shape(action), everywhere)
+
+    def _gaussian(self, obs: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and log σ, [B, A] each."""
+        hidden = np.asarray(obs, np.float32)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            hidden = np.maximum(hidden @ weight + bias, 0)
+        mean = (hidden @ self.weights[-1] + self.biases[-1]).astype(np.float64)
+        raw = (hidden @ self.scale[0] + self.scale[1]).astype(np.float64)
+        if self.density == "tanh_gaussian":
+            return mean, np.clip(raw, *LOG_STD_RANGE)
+        low, high = LOG_SCALE_RANGE
+        return np.tanh(mean), low + (high - low) / (1 + np.exp(-raw))
+
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         layers = range(len(self.weights))
-        return {f"weight_{i}": self.weights[i] for i in layers} | {f"bias_{i}": self.biases[i] for i in layers}
+        own = {f"weight_{i}": self.weights[i] for i in layers} | {f"bias_{i}": self.biases[i] for i in layers}
+        return own | dict(zip(("scale_weight", "scale_bias"), self.scale, strict=False))
 
     def settings(self) -> dict[str, Any]:
-        return {"layers": len(self.weights), "discrete": self.discrete}
+        return {"layers": len(self.weights), "discrete": self.discrete, "density": self.density}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[np.float32]], settings: dict[str, Any]) -> MLPPolicy:
         layers = range(settings["layers"])
         weights, biases = (tuple(arrays[f"{part}_{i}"] for i in layers) for part in ("weight", "bias"))
-        return cls(weights, biases, settings.get("discrete", False))
+        scale = tuple(arrays[name] for name in ("scale_weight", "scale_bias") if name in arrays)
+        return cls(weights, biases, settings.get("discrete", False), settings.get("density", ""), scale)
+
+
+def log_normal_cdf(x: NDArray[Any]) -> NDArray[np.float64]:
+    """log Φ(x), also far out, where Φ(x) is 0 in doubles: −x²/2 − log(−x √(2π)) + log(1 − 1/x² + 3/x⁴)."""
+    x = np.asarray(x, np.float64)
+    near = np.maximum(x, -30.0)
+    tail = np.minimum(x, -20.0)
+    erfc = np.vectorize(math.erfc, otypes=[np.float64])(-near / math.sqrt(2)) if x.size else near
+    far = -(tail**2) / 2 - np.log(-tail) - HALF_LOG_TAU + np.log1p(-1 / tail**2 + 3 / tail**4)
+    found: NDArray[np.float64] = np.where(x > -20, np.log(0.5 * erfc), far)
+    return found

@@ -15,6 +15,7 @@ BudgetPolicy       the same
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,13 +38,15 @@ from pdocrl.policies.policy import (
     TransformerPolicy,
 )
 
+REFUSED = np.iinfo(np.int64).min  # the discrete action of an observation that is not finite
+
 
 def to_onnx(policy: Policy) -> Any:
     """The policy as an ONNX model, float32."""
     network, normaliser = (
         (policy.network, policy.normaliser) if isinstance(policy, NormalisedPolicy) else (policy, None)
     )
-    graph = Graph(normaliser)
+    graph = Graph(normaliser, getattr(policy, "columns", ()))
     if type(network) not in WRITERS:
         raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
     return graph.model(WRITERS[type(network)](graph, network))
@@ -52,7 +55,7 @@ def to_onnx(policy: Policy) -> Any:
 class Graph:
     """An ONNX graph under construction: values are names, `op` adds a node and gives its output's name."""
 
-    def __init__(self, normaliser: Normaliser | None = None) -> None:
+    def __init__(self, normaliser: Normaliser | None = None, columns: Sequence[str] = ()) -> None:
         try:
             import onnx
         except ImportError:
@@ -61,12 +64,15 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
-        self._normaliser = normaliser
+        self._floats: list[tuple[str, int]] = []  # inputs that may be NaN, and their axes but the first
+        self._normaliser, self._columns = normaliser, columns
 
     def input(self, name: str, *shape: int, integer: bool = False) -> str:
         """A value given at run time, [batch, *shape]."""
         kind = self._onnx.TensorProto.INT64 if integer else self._onnx.TensorProto.FLOAT
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["batch", *shape]))
+        if not integer:
+            self._floats.append((name, len(shape)))
         return name
 
     def observations(self, *shape: int) -> str:
@@ -169,9 +175,20 @@ class Graph:
         """One slice along an axis, the axis dropped."""
         return self.op("Gather", x, self.constant(place, np.int64), axis=axis)
 
+    def _refused(self, action: str) -> str:
+        """NaN, or `REFUSED` among discrete actions, for rows with an input that is not finite; a graph cannot raise."""
+        zeros = [
+            self.op("ReduceSum", self.op("Mul", name, self.constant(0.0)), self.ints(*range(1, 1 + axes)), keepdims=0)
+            for name, axes in self._floats
+        ]
+        known = functools.reduce(lambda total, zero: self.op("Add", total, zero), zeros)  # [batch] 0 or NaN
+        if self._discrete:
+            return self.op("Where", self.op("IsNaN", known), self.constant(REFUSED, np.int64), action)
+        return self.op("Add", action, self.op("Unsqueeze", known, self.ints(-1)))
+
     def model(self, action: str) -> Any:
         if self._normaliser is not None:
-            action = self._denormalise(action, self._normaliser)
+            action = self._refused(self._denormalise(action, self._normaliser))
         self._nodes.append(self._onnx.helper.make_node("Identity", [action], ["action"]))
         helper, kinds = self._onnx.helper, self._onnx.TensorProto
         if self._discrete:
@@ -185,6 +202,8 @@ class Graph:
         if self._normaliser is not None:
             told = ("discrete_actions",) if self._discrete else ("action_low", "action_high")
             meaning = {name: getattr(self._normaliser, name).tolist() for name in told}
+            if self._columns:
+                meaning["columns"] = list(self._columns)
             helper.set_model_props(model, {name: json.dumps(value) for name, value in meaning.items()})
         self._onnx.checker.check_model(model)
         return model
@@ -297,31 +316,32 @@ def _gelu(graph: Graph, x: str) -> str:
 
 
 def _dial(graph: Graph, policy: DialPolicy) -> str:
-    costs = len(policy.largest)
+    costs = len(policy.max_episode_cost)
     obs, time = graph.observations(policy.weights[0].shape[0] - 2 - 8 * costs), graph.input("time", 1)
     limit, spent = graph.input("limit", costs), graph.input("spent", costs)
-    # the setting that earns most among those within the limit, else the one that exceeds it least
-    beyond = graph.op("Sub", graph.constant(policy.cost), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
-    excess = graph.op("ReduceMax", graph.op("Div", beyond, graph.constant(policy.largest)), axes=[2], keepdims=0)
-    kept = graph.op("LessOrEqual", excess, graph.constant(0.0))
-    missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.MISSED)
+    # the setting of largest predicted return among those within the limit, else the one that exceeds it least
+    beyond = graph.op("Sub", graph.constant(policy.bound), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
+    shares = graph.op("Div", beyond, graph.constant(policy.max_episode_cost))
+    excess = graph.op("ReduceMax", shares, axes=[2], keepdims=0)
+    within = graph.op("LessOrEqual", excess, graph.constant(0.0))
+    missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.EXCEEDED)
     missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
-    chosen = graph.op("ArgMax", graph.op("Where", kept, graph.constant(policy.reward), missed), axis=1, keepdims=0)
-    quality = graph.op("Gather", graph.constant(policy.quality[:, None]), chosen, axis=0)
-    ask = graph.op("Gather", graph.constant(policy.ask), chosen, axis=0)
-    stop = graph.op("Gather", graph.constant(policy.stop), chosen, axis=0)
-    over = graph.op("Cast", graph.op("GreaterOrEqual", spent, stop), to=1)
-    going_on = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
-    ask = graph.op("Mul", ask, going_on)
+    chosen = graph.op("ArgMax", graph.op("Where", within, graph.constant(policy.reward), missed), axis=1, keepdims=0)
+    wished = graph.op("Gather", graph.constant(policy.relative_return[:, None]), chosen, axis=0)
+    target = graph.op("Gather", graph.constant(policy.target_cost), chosen, axis=0)
+    cap = graph.op("Gather", graph.constant(policy.cost_cap), chosen, axis=0)
+    over = graph.op("Cast", graph.op("GreaterOrEqual", spent, cap), to=1)
+    below_cap = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
+    target = graph.op("Mul", target, below_cap)
     time_left = graph.op("Sub", graph.constant(1.0), graph.op("Div", time, graph.constant(policy.horizon)))
-    left, whole = graph.op("Sub", ask, spent), graph.op("Max", ask, spent)
+    left, whole = graph.op("Sub", target, spent), graph.op("Max", target, spent)
 
     def features(budget: str) -> list[str]:
-        share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.largest))
+        share = graph.op("Div", graph.op("Relu", budget), graph.constant(policy.max_episode_cost))
         curves = [graph.op("Div", share, graph.op("Add", share, graph.constant(scale))) for scale in policy.SCALES]
         return [graph.scaled(curve, 2.0) for curve in (graph.op("Sqrt", share), *curves)]
 
-    inputs = graph.op("Concat", obs, quality, time_left, *features(left), *features(whole), axis=1)
+    inputs = graph.op("Concat", obs, wished, time_left, *features(left), *features(whole), axis=1)
     out = graph.network(inputs, (policy.weights, policy.biases))
     return graph.one_hot(out, policy.biases[-1].shape[-1]) if policy.discrete else graph.op("Tanh", out)
 

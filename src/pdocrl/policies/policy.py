@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
 from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy
 from pdocrl.policies.dial import DialPolicy
-from pdocrl.policies.mlp import Layers, MLPPolicy, Policy, Step
+from pdocrl.policies.mlp import Layers, MLPPolicy, Policy, PolicyInputError, Step
 from pdocrl.policies.transformer import TransformerPolicy
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "NormalisedPolicy",
     "Normaliser",
     "Policy",
+    "PolicyInputError",
     "ProposingPolicy",
     "Step",
     "SwitchingPolicy",
@@ -95,24 +96,80 @@ class Normaliser:
 
 @dataclasses.dataclass(frozen=True)
 class NormalisedPolicy:
-    """A policy with its normaliser: raw observations in, the environment's own actions out."""
+    """A policy with its normaliser: raw observations in, the environment's own actions out.
+
+    Observations are arrays [B, S] or [S]; where the data named its columns also a dict, a list of dicts or a DataFrame
+    with these columns and perhaps others. What is not finite, is missing or has another length is refused.
+    """
 
     kind: ClassVar[str] = "normalised"
-    network: Any  # a Policy: standardised observations → actions in [−1, 1]
+    network: Any  # a Policy: normalised observations → actions in [−1, 1]
     normaliser: Normaliser
+    columns: tuple[str, ...] = ()  # S names of the observations, where the data has them
 
-    def __call__(self, obs: NDArray[Any], **wishes: Any) -> NDArray[Any]:
-        """Actions on an episode's first step; a cost-conditioned one takes `limit`."""
-        return self.normaliser.denormalise_action(self.network(self.normaliser.normalise_obs(obs), **wishes))
+    def __call__(self, obs: Any, **wishes: Any) -> NDArray[Any]:
+        """Actions [B, A] on an episode's first step; a cost-conditioned one takes `limit`."""
+        return self.normaliser.denormalise_action(self.network(self._seen(obs), **wishes))
+
+    def sample(self, obs: Any, rng: Any = None, **wishes: Any) -> NDArray[Any]:
+        """Actions drawn from π(·|s), with a NumPy generator or a seed; the only action of a deterministic policy."""
+        seen, single = self._rows(obs)
+        draw = np.random.default_rng(rng)
+        network = self.network
+        if hasattr(network, "sample"):
+            action = network.sample(seen, draw)
+        elif hasattr(network, "latent_dim"):
+            action = network.act(seen, draw.standard_normal((len(seen), network.candidates, network.latent_dim)))
+        else:
+            action = network(seen, **wishes)
+        real = self.normaliser.denormalise_action(action)
+        return real[0] if single else real
+
+    def log_prob(self, obs: Any, action: Any) -> NDArray[np.float64]:
+        """[B] log π(a|s) of actions in the environment's units: a log-density, or log-probability where it has mass."""
+        if not getattr(self.network, "density", ""):
+            raise PolicyInputError(f"a policy of kind {self.network.kind} has no density: it is deterministic given s.")
+        seen, single = self._rows(obs)
+        given = np.asarray(action)
+        shape = (len(seen),) if len(self.normaliser.discrete_actions) else (len(seen), len(self.normaliser.action_low))
+        if given.size != np.prod(shape):
+            raise PolicyInputError(f"actions have shape {given.shape}, expected {shape}.")
+        unit = self.normaliser.normalise_action(given.reshape(shape))
+        if len(self.normaliser.discrete_actions) and not (unit.sum(-1) == 1).all():
+            known = self.normaliser.discrete_actions
+            raise PolicyInputError(f"an action is none of {known[0]} … {known[-1]}, the policy's.")
+        parts = self.network.log_prob(seen, unit)
+        if not len(self.normaliser.discrete_actions):
+            half = (self.normaliser.action_high - self.normaliser.action_low).astype(np.float64) / 2
+            parts = parts - np.where(self.network.has_mass(unit), 0.0, np.log(half))
+        found: NDArray[np.float64] = parts.sum(-1)
+        return found[0] if single else found
+
+    def _seen(self, obs: Any) -> NDArray[np.float32]:
+        return self._rows(obs)[0]
+
+    def _rows(self, obs: Any) -> tuple[NDArray[np.float32], bool]:
+        """Normalised observations [B, S], and whether a single row was given."""
+        if not isinstance(obs, np.ndarray):
+            obs = named_rows(obs, self.columns)
+        size = len(self.normaliser.obs_mean)
+        if obs.shape[-1:] != (size,):
+            raise PolicyInputError(f"observations have shape {obs.shape}, expected {size} numbers in the last axis.")
+        if not np.isfinite(obs).all():
+            column = int(np.argwhere(~np.isfinite(obs))[0][-1])
+            name = f" (`{self.columns[column]}`)" if self.columns else ""
+            raise PolicyInputError(
+                f"observation column {column}{name} is not finite; the policy knows no missing values."
+            )
+        seen = self.normaliser.normalise_obs(obs)
+        return (seen[None], True) if seen.ndim == 1 else (seen, False)
 
     def begin(self, seed: int, **wishes: Any) -> Step:
         """The steps of one episode, with or without memory or randomness; a cost-conditioned policy takes `limit`."""
         inner = self.network.begin(seed, **wishes) if self.has_memory else lambda obs, *_: self.network(obs[None])[0]
 
         def step(obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, **wishes: Any) -> NDArray[Any]:
-            return self.normaliser.denormalise_action(
-                inner(self.normaliser.normalise_obs(obs), last_reward, last_cost, **wishes)
-            )
+            return self.normaliser.denormalise_action(inner(self._rows(obs)[0][0], last_reward, last_cost, **wishes))
 
         return step
 
@@ -121,8 +178,16 @@ class NormalisedPolicy:
         """Whether an action depends on more than the observation: on the episode so far, or on chance."""
         return hasattr(self.network, "begin")
 
-    def act(self, **inputs: NDArray[Any]) -> NDArray[Any]:
-        """The network's own function of its named inputs, those of the ONNX model, in the world's units."""
+    def act(self, obs: Any, **inputs: Any) -> NDArray[Any]:
+        """Actions for observations, or of one row one action, on an episode's first step; `limit` where it takes one.
+
+        With all named inputs of the ONNX model (`spent`, `time`, `latent`, …) it is that function of them.
+        """
+        if inputs.keys() <= {"limit"}:
+            seen, single = self._rows(obs)
+            action = self.normaliser.denormalise_action(self.network(seen, **inputs))
+            return action[0] if single else action
+        inputs["obs"] = obs
         if "actions" in inputs:
             inputs["actions"] = self.normaliser.normalise_action(inputs["actions"])
         inputs["obs"] = self.normaliser.normalise_obs(inputs["obs"])
@@ -136,7 +201,7 @@ class NormalisedPolicy:
         return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
 
     def settings(self) -> dict[str, Any]:
-        return {"kind": self.network.kind, "settings": self.network.settings()}
+        return {"kind": self.network.kind, "settings": self.network.settings(), "columns": list(self.columns)}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[Any]], settings: dict[str, Any]) -> NormalisedPolicy:
@@ -145,7 +210,7 @@ class NormalisedPolicy:
             part, _, rest = name.partition("/")
             parts[part][rest] = array
         network = _find_kind(settings["kind"]).restore(parts["network"], settings["settings"])
-        return with_normaliser(network, Normaliser(**parts["normaliser"]))
+        return with_normaliser(network, Normaliser(**parts["normaliser"]), settings.get("columns", ()))
 
 
 class NormalisedCostConditionedPolicy(NormalisedPolicy):
@@ -153,13 +218,31 @@ class NormalisedCostConditionedPolicy(NormalisedPolicy):
 
     def with_limit(self, cost_limit: tuple[float, ...]) -> NormalisedPolicy:
         """The policy for this limit."""
-        return with_normaliser(self.network.with_limit(cost_limit), self.normaliser)
+        return with_normaliser(self.network.with_limit(cost_limit), self.normaliser, self.columns)
 
 
-def with_normaliser(network: Any, normaliser: Normaliser) -> NormalisedPolicy:
+def with_normaliser(network: Any, normaliser: Normaliser, columns: Sequence[str] = ()) -> NormalisedPolicy:
     """The policy with its normaliser, and with `with_limit` where the network has it."""
     kind = NormalisedCostConditionedPolicy if hasattr(network, "with_limit") else NormalisedPolicy
-    return kind(network, normaliser)
+    return kind(network, normaliser, tuple(columns))
+
+
+def named_rows(rows: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """[B, S] of a list of numbers, a dict, a list of dicts or a DataFrame; of one dict, [S]."""
+    one = hasattr(rows, "keys") and hasattr(rows, "__getitem__")  # a dict or a DataFrame
+    if not one and not (isinstance(rows, list | tuple) and rows and hasattr(rows[0], "keys")):
+        return np.asarray(rows, np.float64)
+    if not columns:
+        raise PolicyInputError("the policy's data had no column names; give an array of observations.")
+    found = [rows] if one else list(rows)
+    for name in columns:
+        if any(name not in row for row in found):
+            raise PolicyInputError(f"column `{name}` is missing; the policy reads {', '.join(columns)}.")
+    try:
+        values = [np.stack([np.asarray(row[name], np.float64) for name in columns], -1) for row in found]
+    except (TypeError, ValueError) as error:
+        raise PolicyInputError(f"a column is not numeric ({error}).") from None
+    return values[0] if one else np.stack(values)
 
 
 KINDS: dict[str, Any] = {

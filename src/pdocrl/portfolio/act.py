@@ -73,7 +73,7 @@ class RowPolicy:
         """[N, A] probabilities for encoded inputs [N, D]."""
         kind = self.rule["kind"]
         if kind == "choice":
-            scores = self.models[self.rule["model"]](x) / self.rule["temperature"]
+            scores = self.models[self.rule["model"]](x)
             return _one_hot(scores) if self.rule["mode"] else _softmax(scores)
         if kind == "greedy":
             return _one_hot(self.objective(x))
@@ -92,7 +92,7 @@ class RowPolicy:
     def objective(self, x: Any) -> Any:
         """[N, A] Q_0 − Σ λ_k Q_k where the behaviour policy takes the action often enough, else −∞."""
         own = self.rule["mask"]
-        chances = _softmax(self.models[own["model"]](x) / own["temperature"])
+        chances = _softmax(self.models[own["model"]](x))
         allowed = chances >= own["share"] * chances.max(axis=1, keepdims=True)
         rows, actions = np.nonzero(allowed)
         found = np.full(allowed.shape, -np.inf)

@@ -9,7 +9,7 @@ what a decider did by chance.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from pdocrl.approximate.boosting import ChoiceTrees, ValueTrees
 from pdocrl.approximate.cells import consequence_cells
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
-from pdocrl.data.named_columns import Flags, Floats, Ints
+from pdocrl.data.named_columns import Flags, Floats
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.linear import LinearSystem, values
 from pdocrl.ope.estimators.problem import Problem
@@ -28,6 +28,7 @@ from pdocrl.portfolio.act import FORMAT, RowPolicy
 MOST_ROWS = 30_000  # of fitted Q iteration
 MOST_EVALUATED = 12_000  # rows of an evaluation in the search for multipliers
 MOST_CLONED = 60_000  # of a clone
+BEHAVIOUR = "behaviour"
 MASK = 0.2  # of the most probable action's probability
 FEWEST_EPISODES = 10  # of a decider or a selection that is cloned
 MOST_DECIDERS = 8
@@ -64,7 +65,7 @@ class Learner:
     def learn(self) -> list[Candidate]:
         """All candidates, clones first."""
         found = [
-            self._choice("behaviour", "drawn as all deciders together", self.behaviour, mode=False),
+            self._choice(BEHAVIOUR, "drawn as all deciders together", self.behaviour, mode=False),
             self._choice("most frequent action", "the most probable action of the log", self.behaviour, mode=True),
         ]
         for place, name in enumerate(self.rows.log.deciders):
@@ -82,6 +83,34 @@ class Learner:
             found.append(self._choice(name, f"drawn as in {words}", trees, mode=False))
             found.append(self._choice(f"{name}, most probable", f"most probable action in {words}", trees, mode=True))
         return [*found, *self._fitted_q()]
+
+    def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
+        """Names in the order in which they are to be tested, from careful to bold, by this part alone.
+
+        Careful is who is furthest inside the limits; who brings less than someone more careful is left out.
+        """
+        rows = self.rows
+        evaluate = linear_values(rows, self.seed)
+        scale = np.maximum(rows.totals.std(1), 1e-9)
+        found: list[tuple[float, float, str]] = []
+        for one in candidates:
+            self.progress(f"ordering {one.name}")
+            own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR else None
+            if one.decider is not None:
+                own = decided_by(rows, rows.log.deciders.index(one.decider)) & rows.complete
+            if own is not None and own.any():
+                value = rows.totals[:, own].mean(1)
+            else:
+                value = evaluate(one.policy.chances(rows.x))
+            excess = float(((value[1:] - rows.limits) / scale[1:]).max(initial=-np.inf))
+            found.append((excess, float(value[0]), one.name))
+        order: list[str] = []
+        most = -np.inf
+        for excess, reward, name in sorted(found):
+            if excess < 0 and reward > most:
+                order.append(name)
+                most = reward
+        return order
 
     def _selections(self) -> list[tuple[str, str, Flags]]:
         """Episodes that satisfied every limit, and the better half of them."""
@@ -108,9 +137,11 @@ class Learner:
             models = {**named(start), "centres": cells.centres, "table": cells.table}
             words = f"constrained optimum of {len(cells.centres)} cells of predicted consequences"
             found.append(self._of("cells", words, rule, models, cells.believed))
-        evaluate = linear_values(rows, self.seed)
-        for one in boosted_q.learn(rows, allowed, start, evaluate, seed=self.seed, progress=self.progress):
-            mask = {"model": "behaviour", "temperature": self.behaviour.temperature, "share": MASK}
+        evaluate, each = linear_values(rows, self.seed), np.eye(rows.actions)
+        for one in boosted_q.learn(
+            rows, allowed, start, lambda a: evaluate(each[a]), seed=self.seed, progress=self.progress
+        ):
+            mask = {"model": "behaviour", "share": MASK}
             rule = {"kind": "greedy", "values": names_of(one.values), "mask": mask}
             rule["multipliers"] = one.multipliers.tolist()
             models = {**named(one.values), "behaviour": self.behaviour}
@@ -123,7 +154,7 @@ class Learner:
         return ChoiceTrees.fit(rows.x, rows.log.action, rows.actions, rows.log.episode, self.seed)
 
     def _choice(self, name: str, what: str, trees: ChoiceTrees, mode: bool, decider: str | None = None) -> Candidate:
-        rule = {"kind": "choice", "model": "choice", "temperature": trees.temperature, "mode": mode}
+        rule = {"kind": "choice", "model": "choice", "mode": mode}
         return self._of(name, what, rule, {"choice": trees}, None, decider)
 
     def _of(
@@ -139,14 +170,14 @@ class Learner:
         return Candidate(name, what, RowPolicy({**self.base, "rule": rule}, ready), models, believed, decider)
 
 
-def linear_values(rows: Rows, seed: int) -> Callable[[Ints], Floats]:
-    """Actions [N] → [1 + K] totals of a deterministic policy, by the fixed point of a linear Q on these rows."""
+def linear_values(rows: Rows, seed: int) -> Callable[[Floats], Floats]:
+    """Probabilities [N, A] → [1 + K] totals of a policy, by the fixed point of a linear Q on these rows."""
     kept = rows.sampled(MOST_EVALUATED, seed)
     few = rows.take(kept)
     features = basis(few.log, few.timed)
 
-    def evaluate(action: Ints) -> Floats:
-        target = np.eye(rows.actions)[action[kept]]
+    def evaluate(chances: Floats) -> Floats:
+        target = chances[kept]
         problem = Problem(few.log, target, np.ones(len(few)), False, features, rows.discount, seed)
         system = LinearSystem.of(problem)
         tables = [(target * values(problem, system.q(name))).sum(1)[few.starts] for name in ("reward", *rows.names)]

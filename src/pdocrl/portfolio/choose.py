@@ -1,11 +1,13 @@
 """Which candidate is returned, and what may be said of it.
 
-    p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k ),   "shown" by Holm's step-down over all candidates at level α
+    p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k )
 
-With a confidence 1 − α only candidates shown within every limit are eligible; the chance that any of them is over one is
-at most α, as far as the estimates' errors are what they are said to be. Without, those estimated to be one standard
-error within are, and nothing is tested. Among the eligible the largest reward less its standard error is taken, else
-the best decider whose own episodes kept the limits, else whoever is nearest to them.
+With a confidence 1 − α, candidates are tested in an order that the learning part set, from careful to bold, each at
+level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
+"shown"; the chance that any of them is over a limit is at most α, as far as errors are what they are said to be. Only
+they are eligible. Without a confidence those estimated to be one standard error within are, and nothing is tested.
+Among the eligible the largest reward less its standard error is taken, else the best decider whose own episodes kept
+the limits, else whoever is nearest to them.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ def p_value(one: HeldOut, limit: Limit) -> float:
     return float(stats.t.sf(distance / one.error, one.freedom))
 
 
-def holm(p_values: Mapping[str, float], alpha: float) -> set[str]:
-    """Names whose hypotheses are rejected with a family-wise error of at most alpha."""
+def first_failure(p_values: Mapping[str, float], order: Sequence[str], alpha: float) -> set[str]:
+    """Names before the first in the order that is not rejected at level alpha."""
     found: set[str] = set()
-    for k, name in enumerate(sorted(p_values, key=lambda n: p_values[n])):
-        if p_values[name] > alpha / (len(p_values) - k):
+    for name in order:
+        if p_values[name] > alpha:
             break
         found.add(name)
     return found
@@ -62,10 +64,13 @@ def choose(
     held: Mapping[str, Mapping[str, HeldOut]],
     limits: Sequence[Limit],
     confidence: float | None,
+    order: Sequence[str] = (),
 ) -> tuple[str, Status, str, set[str]]:
-    """The name, the status, why in words, and all that are shown."""
+    """The name, the status, why in words, and all that are shown; `order` is that of the tests."""
     p_values = {one.name: worst(held[one.name], limits) for one in candidates}
-    shown = holm(p_values, 1 - confidence) if confidence is not None and limits else set()
+    shown: set[str] = set()
+    if confidence is not None:
+        shown = first_failure(p_values, order, 1 - confidence)
     if confidence is not None and limits:
         eligible = [one for one in candidates if one.name in shown]
         status: Status = "shown"

@@ -69,7 +69,8 @@ def solve(
         raise PdocrlError(f"{next(iter(options))} is for logs with finite states, not for a log of columns.")
     from pdocrl.portfolio.fit import fit
 
-    total, notes = None, []
+    total: int | None = None
+    notes: list[str] = []
     if not isinstance(data, EventLog):
         data, total, notes = read(data, [one.name for one in chosen], state_columns, columns, max_rows)
     return fit(
@@ -114,13 +115,14 @@ def read(
     known = {"action": "action", "reward": "reward", "episode": "episode", **roles}
     costs = [c for c in names if c == COST or c.startswith(f"{COST}_")]
     costs = [c for c in dict.fromkeys([*limited, *costs]) if c not in (state_columns or ()) and c not in known.values()]
-    source, total, notes = data, None, []
+    source, total = data, None
+    notes: list[str] = []
     if isinstance(data, str | os.PathLike | list | tuple):
         source = SampledFiles.of(data, known["episode"], max_rows)
         if source.share < 1:
             total = source.total
             notes.append(f"learned and judged on whole episodes drawn at random from {total:,} rows")
-    log = EventLog.read(source, costs=costs, columns=state_columns, **known)  # type: ignore[arg-type]
+    log = EventLog.read(source, costs=costs, columns=state_columns, **known)
     if "terminal" not in known:
         notes.append("no column `terminal`: every episode is taken to be recorded to its end")
     outcomes = [one.name for one in log.columns if one.name in limited]

@@ -24,7 +24,7 @@ from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.act import RowPolicy
-from pdocrl.portfolio.candidates import Candidate, Learner
+from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import choose, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
 from pdocrl.portfolio.heldout import Bench
@@ -38,10 +38,19 @@ MOST_JUDGED = 60_000  # rows
 class Portfolio:
     """What `solve` returns for a log of columns: the record, the policy, and the log to explain it with."""
 
-    def __init__(self, record: SolvedLog, candidate: Candidate, learner: Learner, rows: Rows) -> None:
+    def __init__(self, record: SolvedLog, candidates: Sequence[Candidate], learner: Learner, rows: Rows) -> None:
         self.record = record
-        self.policy: RowPolicy = candidate.policy
-        self._candidate, self._learner, self._rows = candidate, learner, rows
+        self.candidates = {one.name: one for one in candidates}
+        self.learner, self._rows = learner, rows
+
+    @property
+    def policy(self) -> RowPolicy:
+        """The one that was chosen: `policy.act({column: value}, step)`."""
+        return self._candidate.policy
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self.candidates[self.record.chosen]
 
     def __repr__(self) -> str:
         return f"Portfolio({self.record.chosen}: {self.record.status}; {self.record.why})"
@@ -62,7 +71,7 @@ class Portfolio:
 
     def explain(self, row: dict[str, Any], step: int | None = None, similar: int = 5) -> explain.RowExplanation:
         """For one row: the policy's choice, predicted consequences of every action, and similar logged cases."""
-        return explain.row(self._learner, self._candidate, self._rows, row, step, similar)
+        return explain.row(self.learner, self._candidate, self._rows, row, step, similar)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write policy.json, models.npz, act.py and result.json into a new folder."""
@@ -111,11 +120,12 @@ def fit(
     held: dict[str, dict[str, HeldOut]] = {}
     for one in candidates:
         progress(f"judging {one.name} on held-out episodes")
-        if one.name == "behaviour":
+        if one.name == BEHAVIOUR:
             held[one.name] = bench.everyone()
         else:
             held[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
-    name, status, why, shown = choose(candidates, held, on_totals, confidence)
+    order = learner.sequence(candidates) if confidence is not None and on_totals else []
+    name, status, why, shown = choose(candidates, held, on_totals, confidence, order)
     best = next(one for one in candidates if one.name == name)
     progress("explaining the policy")
     surrogate = explain.surrogate(learner, best, bench)
@@ -154,7 +164,7 @@ def fit(
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
     )
-    return Portfolio(record, best, learner, rows)
+    return Portfolio(record, candidates, learner, rows)
 
 
 def unit_words(horizon: int, gamma: float | None) -> str:
@@ -239,7 +249,7 @@ def _notes(rows: Rows) -> list[str]:
     cut = int((~rows.complete).sum())
     if cut:
         found.append(
-            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not taken as free"
+            f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not free"
         )
     for j, name in enumerate(rows.names):
         if not np.any(rows.signals[1 + j]):

@@ -1,14 +1,14 @@
 """Candidates judged on the part of the log that had no say in learning them, by estimators tried on known answers.
 
-    v̂ ± z √(se² + b²),    b² = mean_d [ (v̂_d − v_d)² − se_d² ]₊
+    v̂ + [−ē]₊ ± z f·se,    e_d = v̂_d − v_d,   f² = max(1, mean_d e_d²/se_d²)        (costs; rewards likewise: v̂ − [ē]₊)
 
-b is what an estimator missed where the answer is known: the realised totals v_d of each decider d, predicted from the
-episodes of the *others*. It is the error no standard error knows of: a wrong representation, too few iterations, columns
-that are no Markov state. Each signal takes the estimator with the least se² + b²:
+e_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
+the episodes of the *others*. That is the error no standard error knows of: a wrong representation, columns that are no
+Markov state. What flattered deciders on average is taken off, what merely scattered widens; like a standard error that
+grows with the distance from the log. Each signal takes the estimator with the least f·se:
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
-    fitted Q evaluation (trees)     correction of the latter by boosted trees, for the few that are tested
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Bench:
     seed: int
     propensity: Floats  # [N] of the logged actions
     estimated: bool
-    bias: dict[tuple[str, str], float]  # (estimator, signal) → b
+    widening: dict[tuple[str, str], float]  # (estimator, signal) → f
+    flattery: dict[tuple[str, str], float]  # (estimator, signal) → [−ē]₊ of a cost, [ē]₊ of the reward
     validation: list[Validated]
 
     @classmethod
@@ -72,13 +73,13 @@ class Bench:
     ) -> Bench:
         known = rows.log.propensity
         chances = _propensity(rows, learner, features, seed) if known is None else known
-        bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, [])
+        bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, {}, [])
         for place, name in enumerate(rows.log.deciders):
             own = decided_by(rows, place)
             if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
                 progress(f"trying the estimators on {name}, whose outcome is known")
                 bench._validate(name, own)
-        bench._set_bias()
+        bench._set_widening()
         return bench
 
     @property
@@ -86,7 +87,7 @@ class Bench:
         """In the order of the rows' signals."""
         return ["reward", *self.rows.names]
 
-    def values(self, chances: Floats, among: Flags | None = None, trees: bool = False) -> dict[str, list[Value]]:
+    def values(self, chances: Floats, among: Flags | None = None) -> dict[str, list[Value]]:
         """Signal → every estimator's word on a policy [N, A], by the episodes `among` [E]."""
         rows, features, logged = self.rows, self.features, self.propensity
         if among is not None:
@@ -98,19 +99,16 @@ class Bench:
         for signal in dict.fromkeys(self.signals):
             q = q_values(problem, signal)
             each = [doubly_robust(problem, signal, q), double(problem, signal, q, weights)]
-            if trees:
-                boosted = double(problem, signal, q_values(problem, signal, "trees"), weights)
-                each.append(_renamed(boosted, "double reinforcement learning (trees)"))
             found[signal] = [value for one in each if (value := _value(one)) is not None]
         return found
 
-    def judge(self, chances: Floats, decider: str | None = None, trees: bool = False) -> dict[str, HeldOut]:
+    def judge(self, chances: Floats, decider: str | None = None) -> dict[str, HeldOut]:
         """Signal → what is held of a policy; a decider's clone is judged by the decider's own episodes."""
         if decider is not None and decider in self.rows.log.deciders:
             own = decided_by(self.rows, self.rows.log.deciders.index(decider))
             if own.sum() >= FEWEST:
                 return {name: self._own(j, own) for j, name in enumerate(self.signals)}
-        return {signal: self._best(signal, each) for signal, each in self.values(chances, trees=trees).items()}
+        return {signal: self._best(signal, each) for signal, each in self.values(chances).items()}
 
     def everyone(self) -> dict[str, HeldOut]:
         """Of the behaviour policy: the mean of all episodes."""
@@ -128,16 +126,31 @@ class Bench:
         )
 
     def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
-        widened = [dataclasses.replace(one, error=float(np.hypot(one.error, self._bias(one, signal)))) for one in each]
+        j = self.signals.index(signal)
+        seen = self.rows.sense[j] * self.totals[j]  # no mean leaves the range of what single episodes had
+        widened = [
+            dataclasses.replace(
+                one,
+                value=float(np.clip(self._corrected(j, one), seen.min(), seen.max())),
+                error=one.error * self._widening(one, signal),
+            )
+            for one in each
+        ]
         ready = [one for one in widened if one.overlap] or widened
         if not ready:
             return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
         best = min(ready, key=lambda one: one.error)
         return HeldOut(**dataclasses.asdict(best))
 
-    def _bias(self, one: Value, signal: str) -> float:
-        known = self.bias.get((one.estimator, signal))
-        return max((b for (_, s), b in self.bias.items() if s == signal), default=0.0) if known is None else known
+    def _corrected(self, j: int, one: Value) -> float:
+        """Without what flattered the deciders: a reward is lowered, a limited cost moved towards its limit."""
+        worse = -1.0 if j == 0 else float(self.rows.sense[j])
+        return one.value + worse * self.flattery.get((one.estimator, self.signals[j]), 0.0)
+
+    def _widening(self, one: Value, signal: str) -> float:
+        """An estimator that could not be tried is as far off as the worst that was."""
+        known = self.widening.get((one.estimator, signal))
+        return max((f for (_, s), f in self.widening.items() if s == signal), default=1.0) if known is None else known
 
     def _validate(self, name: str, own: Flags) -> None:
         chances = self.learner.deciders[name].probabilities(self.rows.x)
@@ -157,24 +170,16 @@ class Bench:
                         )
                     )
 
-    def _set_bias(self) -> None:
+    def _set_widening(self) -> None:
         for key in {(one.estimator, one.signal) for one in self.validation}:
-            off = [
-                (one.predicted - one.realised) ** 2 - one.error**2
-                for one in self.validation
-                if (one.estimator, one.signal) == key
-            ]
-            self.bias[key] = float(np.sqrt(max(0.0, float(np.mean(off)))))
-
-
-def upper(one: HeldOut, level: float) -> float:
-    """The one-sided upper end of the interval."""
-    return one.value + float(stats.t.ppf(level, one.freedom)) * one.error
-
-
-def lower(one: HeldOut, level: float) -> float:
-    """The one-sided lower end."""
-    return one.value - float(stats.t.ppf(level, one.freedom)) * one.error
+            tried = [one for one in self.validation if (one.estimator, one.signal) == key]
+            off = np.array([one.predicted - one.realised for one in tried])
+            errors = np.maximum([one.error for one in tried], 1e-12)
+            j = self.signals.index(key[1])
+            better = 1.0 if j == 0 else -float(self.rows.sense[j])
+            self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
+            if len(tried) > 1:  # one trial cannot tell flattery from chance
+                self.flattery[key] = max(0.0, float(better * off.mean()))
 
 
 def _value(one: Estimate) -> Value | None:
@@ -184,18 +189,6 @@ def _value(one: Estimate) -> Value | None:
     half = (one.interval[1] - one.interval[0]) / 2
     error = half / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
     return Value(one.estimator, one.value, error, freedom, usable(one))
-
-
-def _renamed(one: Estimate, name: str) -> Estimate:
-    return Estimate(
-        estimator=name,
-        signal=one.signal,
-        value=one.value,
-        interval=one.interval,
-        effective_sample_size=one.effective_sample_size,
-        largest_weight=one.largest_weight,
-        assumptions=one.assumptions,
-    )
 
 
 def _propensity(rows: Rows, learner: Learner, features: Floats, seed: int) -> Floats:

@@ -109,11 +109,41 @@ class LimitSlider:
 
     @property
     def data(self) -> Markup:
-        """For the script; no text can end the element it stands in."""
-        return Markup(json.dumps(self.stops, ensure_ascii=False).replace("</", "<\\/"))
+        return script_data(self.stops)
 
 
-Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Commands | LimitSlider
+@dataclasses.dataclass(frozen=True)
+class PolicyHeatMap:
+    """State × action: π(a|s) as a fill, the behaviour policy as a bar; a position for each point of a frontier."""
+
+    kind: ClassVar[str] = "heatmap"
+    drawings: dict[str, Markup]
+    column: str  # whose limit moves; "" without a frontier
+    states: list[str]
+    actions: list[str]
+    left_out: int  # states of the log that are not shown
+    stops: list[dict[str, Any]]  # limit, says, yes
+    start: int
+    policies: list[list[list[float]]]  # [stops][S][A]
+    rows: list[list[int]]  # [S][A] of the log
+    values: dict[str, list[list[float]]]  # by column [S][A], from there on under the solved policy
+
+    @property
+    def shown(self) -> list[list[float]]:
+        return self.policies[self.start]
+
+    @property
+    def behaviour(self) -> list[list[float]]:
+        """[S][A] how often the log took each action."""
+        return [[n / max(sum(row), 1) for n in row] for row in self.rows]
+
+    @property
+    def data(self) -> Markup:
+        names = ("states", "actions", "stops", "policies", "rows", "values")
+        return script_data({name: getattr(self, name) for name in names})
+
+
+Block = Tables | Listed | Failures | Known | Panels | Figure | Moving | Commands | LimitSlider | PolicyHeatMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,19 +161,30 @@ class Section:
 
 
 def render_page(
-    title: str, lead: str, sections: Sequence[Section], *, filters: dict[str, list[str]] | None = None
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    *,
+    filters: dict[str, list[str]] | None = None,
+    scores: Sequence[object] = (),
 ) -> str:
-    """The whole page as text: one file that needs no network."""
+    """The whole page as text: one file that needs no network. `scores` are what filters compute ranks from."""
     return _template().render(
         title=title,
         lead=lead,
         sections=sections,
         filters=filters or {},
+        scores=script_data(scores) if scores else "",
         version=version("pdocrl"),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
         shapes=SHAPES,
     )
+
+
+def script_data(value: object) -> Markup:
+    """JSON for a page's script; without `<` no text in it can end the element it stands in, or begin another."""
+    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def as_image(source: Path | bytes, kind: str = "png") -> str:

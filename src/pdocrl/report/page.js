@@ -74,6 +74,137 @@ for (const turn of document.querySelectorAll(".turn")) {
   show();
 }
 
+// The heat map of a policy: positions along the frontier, words for the cell pointed at, a state's actions, search.
+for (const map of document.querySelectorAll(".policy-map")) {
+  const data = JSON.parse(map.querySelector('script[type="application/json"]').textContent);
+  const form = map.querySelector("form");
+  const range = form.querySelector('input[type="range"]');
+  const rows = [...map.querySelectorAll(".heat-map tbody tr")];
+  const percent = (x) => `${x >= 0.005 || x === 0 ? Math.round(100 * x) : "<1"} %`;
+  let at = Number(map.dataset.start);
+  let chosen = -1;
+  const logged = (s, a) => data.rows[s][a] / Math.max(1, data.rows[s].reduce((x, y) => x + y, 0));
+  const explain = (s) => {
+    chosen = s;
+    rows.forEach((row, i) => row.classList.toggle("chosen", i === s));
+    const table = document.createElement("table");
+    table.className = "tight";
+    const add = (parent, kind, texts, first) => {
+      const line = parent.insertRow();
+      texts.forEach((text, i) => {
+        const cell = document.createElement(i === 0 ? first : kind);
+        if (cell.tagName === "TH") cell.scope = kind === "th" ? "col" : "row";
+        cell.textContent = text;
+        line.append(cell);
+      });
+    };
+    const names = Object.keys(data.values);
+    table.createCaption().textContent = `In state ${data.states[s]}`;
+    add(table.createTHead(), "th", ["action", "policy", "in the log", "rows", ...names.map((n) => `${n} from here`)], "th");
+    const body = table.createTBody();
+    data.actions.map((_, a) => a)
+      .filter((a) => data.rows[s][a] > 0 || data.policies[at][s][a] > 0)
+      .sort((a, b) => data.policies[at][s][b] - data.policies[at][s][a] || data.rows[s][b] - data.rows[s][a])
+      .forEach((a) => add(body, "td", [data.actions[a], percent(data.policies[at][s][a]), percent(logged(s, a)),
+        data.rows[s][a].toLocaleString("en"), ...names.map((n) => data.values[n][s][a])], "th"));
+    map.querySelector(".explained").replaceChildren(table);
+    map.querySelector(".explained").scrollIntoView({block: "nearest"});
+  };
+  const show = () => {
+    const stop = data.stops[at];
+    if (range) {
+      form.querySelector("output").textContent = stop.limit;
+      range.setAttribute("aria-valuetext", `limit ${stop.limit}: ${stop.says}`);
+    }
+    const limit = map.querySelector(".says .at");
+    if (limit) limit.textContent = stop.limit;
+    map.querySelector(".says span").textContent = stop.says;
+    map.querySelector(".says").className = `says ${stop.yes ? "yes" : "no"}`;
+    rows.forEach((row, s) => data.policies[at][s].forEach((p, a) => {
+      const cell = row.cells[a + 1];
+      cell.style.setProperty("--share", p);
+      cell.textContent = p >= 0.005 ? Math.round(100 * p) : "";
+    }));
+    for (const line of map.querySelectorAll("g.stop")) line.classList.toggle("off", Number(line.dataset.stop) !== at);
+    if (chosen >= 0) explain(chosen);
+  };
+  rows.forEach((row, s) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = row.cells[0].textContent;
+    button.addEventListener("click", () => explain(s));
+    row.cells[0].replaceChildren(button);
+    row.addEventListener("click", (event) => { if (event.target.tagName === "TD") explain(s); });
+    row.addEventListener("pointerover", (event) => {
+      const a = event.target.cellIndex - 1;
+      if (!(a >= 0)) return;
+      const values = Object.entries(data.values).map(([name, own]) => `${name} from here ${own[s][a]}`);
+      const words = `${data.states[s]}, action ${data.actions[a]}: policy ${percent(data.policies[at][s][a])}, log `
+        + `${percent(logged(s, a))}, ${data.rows[s][a].toLocaleString("en")} rows; ${values.join(", ")}`;
+      map.querySelector(".pointed").textContent = words;
+      event.target.title = words;
+    });
+  });
+  if (range) range.addEventListener("input", () => { at = Number(range.value); show(); });
+  form.querySelector('input[type="search"]').addEventListener("input", (event) => {
+    const part = event.target.value.trim().toLowerCase();
+    rows.forEach((row, s) => row.classList.toggle("off", !data.states[s].toLowerCase().includes(part)));
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+}
+
+// Ranks of the chosen task and limit, by the rule of the table's note: safe before unsafe, then reward among the safe,
+// cost among the unsafe; ties share their rank. Intervals and interquartile means are of everything, so they give way.
+const scores = document.getElementById("scores");
+const ranking = document.querySelector('[aria-label="Methods over all tasks"] tbody');
+const before = ranking ? [...ranking.rows].map((row) => row.cloneNode(true)) : [];
+const rank = (chosen) => {
+  if (!scores || !ranking) return;
+  if (!chosen.task && !chosen.limit) { ranking.replaceChildren(...before.map((row) => row.cloneNode(true))); return; }
+  const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+  const found = new Map();  // method → {ranks, rewards, costs, limits, kept, over, episodes}
+  const tasks = new Map();  // task → method → its cells
+  for (const cell of JSON.parse(scores.textContent)) {
+    if ((chosen.task && cell.task !== chosen.task) || (chosen.limit && cell.limit !== chosen.limit)) continue;
+    if (!tasks.has(cell.task)) tasks.set(cell.task, new Map());
+    const methods = tasks.get(cell.task);
+    methods.set(cell.method, [...(methods.get(cell.method) ?? []), cell]);
+  }
+  for (const methods of tasks.values()) {
+    const merit = new Map();
+    for (const [method, cells] of methods) {
+      const [reward, cost] = [mean(cells.map((c) => c.reward)), mean(cells.map((c) => c.cost))];
+      merit.set(method, cost <= 1 ? reward : -1e6 - cost);
+      const own = found.get(method) ?? {ranks: [], rewards: [], costs: [], limits: 0, kept: 0, over: 0, episodes: 0};
+      own.rewards.push(reward);
+      own.costs.push(cost);
+      for (const cell of cells) {
+        own.limits += 1;
+        own.kept += cell.cost <= 1;
+        own.over += cell.over;
+        own.episodes += cell.episodes;
+      }
+      found.set(method, own);
+    }
+    for (const [method, own] of merit) {
+      const all = [...merit.values()];
+      const above = all.filter((other) => other > own).length;
+      found.get(method).ranks.push(above + (all.filter((other) => other === own).length + 1) / 2);
+    }
+  }
+  const rows = before.map((row) => row.cloneNode(true)).filter((row) => found.has(row.dataset.method));
+  for (const row of rows) {
+    const own = found.get(row.dataset.method);
+    const safe = own.costs.filter((cost) => cost <= 1).length;
+    const texts = [mean(own.ranks).toFixed(2), "–", `${safe} of ${own.costs.length}`, `${own.kept} of ${own.limits}`,
+      `${Math.round(100 * own.over / own.episodes)} %`, mean(own.rewards).toFixed(2), "–", mean(own.costs).toFixed(2), "–"];
+    texts.forEach((text, i) => { row.cells[i + 1].textContent = text; row.cells[i + 1].dataset.value = parseFloat(text); });
+  }
+  rows.sort((a, b) => Number(a.cells[1].textContent) - Number(b.cells[1].textContent));
+  ranking.replaceChildren(...rows);
+};
+
 // A choice hides everything that belongs to another method, task or limit. What is told over all limits at once
 // (data-limit="all") gives way to what is told of one (data-alone) where the page has both.
 const form = document.querySelector("form.filters");
@@ -82,6 +213,7 @@ if (form) {
   const said = form.querySelector("output");
   const apply = () => {
     const chosen = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+    rank(chosen);
     for (const element of document.querySelectorAll("[data-method], [data-task], [data-limit]")) {
       const fits = names.every((name) => {
         const own = element.dataset[name];
@@ -96,7 +228,7 @@ if (form) {
       card.classList.toggle("off", !card.querySelector("li[data-task]:not(.off)"));
     }
     const words = names.filter((name) => chosen[name]).map((name) => `${name} ${chosen[name]}`);
-    const means = chosen.limit ? " Results, ranks and improvement stay means over all limits." : "";
+    const means = chosen.limit ? " Results, profile and improvement stay means over all limits." : "";
     said.textContent = words.length ? `Shown: ${words.join(", ")}.${means}` : "Everything is shown.";
   };
   form.addEventListener("change", apply);

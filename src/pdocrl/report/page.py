@@ -104,7 +104,9 @@ def render(
     filters = {"method": record.methods, "task": record.tasks, "limit": record.limits}
     many = not record.alone or len(record.methods) > 1
     there = [section for section in sections if section.is_there]
-    return render_page(_title(record), lead(record), there, filters=filters if many else {})
+    return render_page(
+        _title(record), lead(record), there, filters=filters if many else {}, scores=page_tables.rank_data(record)
+    )
 
 
 def _compared(record: Results) -> list[Section]:

@@ -256,6 +256,27 @@ def _at_limit(score: Score) -> Text:
     return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
 
 
+def rank_data(record: Results) -> list[dict[str, object]]:
+    """Means at each limit, from which the page's script ranks what the filters leave; of one constraint."""
+    if len({cell.method for cell in record.cells}) < 2 or any(
+        len(at.limit) != 1 for c in record.cells for at in c.limits
+    ):
+        return []
+    return [
+        {
+            "task": cell.task,
+            "method": cell.method,
+            "limit": limit_name(at.limit),
+            "reward": at.reward,
+            "cost": at.cost,
+            "over": at.over,
+            "episodes": at.rewards.size,
+        }
+        for cell in record.cells
+        for at in cell.limits
+    ]
+
+
 def _method(record: Results, method: str) -> Text:
     return Text(method, series=None if record.by_limit else record.methods.index(method))
 

@@ -6,16 +6,13 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
-from markupsafe import Markup
-
-from pdocrl.report import chart
-from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
-from pdocrl.report.document import Block, Figure, Listed, Panels, Section, Tables, as_image, render_page
+from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
+from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
 from pdocrl.tabular.analysis.comparison import Comparison, read_compared
+from pdocrl.tabular.analysis.policy_map import read_map
 from pdocrl.tabular.result import tables
-from pdocrl.tabular.result.record import FILE, Frontier, SolvedFile, read_solved
+from pdocrl.tabular.result.record import FILE, SolvedFile, read_solved
 
 PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows
@@ -30,19 +27,21 @@ def is_solved(folder: str | os.PathLike[str]) -> bool:
 def render_solved(folder: Path) -> str:
     """The whole page as text."""
     result = read_solved(folder)
-    picture = folder / PICTURE
+    picture, found = folder / PICTURE, read_map(folder)
     sections = [
         Section("Result", [Tables([tables.outcome(result).html()])]),
         Section("What to notice", [Listed(_notes(result))]),
+        *([] if found is None else [Section(_HEAT, [policy_heat_map(result, found)])]),
         *([Section("In one picture", [Figure(as_image(picture), _ALT)])] if picture.exists() else []),
         Section("How far to trust it", [Tables([tables.trust(result).html()])]),
         *answered(result, read_compared(folder)),
         *([Section("Other bounds on w", [Tables([tables.choices(result).html()])])] if result.choices else []),
-        Section("The policy", [Tables([_policy(result).html(tall=True)])]),
+        *([] if found is not None else [Section("The policy", [Tables([_policy(result).html(tall=True)])])]),
     ]
     return render_page(f"Solved: {folder.name}", _lead(result), [s for s in sections if s.is_there])
 
 
+_HEAT = "The policy, state by action"
 _ALT = "Reward and costs with their intervals against the limits, and how the log covers the policy."
 
 
@@ -85,15 +84,12 @@ def _notes(result: SolvedFile) -> list[str]:
     return found + [note[0].upper() + note[1:] for note in result.notes or []]
 
 
-HEIGHT = 220.0
-
-
 def answered(result: SolvedFile, compared: Comparison | None) -> list[Section]:
     """One section for each thing that was asked, in the order people ask."""
     found = []
     if result.frontier is not None:
         title = f"What the limit on {result.frontier.column} costs"
-        found.append(Section(title, [_drawn(result.frontier), Tables([tables.frontier(result.frontier).html()])]))
+        found.append(Section(title, [Tables([tables.frontier(result.frontier).html()])]))
     if compared is not None:
         table = tables.compared(compared)
         found.append(Section(table.title, [Tables([table.html()]), Listed([tables.FLATTERED])]))
@@ -105,29 +101,3 @@ def answered(result: SolvedFile, compared: Comparison | None) -> list[Section]:
     if result.more_data and any(result.more_data.values()):
         found.append(Section("Where more rows would help most", [Tables([tables.more_rows(result).html()])]))
     return found
-
-
-def _drawn(line: Frontier) -> Block:
-    caption = (
-        "Reward against the limit, with the interval of each. Hollow where the limit cannot be kept. "
-        "Where the curve is flat the limit costs nothing."
-    )
-    return Panels({f"limit on {line.column}": _curve(line)}, caption)
-
-
-def _curve(line: Frontier) -> Markup:
-    spans = [point.interval or (point.value, point.value) for point in line.points]
-    x = chart.spanning([point.limit for point in line.points], LEFT + 8, WIDTH - RIGHT)
-    y = chart.spanning(np.array(spans), HEIGHT - BOTTOM, TOP + 12, also=tuple(p.value for p in line.points))
-    body = chart.axes(x, y, f"limit on {line.column}", "reward")
-    kept = [point for point in line.points if point.kept]
-    if kept:
-        body += chart.curve(0, x([p.limit for p in kept]), y([p.value for p in kept]))
-    told = []
-    for point, (low, high) in zip(line.points, spans, strict=True):
-        words = f"limit {point.limit:.4g}: reward {point.value:.4g}" + ("" if point.kept else ", not kept")
-        body += chart.whisker(0, float(x(point.limit)), float(y(low)), float(y(high)))
-        body += chart.mark(0, float(x(point.limit)), float(y(point.value)), words, filled=point.kept)
-        told.append(words)
-    title = f"Reward against the limit on {line.column}"
-    return chart.drawing("frontier-solved", HEIGHT, title, f"{'; '.join(told)}.", body)

@@ -12,8 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, per_step
+from pdocrl.records import write_record
 from pdocrl.tabular.analysis import questions
 from pdocrl.tabular.analysis.comparison import Comparison, write_compared
+from pdocrl.tabular.analysis.policy_map import FILE as MAP
+from pdocrl.tabular.analysis.policy_map import policy_map
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
 from pdocrl.tabular.baselines.on_log import solve_with
@@ -160,6 +163,8 @@ def solve_log(
     )
     record = report.with_notes(record, result, counts)
     files = [] if out is None else report.save(result, out, unseen, counts, record)
+    if out is not None:
+        write_record(out / MAP, policy_map(counts, result, curve))
     if out is not None and record.frontier is not None:
         files.append(draw_frontier(record.frontier, out / "frontier.png"))
     return Solved(result, record, files)

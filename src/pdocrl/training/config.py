@@ -9,24 +9,29 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import msgspec
 import numpy as np
 
 from pdocrl import deprecations
-from pdocrl.agents.base import Agent, make_config
+from pdocrl.agents.base import Agent, AgentConfig, make_config
+from pdocrl.agents.registry import BUILT_IN, class_path, import_agent, is_packaged
+from pdocrl.console import log
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.load import find
+from pdocrl.data.load import place_of as place_of_file
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.provenance import UNKNOWN, commit, machine, versions
 from pdocrl.records import Record, read_record
+from pdocrl.training.buffer import Buffer
 from pdocrl.training.trainer import Run
 
 FILE = "run.json"
 Limits = float | Sequence[float | Sequence[float]]
+BENCHMARK_LIMITS = (10.0, 20.0, 40.0)  # DSRL's
+BENCHMARK: Literal["benchmark"] = "benchmark"  # asks for them, where data has costs
 
 
 class TrainingConfig(Record, frozen=True, kw_only=True):
@@ -40,6 +45,10 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
     horizon: int
     cost_names: list[str]
     agent: str
+    agent_class: str = ""  # module:Class, of an agent that is not built in
+    agent_packaged: bool = True  # False: its code is in no installed package; no version names it
+    training: list[int] = msgspec.field(default_factory=list)  # [R] runs of one number share a training
+    default_limit: bool = False  # no limit was given: the runs have the data's mean cost per episode
     settings: dict[str, Any]  # the same in all runs
     runs: list[dict[str, Any]]  # per run: cost_limit, seed and the settings it varies
     steps: int
@@ -66,7 +75,7 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
         dataset: Dataset,
         place: str,
         task: Task | None,
-        agent: str,
+        agent: Agent[Any, Any],
         *,
         horizon: int | None = None,
         evaluate_every: int = 0,
@@ -80,7 +89,9 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
             task=task.name if task else None,
             horizon=horizon or (task.horizon if task else dataset.longest_episode),
             cost_names=list(dataset.cost_names),
-            agent=agent,
+            agent=agent.name,
+            agent_class="" if agent.name in BUILT_IN else class_path(agent),
+            agent_packaged=agent.name in BUILT_IN or is_packaged(agent),
             evaluate_every=evaluate_every,
             evaluate_episodes=evaluate_episodes,
             versions=versions(),
@@ -96,8 +107,12 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
     def read(folder: str | os.PathLike[str]) -> TrainingConfig:
         return read_record(Path(folder) / FILE, TrainingConfig, "Give the folder that `pdocrl train --out` wrote.")
 
+    def find_agent(self) -> Agent[Any, Any]:
+        """The agent, by name or by its class."""
+        return import_agent(self.agent, self.agent_class)
+
     def make_runs(self, agent: Agent[Any, Any]) -> list[Run]:
-        """The runs as the loop takes them."""
+        """The runs as the trainer takes them."""
         made = []
         for run in self.runs:
             varied = {name: value for name, value in run.items() if name not in {"cost_limit", "seed"}}
@@ -107,19 +122,43 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
                 "cost_limit": tuple(run["cost_limit"]),
                 "horizon": float(self.horizon),
             }
-            settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
             made.append(Run(make_config(agent, **settings), run["seed"]))
         return made
 
 
 def limits_of(cost_limit: Limits) -> list[tuple[float, ...]]:
     """One tuple per limit; a bare number is one limit of one cost."""
-    given = [cost_limit] if isinstance(cost_limit, int | float) else list(cost_limit)
-    limits = [(float(c),) if isinstance(c, int | float) else tuple(float(x) for x in c) for c in given]
+    given: Any = [cost_limit] if np.ndim(cost_limit) == 0 else cost_limit
+    limits = [(float(c),) if np.ndim(c) == 0 else tuple(float(x) for x in c) for c in given]
     if any(value < 0 or not np.isfinite(value) for limit in limits for value in limit):
         raise PdocrlError(f"cost limits must be numbers of at least 0: {limits}.")
     _refuse_twice("cost limit", limits)
     return limits
+
+
+def default_limits(
+    agent: Agent[Any, Any], config: AgentConfig, dataset: Dataset, benchmark: bool
+) -> list[tuple[float, ...]]:
+    """The limits of runs where none is given.
+
+    The benchmark's, where they are asked for. Else, for an agent that trains without the limit, the mean logged cost
+    per episode, which its policy keeps to until it is told another; every other agent refuses.
+    """
+    if not dataset.n_costs:
+        return [()]
+    if benchmark:
+        log("no cost limit was given: 10, 20 and 40 per episode, the benchmark's.")
+        return limits_of(BENCHMARK_LIMITS)
+    says = "ignores_limit" in vars(type(agent)) and agent.ignores_limit(config)
+    if not says or isinstance(dataset, Buffer):
+        raise PdocrlError(
+            f"{agent.name} trains for a cost limit: give cost_limit=…, the undiscounted cost allowed per episode, one "
+            f"number for each of {', '.join(dataset.cost_names)}. (`pdocrl data info` shows what episodes "
+            "cost; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit.)"
+        )
+    mean = tuple(float(f"{cost:.6g}") for cost in dataset.cost_return.mean(0))
+    log(f"no cost limit was given: until they are told another, policies act for {mean}, the mean logged cost.")
+    return [mean]
 
 
 def seeds_of(seed: int | Sequence[int]) -> list[int]:
@@ -163,7 +202,8 @@ def _refuse_twice(what: str, values: Sequence[Any]) -> None:
 def task_of(data: str | os.PathLike[str] | Dataset, task: str | Task | None) -> Task | None:
     """The task given, or the one whose name the data was asked by, or whose file it is; refused where they differ."""
     name = data.name if isinstance(data, Dataset) else os.fspath(data)
-    stem = Path(name).stem.split("-v")[0].removeprefix("Safety")
+    stem = Path(name).stem.split("-v")[0].removeprefix("SafeMetaDrive-").removeprefix("Safety")
+    stem = stem.removesuffix("Gymnasium")
     try:
         own = find_task(stem)
     except UnknownNameError:
@@ -186,9 +226,5 @@ def refuse_other_dimensions(dataset: Dataset, task: Task | None) -> None:
 
 
 def place_of(data: str | os.PathLike[str] | Dataset) -> str:
-    """How to find the data again, from any folder: a task's name as it is, a file by its whole path."""
-    if isinstance(data, Dataset):
-        return data.name
-    text = os.fspath(data)
-    path = None if text.startswith("minari:") else find(data)
-    return text if path is None else os.path.abspath(path)
+    """How to find the data again: where it was loaded from, else its name, which does not lead there."""
+    return (data.path or data.name) if isinstance(data, Dataset) else place_of_file(data)

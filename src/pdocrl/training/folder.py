@@ -20,43 +20,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pdocrl.agents.registry import find_agent
+from pdocrl.agents.base import Agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import atomic_path, lock_file, naming, write_text
 from pdocrl.policies import policy as policies
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import Policy
 from pdocrl.policies.standalone import joined_source
 from pdocrl.records import write_record
 from pdocrl.training import checkpoint
 from pdocrl.training.config import FILE, TrainingConfig
+from pdocrl.training.trained import CHECKPOINT as CHECKPOINT
+from pdocrl.training.trained import Trained as Trained
 from pdocrl.training.trainer import Trainer
 
-CHECKPOINT = "checkpoint.safetensors"
 POLICIES = "policies.npz"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
-
-
-@dataclasses.dataclass(repr=False)
-class Trained:
-    """A finished (or loaded) training: one policy per run, and how they came about."""
-
-    config: TrainingConfig
-    step: int
-    policies: list[Policy]
-    failures: dict[int, str]  # run → why it stopped early; its policy is the last whole one
-    metrics: list[dict[str, Any]]  # the lines of metrics.jsonl
-    folder: Path | None = None
-
-    def __repr__(self) -> str:
-        data = self.config.task or Path(self.config.data).name
-        kept = f", in {self.folder}" if self.folder else ""
-        failed = f", {len(self.failures)} stopped early" if self.failures else ""
-        return (
-            f"Trained({self.config.agent} on {data}: {len(self.policies)} policies at step {self.step:,}{failed}{kept})"
-        )
 
 
 @contextlib.contextmanager
@@ -78,7 +58,7 @@ def locked(folder: Path | None) -> Iterator[None]:
             lock_file(file)
         except OSError:
             raise PdocrlError(
-                f"{folder}: another process is training here. Wait for it, or choose another --out."
+                f"{folder}: another process is training here. Wait for it, or choose another folder (out=…, --out)."
             ) from None
         try:
             yield
@@ -112,7 +92,13 @@ def add_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def save(config: TrainingConfig, trainer: Trainer, folder: Path, last: bool) -> None:
+def save(
+    config: TrainingConfig,
+    trainer: Trainer,
+    folder: Path,
+    last: bool,
+    callbacks: Sequence[dict[str, Any]] = (),
+) -> None:
     """The whole state, and the policies if they are quickly made or this is the last time.
 
     Where there is no room, what lay there before stays as it was. The state goes first: whoever asked to stop may not
@@ -126,6 +112,7 @@ def save(config: TrainingConfig, trainer: Trainer, folder: Path, last: bool) -> 
         "failures": trainer.failures,
         "problem": dataclasses.asdict(trainer.problem),
         "versions": config.versions,
+        "callbacks": list(callbacks),
     }
     try:
         checkpoint.save(folder / CHECKPOINT, trainer.state, metadata)
@@ -139,7 +126,13 @@ def save(config: TrainingConfig, trainer: Trainer, folder: Path, last: bool) -> 
         ) from error
 
 
-def restore(folder: Path, config: TrainingConfig, dataset: Dataset) -> Trainer:
+def read_callbacks(folder: Path) -> list[dict[str, Any]]:
+    """What the callbacks of a training remembered at its last checkpoint."""
+    path = folder / CHECKPOINT
+    return list(checkpoint.read_metadata(path).get("callbacks", [])) if path.exists() else []
+
+
+def restore(folder: Path, config: TrainingConfig, dataset: Dataset, agent: Agent[Any, Any] | None = None) -> Trainer:
     """The trainer as its checkpoint left it, or a fresh one before the first; refused when the data, the agent or the
     version is another."""
     if dataset.digest != config.data_digest:
@@ -157,7 +150,7 @@ def restore(folder: Path, config: TrainingConfig, dataset: Dataset) -> Trainer:
         made_by, this = metadata["versions"]["pdocrl"], version("pdocrl")
         if made_by != this:
             raise PdocrlError(f"{folder}: made by pdocrl {made_by}, this is {this}. Go on with that version.")
-    agent = find_agent(config.agent)
+    agent = agent or config.find_agent()
     trainer = Trainer(agent, dataset, config.make_runs(agent))
     if metadata is not None:
         trainer.state, _ = checkpoint.load(folder / CHECKPOINT, trainer.state)

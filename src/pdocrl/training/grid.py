@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pdocrl.agents.base import Agent
-from pdocrl.agents.registry import find_agent
+from pdocrl.agents.registry import as_agent
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
@@ -25,7 +25,7 @@ from pdocrl.training.config import Limits, TrainingConfig, limits_of, place_of, 
 from pdocrl.training.folder import Trained, locked
 from pdocrl.training.multi_task import MultiTaskTrainer
 from pdocrl.training.train import on_interrupt, record
-from pdocrl.training.trainer import Progress, Trainer
+from pdocrl.training.trainer import StageMetrics, Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TaskPart:
 
 def train_multi_task(
     parts: Sequence[TaskPart],
-    agent: str = "pdocrl",
+    agent: str | type[Agent[Any, Any]] | Agent[Any, Any] = "pdocrl",
     *,
     seed: int | Sequence[int] = 0,
     steps: int = 100_000,
@@ -49,7 +49,7 @@ def train_multi_task(
     checkpoint_every: int = 50_000,
 ) -> list[Trained]:
     """Train all runs of all parts at once; refused for an agent that cannot (`Agent.zero_padded`)."""
-    chosen, seeds = find_agent(agent), seeds_of(seed)
+    chosen, seeds = as_agent(agent), seeds_of(seed)
     with contextlib.ExitStack() as stack:
         configs = []
         for part in parts:
@@ -62,7 +62,7 @@ def train_multi_task(
                     part.dataset,
                     place_of(part.dataset),
                     part.task,
-                    agent,
+                    chosen,
                     settings=dict(settings or {}),
                     runs=runs,
                     steps=steps,
@@ -89,7 +89,9 @@ def _drive(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: 
         writing: list[Future[None]] = []  # one after another
         lines = [folders.begin(config, out, together.step) for config, out in zip(configs, outs, strict=True)]
         row = bar.add_task(first.agent, total=first.steps, completed=together.step)
-        for stage in together.train(first.steps, first.log_every, stop.is_set):
+        for stage in together.train(
+            first.steps, lambda step: (step // first.log_every + 1) * first.log_every, stop.is_set
+        ):
             writing.append(writer.submit(_record, configs, outs, lines, stage))
             words = (
                 f"{first.agent} × {len(together.runs)} on {len(configs)} tasks  {stage.steps_per_second:.0f} steps/s"
@@ -120,10 +122,10 @@ def _finish(writing: list[Future[None]]) -> None:
 
 
 def _record(
-    configs: Sequence[TrainingConfig], outs: Sequence[Path], lines: Sequence[list[dict[str, Any]]], stage: Progress
+    configs: Sequence[TrainingConfig], outs: Sequence[Path], lines: Sequence[list[dict[str, Any]]], stage: StageMetrics
 ) -> None:
     for config, out, known, own in zip(configs, outs, lines, _split(stage, configs), strict=True):
-        record(own, config, out, known, ())
+        record(own.step, own.metrics, own.steps_per_second, config, out, known, ())
 
 
 def _save(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: Sequence[Path], last: bool) -> None:
@@ -132,12 +134,12 @@ def _save(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: S
         list(pool.map(functools.partial(folders.save, last=last), configs, together.parts, outs))
 
 
-def _split(stage: Progress, configs: Sequence[TrainingConfig]) -> list[Progress]:
+def _split(stage: StageMetrics, configs: Sequence[TrainingConfig]) -> list[StageMetrics]:
     """Each part's share of a stop."""
     found, start = [], 0
     for config in configs:
         runs = slice(start, start + len(config.runs))
         own = {name: values[runs] for name, values in stage.metrics.items()}
-        found.append(Progress(stage.step, own, stage.steps_per_second))
+        found.append(StageMetrics(stage.step, stage.steps, own, stage.steps_per_second))
         start += len(config.runs)
     return found

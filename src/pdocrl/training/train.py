@@ -11,24 +11,29 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from pdocrl.agents.base import make_config
-from pdocrl.agents.registry import find_agent
-from pdocrl.console import log, progress
+from pdocrl import deprecations
+from pdocrl.agents.base import Agent, AgentConfig, changed_settings, make_config
+from pdocrl.agents.registry import as_agent
+from pdocrl.console import log
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.policies.policy import Policy
 from pdocrl.training import folder as folders
 from pdocrl.training.buffer import open_buffers
-from pdocrl.training.callbacks import DuringTraining, Logger, open_loggers
+from pdocrl.training.callbacks import Callback, Evaluate, EvaluateTask, Metrics, Progress, TrainingView, as_callbacks
 from pdocrl.training.config import (
+    BENCHMARK,
+    BENCHMARK_LIMITS,
     Limits,
     TrainingConfig,
+    default_limits,
     limits_of,
     place_of,
     refuse_numbers,
@@ -37,44 +42,73 @@ from pdocrl.training.config import (
     seeds_of,
     task_of,
 )
+from pdocrl.training.final_state import FinalState
 from pdocrl.training.folder import CHECKPOINT, Trained, locked
-from pdocrl.training.trainer import BLOCK, Progress, Trainer, warm_up
-
-LIMITS = (10.0, 20.0, 40.0)  # DSRL's, where none is asked for
+from pdocrl.training.loggers import Logger, open_loggers
+from pdocrl.training.schedule import Schedule
+from pdocrl.training.trainer import BLOCK, Trainer, check_data, multiples, warm_up
 
 
 def train(
     data: str | os.PathLike[str] | Dataset,
-    agent: str = "dial",
+    agent: str | type[Agent[Any, Any]] | Agent[Any, Any] = "dial",
     *,
-    task: str | Task | None = None,
-    horizon: int | None = None,
-    cost_limit: Limits = LIMITS,
+    config: AgentConfig | None = None,
+    cost_limit: Limits | Literal["benchmark"] | None = None,
     seed: int | Sequence[int] = 0,
     steps: int = 100_000,
-    settings: Mapping[str, Any] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    task: str | Task | None = None,
+    horizon: int | None = None,
     out: str | os.PathLike[str] | None = None,
-    log_every: int = 1000,
-    checkpoint_every: int = 10_000,
+    callbacks: Sequence[Any] = (),
+    loggers: Sequence[str | Logger] = (),
+    eval_env: Any = None,
     evaluate_every: int = 0,
     evaluate_episodes: int = 5,
-    loggers: Sequence[str] = (),
+    log_every: int = 1000,
+    checkpoint_every: int = 10_000,
     buffer_size: int = 0,
     refresh_every: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    **more_settings: Any,
 ) -> Trained:
     """Train one policy per cost limit × seed × variant, side by side.
 
-    A limit is the undiscounted cost allowed per episode; with K constraints each limit is a sequence of K numbers. The
-    horizon is the task's, or the longest episode in the data. With `out`, everything is kept there and can be resumed.
+        trained = pdocrl.train(data, "cpq", cost_limit=[10, 20], seed=[0, 1], steps=50_000, hidden=[128, 128])
+        trained = pdocrl.train(data, MyAgent, config=MyConfig(pull=2.0), callbacks=[...], eval_env=make_env)
 
-    With `buffer_size`, training uses a random subset of so many rows of the file, for files larger than memory. It is
-    resampled every `refresh_every` steps; by default when a run has used each row about once. See
-    `pdocrl.training.buffer`.
+    Args:
+        data: a dataset, a task's name, or a file.
+        agent: the method: a name of `pdocrl agents`, a class derived from `pdocrl.Agent`, or an instance of one.
+        config: the agent's config; the same as giving its fields as keywords (`hidden=(64, 64)`), which win over it.
+        cost_limit: undiscounted cost allowed per episode. One number; a sequence, for one run each; with K
+            constraints a sequence of sequences of K numbers. "benchmark": DSRL's 10, 20 and 40. None: agents that
+            serve every limit are trained once, and their policy is told the limit when it acts; others refuse.
+        seed: one run per seed and limit.
+        steps: gradient steps.
+        vary: settings with several values each; every combination becomes a run.
+        task: gives horizon, reference scores and simulator when the data is not a task's own.
+        horizon: steps of a full episode; default: the task's, or the longest episode in the data.
+        out: folder for checkpoints, policies and metrics; it can be resumed.
+        callbacks: `pdocrl.callbacks.Callback` objects, or functions of the view, called every `log_every` steps.
+        loggers: names ("tensorboard", "wandb") or `pdocrl.loggers.Logger` objects.
+        eval_env: a function that makes an environment (or an id), played every `evaluate_every` steps; without it the
+            task's simulator is.
+        evaluate_every: steps between evaluations; 0: none, or 10 in all where `eval_env` is given.
+        evaluate_episodes: episodes of each evaluation and policy.
+        log_every: steps between lines of metrics.
+        checkpoint_every: steps between checkpoints.
+        buffer_size: train on a random subset of so many rows, for files larger than memory; see
+            `pdocrl.training.buffer`.
+        refresh_every: steps between resamplings of that subset; default: when each row was used about once.
+        settings: settings of the agent in one mapping, for names that are also arguments here.
+        more_settings: settings of the agent, the same in all runs.
     """
-    chosen = find_agent(agent)
+    chosen = as_agent(agent)
+    given = _settings(chosen, config, {**(settings or {}), **more_settings})
     # What cannot be is told before any data is read.
-    batch_size = make_config(chosen, **dict(settings or {})).batch_size
+    batch_size = make_config(chosen, **given).batch_size
     refuse_numbers(
         steps=(steps, 1),
         log_every=(log_every, 1),
@@ -85,26 +119,38 @@ def train(
         buffer_size=(buffer_size, 0),
         refresh_every=(refresh_every, 0),
     )
-    limits, seeds, spec = limits_of(cost_limit), seeds_of(seed), task_of(data, task)
+    if cost_limit is None and config is not None and config.cost_limit:
+        cost_limit = [config.cost_limit]
+    if horizon is None and config is not None and config.horizon != type(config)().horizon:
+        horizon = int(config.horizon)
+    if isinstance(cost_limit, str) and cost_limit != BENCHMARK:
+        raise PdocrlError(f"cost_limit is {cost_limit!r}; give numbers, or {BENCHMARK!r} for {BENCHMARK_LIMITS}.")
+    asked = None if cost_limit is None or isinstance(cost_limit, str) else limits_of(cost_limit)
+    seeds, spec = seeds_of(seed), task_of(data, task)
     if buffer_size and not refresh_every:
         refresh_every = -(-buffer_size // (batch_size * BLOCK)) * BLOCK
+    callbacks = list(callbacks)
+    if eval_env is not None:
+        callbacks.insert(0, Evaluate(eval_env, evaluate_every or max(1, steps // 10), evaluate_episodes))
+        evaluate_every = 0
     folder = None if out is None else Path(out)
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
             raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
         with _open(data, task, buffer_size, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
-            if not dataset.n_costs and cost_limit == LIMITS:
-                limits = [()]  # a limit that was asked for is not left out in silence
-            config = TrainingConfig.of(
+            check_data(chosen, dataset)
+            limits = asked or default_limits(chosen, make_config(chosen, **given), dataset, cost_limit == BENCHMARK)
+            planned = TrainingConfig.of(
                 dataset,
                 place_of(data),
                 spec,
-                agent,
-                settings=dict(settings or {}),
+                chosen,
+                settings=given,
                 horizon=horizon,
                 steps=steps,
                 runs=runs_of(limits, seeds, dict(vary or {})),
+                default_limit=cost_limit is None,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,
                 evaluate_every=evaluate_every,
@@ -112,13 +158,26 @@ def train(
                 buffer_size=buffer_size,
                 refresh_every=refresh_every,
             )
-            if dataset.longest_episode > config.horizon:
+            if dataset.longest_episode > planned.horizon:
                 log(
-                    f"{dataset.name}: some episodes are longer than the horizon of {config.horizon} steps (longest: "
+                    f"{dataset.name}: some episodes are longer than the horizon of {planned.horizon} steps (longest: "
                     f"{dataset.longest_episode}). A limit is for a whole episode: is the horizon right?"
                 )
-            trainer = Trainer(chosen, dataset, config.make_runs(chosen))
-            return _drive(config, trainer, folder, loggers)
+            trainer = Trainer(chosen, dataset, planned.make_runs(chosen))
+            planned = msgspec.structs.replace(planned, training=trainer.training.tolist())
+            return _drive(planned, trainer, folder, loggers, callbacks)
+
+
+def _settings(agent: Agent[Any, Any], config: AgentConfig | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config object and of keywords, under their names of today."""
+    if config is None:
+        return deprecations.settings(agent.name, given)
+    if not isinstance(config, agent.Config):
+        raise PdocrlError(
+            f"config is a {type(config).__name__}, {agent.name} takes a {agent.Config.__name__}: "
+            f"config={agent.Config.__name__}(…)."
+        )
+    return changed_settings(config) | deprecations.settings(agent.name, given)
 
 
 def resume(
@@ -126,87 +185,122 @@ def resume(
     data: str | os.PathLike[str] | Dataset | None = None,
     *,
     steps: int | None = None,
-    loggers: Sequence[str] = (),
+    callbacks: Sequence[Any] = (),
+    loggers: Sequence[str | Logger] = (),
+    agent: Any = None,
 ) -> Trained:
-    """Go on with a training that was stopped, to the same bits as if it had not been; to more `steps`, where given."""
+    """Go on with a training that was stopped, to the same bits as if it had not been.
+
+    Args:
+        folder: what `train(out=…)` wrote.
+        data: the dataset it was trained on, where the record cannot find it again.
+        steps: go on to so many; default: as many as were asked for.
+        callbacks: as of `train`; those of the same kinds go on with what they remembered.
+        loggers: as of `train`.
+        agent: the class, of an agent that is in no package and not defined in this process.
+    """
     folder = Path(folder)
     config = TrainingConfig.read(folder)
     with (
         locked(folder),
         _open(config.data if data is None else data, config.task, config.buffer_size, config.refresh_every) as dataset,
     ):
-        trainer = folders.restore(folder, config, dataset)
+        trainer = folders.restore(folder, config, dataset, None if agent is None else as_agent(agent))
         if steps is not None:
             if steps < trainer.step:
                 raise PdocrlError(f"{folder}: is at step {trainer.step} already, beyond the {steps} asked for.")
             config = msgspec.structs.replace(config, steps=steps)
-        return _drive(config, trainer, folder, loggers)
+        return _drive(config, trainer, folder, loggers, callbacks)
 
 
-def _drive(config: TrainingConfig, trainer: Trainer, folder: Path | None, loggers: Sequence[str]) -> Trained:
-    """Run the loop and do between its calls what people want to see: progress, metrics, checkpoints, evaluations."""
-    every = int(np.gcd.reduce([n for n in (config.log_every, config.checkpoint_every, config.evaluate_every) if n > 0]))
+class _Record(Callback):
+    """The lines of metrics.jsonl, and of the loggers."""
+
+    def __init__(self, every: int, lines: list[dict[str, Any]], loggers: Sequence[Logger]) -> None:
+        self.every, self._lines, self._loggers = every, lines, loggers
+
+    def __call__(self, view: TrainingView) -> None:
+        record(view.step, view.recent, view.steps_per_second, view.config, view.folder, self._lines, self._loggers)
+        view.unwritten.clear()
+
+
+def _drive(
+    config: TrainingConfig,
+    trainer: Trainer,
+    folder: Path | None,
+    loggers: Sequence[str | Logger],
+    callbacks: Sequence[Any],
+) -> Trained:
+    """Run the trainer and call what is due between its steps: callbacks, metrics, progress, checkpoints."""
+    own = as_callbacks(callbacks, config.log_every)
+    if config.evaluate_every:
+        own.append(EvaluateTask(config.evaluate_every, config.evaluate_episodes))
+    checkpoints = [] if folder is None else folders.read_callbacks(folder)
+    view = TrainingView(config, trainer, folder)
     stop = threading.Event()
-    with (
-        on_interrupt(stop),
-        open_loggers(loggers, folder, config.runs) as outputs,
-        DuringTraining(config, folder) as evaluations,
-        progress("{task.description}") as bar,
-    ):
-        lines = folders.begin(config, folder, trainer.step)  # not before: what cannot begin leaves nothing behind
-        row = bar.add_task(config.agent, total=config.steps, completed=trainer.step)
-        pending: list[Progress] = []
-        for stage in trainer.train(config.steps, every, stop.is_set):
-            pending.append(stage)
-            finished = stage.step >= config.steps or len(trainer.failures) == len(trainer.runs)
-            if stage.step % config.log_every == 0 or finished or stop.is_set():
-                record(_mean(pending), config, folder, lines, outputs)
-                pending = []
-            bar.update(row, completed=stage.step, description=_describe(config, stage))
-            if config.evaluate_every and (stage.step % config.evaluate_every == 0 or finished):
-                evaluations.submit(stage.step, [*trainer.policies()])
-            if folder is not None and (stage.step % config.checkpoint_every == 0 or finished):
-                folders.save(config, trainer, folder, last=finished)
+    with on_interrupt(stop), open_loggers(loggers, folder, config.runs) as outputs:
+        lines: list[dict[str, Any]] = []
+        own += [_Record(config.log_every, lines, outputs), Progress()]
+        schedule = Schedule(own)
+        schedule.recall(checkpoints)
+        with contextlib.ExitStack() as ends:
+            view.failed = True
+            for callback in own:
+                callback.begin(view)
+                ends.callback(callback.end, view)
+            lines += folders.begin(config, folder, trainer.step)  # not before: what cannot begin leaves nothing behind
+            saved = multiples(config.checkpoint_every)
+            for stage in trainer.train(
+                config.steps,
+                lambda step: min(schedule.next_stop(step), saved(step)),
+                stop.is_set,
+            ):
+                interrupted = stop.is_set() and stage.step < config.steps
+                done = stage.step >= config.steps or len(trainer.failures) == len(trainer.runs)
+                view.steps_per_second = stage.steps_per_second
+                schedule.call(view, stage, finished=done and not interrupted, skip=interrupted)
+                if view.stopped and not done:
+                    schedule.finish(view)
+                    done = True
+                if folder is not None and (done or interrupted or stage.step % config.checkpoint_every == 0):
+                    folders.save(config, trainer, folder, last=done or interrupted, callbacks=schedule.memory())
+                if done or interrupted:
+                    break
+            view.failed = stop.is_set() and trainer.step < config.steps and not view.stopped
     for run, why in trainer.failures.items():
         log(f"run {run} ({config.runs[run]}) stopped at {why}; its policy is the last whole one.")
-    if stop.is_set() and trainer.step < config.steps:
+    if view.failed:
         if folder is None:
             raise PdocrlInterrupted(
-                f"interrupted at step {trainer.step}; nothing was kept, because no --out was given."
+                f"interrupted at step {trainer.step}; nothing was kept, because no folder was given (out=…, --out)."
             )
-        folders.save(config, trainer, folder, last=True)
         raise PdocrlInterrupted(f"interrupted at step {trainer.step}. Go on with: pdocrl train --resume {folder}")
-    return Trained(config, trainer.step, [*trainer.policies()], trainer.failures, lines, folder)
+    if view.stopped:
+        log(f"stopped at step {trainer.step:,}: {view.stopped}.")
+    made: list[Policy] = [*trainer.policies()]
+    return Trained(config, trainer.step, made, trainer.failures, lines, folder, view.stopped, FinalState.of(trainer))
 
 
 def record(
-    stage: Progress, config: TrainingConfig, folder: Path | None, lines: list[dict[str, Any]], outputs: Sequence[Logger]
+    step: int,
+    metrics: Metrics,
+    rate: float,
+    config: TrainingConfig,
+    folder: Path | None,
+    lines: list[dict[str, Any]],
+    outputs: Sequence[Logger],
 ) -> None:
-    """One line per living run."""
+    """One line per run whose metrics are finite."""
     new = []
     for i, run in enumerate(config.runs):
-        values = {name: float(value[i]) for name, value in stage.metrics.items()}
-        if all(np.isfinite(value) for value in values.values()):
-            new.append(
-                {"step": stage.step, "run": i, **run, "steps_per_second": stage.steps_per_second, "metrics": values}
-            )
+        values = {name: float(value[i]) for name, value in metrics.items()}
+        if values and all(np.isfinite(value) for value in values.values()):
+            new.append({"step": step, "run": i, **run, "steps_per_second": rate, "metrics": values})
     lines += new
     if folder is not None:
         folders.add_lines(folder, folders.METRICS, new)
     for output in outputs:
-        output.write(stage.step, new)
-
-
-def _mean(stages: Sequence[Progress]) -> Progress:
-    """Several stops as one; they are equally long, but for the last."""
-    metrics = {name: np.mean([s.metrics[name] for s in stages], axis=0) for name in stages[-1].metrics}
-    return Progress(stages[-1].step, metrics, float(np.mean([s.steps_per_second for s in stages])))
-
-
-def _describe(config: TrainingConfig, stage: Progress) -> str:
-    shown = [n for n in ("lambda", "lambda_0", "q", "w", "actor_loss") if n in stage.metrics][:3]
-    values = " ".join(f"{name} {np.nanmean(stage.metrics[name]):.3g}" for name in shown)
-    return f"{config.agent} × {len(config.runs)}  {stage.steps_per_second:.0f} steps/s  {values}"
+        output.write(step, new)
 
 
 @contextlib.contextmanager

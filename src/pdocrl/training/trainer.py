@@ -33,7 +33,6 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.validate import FINITE, finite_actions
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import precision
-from pdocrl.nn.mlp import with_low_precision, without_low_precision
 from pdocrl.policies.policy import NormalisedPolicy, Normaliser, with_normaliser
 from pdocrl.training.buffer import Buffer
 from pdocrl.training.per_core import run_per_core, stack, unstack
@@ -84,10 +83,11 @@ class Run:
 
 
 @dataclasses.dataclass
-class Progress:
-    """What the loop hands over at every stop: where it is, and the mean metrics since the last one."""
+class StageMetrics:
+    """What the trainer hands over at every stop: the step, and the mean metrics over the steps since the last stop."""
 
     step: int
+    steps: int  # since the last stop
     metrics: dict[str, NDArray[np.float64]]  # [R] each; NaN for a run that has stopped
     steps_per_second: float
 
@@ -108,7 +108,7 @@ class Trainer:
         own, self.training = trainings(agent, runs)  # [T], and which of them is each run's, [R]
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
-        self.normaliser = normaliser_of(dataset)
+        self.normaliser, self.columns = normaliser_of(dataset), dataset.obs_names
         seen = normalise_obs(dataset, self.normaliser)
         self.problem = agent.problem(seen)
         self.step = 0
@@ -219,11 +219,16 @@ class Trainer:
         self.step += block * blocks
         return {name: np.asarray(total, np.float64) for name, total in sums.items()}
 
-    def train(self, until: int, every: int, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Progress]:
-        """Advance to step `until`, yielding at every multiple of `every` (and at the end, or when told to stop)."""
+    def train(
+        self, until: int, next_stop: Callable[[int], int], should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[StageMetrics]:
+        """Advance to step `until`, yielding wherever `next_stop` of the present step says, and at the end.
+
+        `should_stop` is asked every second or so, and ends the training where it then is.
+        """
         chunk = self._blocks[0]
         while self.step < until:
-            boundary = min(until, (self.step // every + 1) * every)
+            boundary = min(until, next_stop(self.step))
             first, began, totals = self.step, time.perf_counter(), None
             while self.step < boundary and not should_stop():
                 call = time.perf_counter()
@@ -240,7 +245,7 @@ class Trainer:
             done = self.step - first
             if totals is not None:
                 rate = done / (time.perf_counter() - began)
-                yield Progress(self.step, {name: value / done for name, value in totals.items()}, rate)
+                yield StageMetrics(self.step, done, {name: value / done for name, value in totals.items()}, rate)
             if self.step < boundary:
                 return
 
@@ -264,7 +269,12 @@ class Trainer:
             else:
                 network = network.with_limit(run.config.cost_limit)
             networks.append(network)
-        return [with_normaliser(network, self.normaliser) for network in networks]
+        return [with_normaliser(network, self.normaliser, self.columns) for network in networks]
+
+
+def multiples(every: int) -> Callable[[int], int]:
+    """The next multiple of `every` after a step."""
+    return lambda step: (step // every + 1) * every
 
 
 def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.int64]]:
@@ -284,6 +294,12 @@ def trainings(agent: Agent[Any, Any], runs: Sequence[Run]) -> tuple[list[Run], N
     return own, np.asarray(training)
 
 
+def blank_state(agent: Agent[Any, Any], problem: Problem, runs: Sequence[Run]) -> Any:
+    """Shapes and kinds of the arrays of a state of these trainings."""
+    seeds = np.asarray([run.seed for run in runs], np.uint32)
+    return jax.eval_shape(_initial(agent, problem), _stack([run.config for run in runs]), seeds)
+
+
 @lru_cache(maxsize=64)
 def _initial(agent: Agent[Any, Any], problem: Problem) -> Callable[[Any, Any], Any]:
     """The compiled program of first states: (configs, seeds) → states."""
@@ -298,6 +314,15 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
     """Refuse what cannot work, before anything is compiled."""
     if not runs:
         raise PdocrlError("no runs: give at least one cost limit and one seed.")
+    check_data(agent, dataset)
+    for run in runs:
+        if len(run.config.cost_limit) != dataset.n_costs:
+            given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"
+            raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
+
+
+def check_data(agent: Agent[Any, Any], dataset: Dataset) -> None:
+    """Refuse data an agent cannot learn from."""
     if dataset.n_costs < agent.fewest_costs:
         raise PdocrlError(f"{agent.name} needs {agent.needs}; {dataset.name} has {dataset.n_costs}.")
     if agent.most_costs is not None and dataset.n_costs > agent.most_costs:
@@ -312,10 +337,6 @@ def check_runs(agent: Agent[Any, Any], dataset: Dataset, runs: Sequence[Run]) ->
         )
     if not dataset.discrete_actions and finite_actions(dataset.action):
         raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
-    for run in runs:
-        if len(run.config.cost_limit) != dataset.n_costs:
-            given, names = len(run.config.cost_limit), ", ".join(dataset.cost_names) or "none"
-            raise PdocrlError(f"{given} cost limit(s) given, {dataset.name} has {dataset.n_costs} cost(s): {names}.")
 
 
 @lru_cache(maxsize=64)  # more than there are agents: a tour of all of them compiles each once
@@ -371,13 +392,11 @@ def _program(agent: Agent[Any, Any], on_cpu: bool, block: int) -> Callable[..., 
                     return body(carry, (numbers[0], draw(numbers[0])))[0]
                 return jax.lax.scan(body, carry, (numbers, jax.vmap(draw)(numbers)))[0]
 
-            with precision.training(agent.mixed_precision):
-                state = with_low_precision(state)
             names = jax.eval_shape(step, state, jax.eval_shape(draw, start))[1]
             zero = {name: jnp.zeros(()) for name in names}
             none = {name: jnp.int32(-1) for name in names}
             state, sums, bad = jax.lax.fori_loop(0, blocks, one_block, (state, zero, none))
-            return without_low_precision(state), sums, bad
+            return state, sums, bad
 
         return over_runs(one_run, rows, sizes, configs, seeds, states)
 

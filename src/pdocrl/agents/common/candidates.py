@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from pdocrl.agents.base import Transitions
 from pdocrl.nn.mlp import CostCritic, Critic
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 Q = TypeVar("Q", Critic, CostCritic)
 
@@ -33,7 +33,12 @@ def mix_twins(
     value: Float[Array, "2 *n B"], cost: Float[Array, "2 *n B K"], pessimism: float | Array
 ) -> tuple[Float[Array, "*n B"], Float[Array, "*n B K"]]:
     """BCQ's soft pessimism: a mixture of the worse of two estimates and the better; for a cost the larger is worse."""
-    return pessimism * value.min(0) + (1 - pessimism) * value.max(0), mix_costs(cost, pessimism)
+    return mix_values(value, pessimism), mix_costs(cost, pessimism)
+
+
+def mix_values(value: Float[Array, "2 *n B"], pessimism: float | Array) -> Float[Array, "*n B"]:
+    """A mixture of the smaller of two estimates of a value and the larger."""
+    return pessimism * value.min(0) + (1 - pessimism) * value.max(0)
 
 
 def mix_costs(cost: Float[Array, "2 *n B K"], pessimism: float | Array) -> Float[Array, "*n B K"]:

@@ -19,7 +19,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn.mlp import MLP, polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 LARGEST_WEIGHT = 100.0  # e^{β·advantage} is cut here, as in every code of the family
 

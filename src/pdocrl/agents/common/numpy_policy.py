@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdocrl.nn.density import Categorical, ClippedGaussian, TanhGaussian
+from pdocrl.nn.distributions import Categorical, ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import Layers, MLPPolicy
 
@@ -20,10 +20,13 @@ def network_policy(network: MLP) -> MLPPolicy:
 
 
 def mode_policy(actor: TanhGaussian | ClippedGaussian | Categorical) -> MLPPolicy:
-    """The network of the mean, without the half of the scale; of discrete actions, the network of their scores."""
+    """A policy that acts by the mode, with the density of the actor."""
     if isinstance(actor, Categorical):
-        return MLPPolicy(*layers_of(actor.mlp), discrete=True)
+        return MLPPolicy(*layers_of(actor.mlp), discrete=True, density="categorical")
     whole = network_policy(actor.mlp)
     half = whole.weights[-1].shape[-1] // 2
     weights = (*whole.weights[:-1], whole.weights[-1][:, :half])
-    return MLPPolicy(weights, (*whole.biases[:-1], whole.biases[-1][:half]))
+    biases = (*whole.biases[:-1], whole.biases[-1][:half])
+    density = "tanh_gaussian" if isinstance(actor, TanhGaussian) else "clipped_gaussian"
+    scale = (whole.weights[-1][:, half:], whole.biases[-1][half:])
+    return MLPPolicy(weights, biases, density=density, scale=scale)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from pdocrl.agents.base import AgentConfig, Metrics, Transitions, per_constraint, static
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
-from pdocrl.nn.optimise import adam_step
+from pdocrl.nn.optim import adam_step
 
 LARGEST_BOUND = 10.0  # of λ by the published rule, however small φ is
 

@@ -26,7 +26,7 @@ from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, Metrics, Problem
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.filters import on_frontier
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.optimise import clip_norm, sum_over
+from pdocrl.nn.optim import clip_norm, sum_over
 from pdocrl.nn.transformer import CausalTransformer, Windows
 
 PARTS = 16  # of a mini-batch; each has random numbers of its own, so that it may be gone through by itself

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from pdocrl.agents.base import AgentConfig, Metrics, Problem, Transitions, static
 from pdocrl.agents.common.candidates import fit_twins
 from pdocrl.nn.mlp import MLP, Critic, polyak
-from pdocrl.nn.optimise import descend
+from pdocrl.nn.optim import descend
 
 
 class TD3BCConfig(AgentConfig):

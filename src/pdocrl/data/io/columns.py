@@ -39,21 +39,48 @@ SPELLING = {field.name: f"{field.name}_0" if field.name in NUMBERED else field.n
 @contextlib.contextmanager
 def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The table's columns, gathered into arrays in memory; `mapping` names the columns of fields spelt otherwise."""
-    table = _read_csv(path, mapping or {}) if path.suffix == ".csv" else _read_parquet(path)
+    yield from_table(
+        path.name, _read_csv(path, mapping or {}) if path.suffix == ".csv" else _read_parquet(path), mapping
+    )
+
+
+def from_dataframe(frame: Any, mapping: Mapping[str, Sequence[str]] | None = None) -> Source:
+    """The columns of a pandas DataFrame."""
+    import pyarrow
+
+    try:
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError) as error:
+        raise DataError(f"DataFrame: a column cannot be read ({' '.join(str(error).split())[:200]}).") from error
+    return from_table("DataFrame", table, mapping)
+
+
+def from_table(name: str, table: pyarrow.Table, mapping: Mapping[str, Sequence[str]] | None = None) -> Source:
+    """The columns of a table in memory."""
     if not len(table):
-        raise DataError(f"{path.name}: no transitions: the table has columns and no rows.")
-    found = _assign(path.name, table.column_names, mapping or {})
+        raise DataError(f"{name}: no transitions: the table has columns and no rows.")
+    found = _assign(name, table.column_names, mapping or {})
     columns = {
-        field: ArrayColumn(_label(names), _gather(path.name, table, names, field in FLAGS))
-        for field, names in found.items()
+        field: ArrayColumn(_label(names), _gather(name, table, names, field in FLAGS)) for field, names in found.items()
     }
     if "episode" in table.column_names and "obs" in found:
-        columns |= _episode_flags(path.name, table, columns)
-    bounds = _action_bounds(path.name, table, len(found.get("action", ())))
-    names = tuple(found.get("cost", ()))
-    source = Source(path.name, columns, tuple(table.column_names), None, names, bounds, spelling=SPELLING)
-    discrete_actions = _discrete_actions(path.name, table)
-    yield source if discrete_actions is None else chosen(source, discrete_actions)
+        columns |= _episode_flags(name, table, columns)
+    bounds = _action_bounds(name, table, len(found.get("action", ())))
+    cost_names = tuple(found.get("cost", ()))
+    own = tuple(found.get("obs", ()))
+    numbered = all(re.fullmatch(NUMBERED["obs"], name) for name in own)
+    source = Source(
+        name,
+        columns,
+        tuple(table.column_names),
+        None,
+        cost_names,
+        bounds,
+        obs_names=() if numbered else own,
+        spelling=SPELLING,
+    )
+    discrete_actions = _discrete_actions(name, table)
+    return source if discrete_actions is None else chosen(source, discrete_actions)
 
 
 def write(dataset: Dataset, path: Path) -> None:
@@ -62,7 +89,7 @@ def write(dataset: Dataset, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    table = pyarrow.table(_named_columns(dataset))
+    table = pyarrow.table(named_columns(dataset))
     # Our own file handle: its errors carry the errno of a full disk, pyarrow's do not.
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".csv":
@@ -71,7 +98,7 @@ def write(dataset: Dataset, path: Path) -> None:
             pyarrow.parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
-def _named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
+def named_columns(dataset: Dataset) -> dict[str, NDArray[Any]]:
     named: dict[str, NDArray[Any]] = {}
     for field in FIELDS:
         array = getattr(dataset, field.name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pdocrl.data.bounds import Bounds, is_unit, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.discrete import KEY, chosen, stored
 from pdocrl.data.io.hdf5 import new_file
-from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
+from pdocrl.data.source import FIELDS, Column, Source, blaming, mapped_columns
 from pdocrl.errors import DataError
 from pdocrl.files import atomic_path
 
@@ -51,7 +51,7 @@ class HDF5Column:
 
 
 @contextlib.contextmanager
-def open_source(path: Path) -> Iterator[Source]:
+def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The file's columns, readable while the context is open."""
     with blaming(path.name, *DAMAGE):
         # No lock: a file being read elsewhere, or on a read-only share, is fine. No chunk cache: each chunk is read
@@ -60,7 +60,7 @@ def open_source(path: Path) -> Iterator[Source]:
     with file:
         with blaming(path.name, *DAMAGE):
             keys = tuple(file)
-            columns = {field: _column(file, key, path.name) for field, key in fields_by_key(keys).items()}
+            columns = mapped_columns(path.name, keys, mapping or {}, lambda key: _column(file, key, path.name))
             names, bounds = _cost_names(file, columns), _action_bounds(file, columns, path.name)
             told = file.attrs.get("task")
             discrete_actions = np.asarray(file[KEY][...]) if KEY in file else None
@@ -130,7 +130,8 @@ def _cost_names(file: h5py.File, columns: dict[str, Column]) -> tuple[str, ...]:
     """The names `write` left beside the costs; files from elsewhere have none."""
     if "cost" not in columns:
         return ()
-    names = file[columns["cost"].key].attrs.get("names", ())
+    key = columns["cost"].key
+    names = file[key].attrs.get("names", ()) if key in file else ()
     width = columns["cost"].shape[1] if len(columns["cost"].shape) == 2 else 1
     known = all(isinstance(name, str) for name in names) and len(names) == width
     return tuple(names) if known else ()

@@ -20,4 +20,5 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[h5py.File]:
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         yield file
-    Path(target).write_bytes(image.getbuffer())
+    with image.getbuffer() as written:  # released also where the write fails, which Python 3.13 would complain about
+        Path(target).write_bytes(written)

@@ -15,7 +15,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pdocrl.data.bounds import Bounds, make_bounds
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.discrete import KEY, chosen, stored
-from pdocrl.data.source import FIELDS, Column, Source, blaming, fields_by_key
+from pdocrl.data.source import FIELDS, Column, Source, blaming, mapped_columns
 from pdocrl.errors import DataError
 from pdocrl.files import atomic_path
 
@@ -117,7 +117,7 @@ class NpzColumn:
 
 
 @contextlib.contextmanager
-def open_source(path: Path) -> Iterator[Source]:
+def open_source(path: Path, mapping: Mapping[str, Sequence[str]] | None = None) -> Iterator[Source]:
     """The archive's columns, readable while the context is open."""
     with blaming(path.name, *DAMAGE):
         archive = zipfile.ZipFile(path)
@@ -126,9 +126,7 @@ def open_source(path: Path) -> Iterator[Source]:
             for name in archive.namelist():
                 archive.open(name).close()  # a damaged name is noticed, not taken for one that is missing
             keys = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
-            columns: dict[str, Column] = {
-                field: NpzColumn(key, archive, path.name) for field, key in fields_by_key(keys).items()
-            }
+            columns = mapped_columns(path.name, keys, mapping or {}, lambda key: NpzColumn(key, archive, path.name))
             names = _cost_names(archive, columns, path.name) if "cost_names" in keys else ()
             bounds, discrete_actions = None, _small(archive, KEY) if KEY in keys else None
             if "action" in columns and "action_bounds" in keys and discrete_actions is None:

@@ -17,12 +17,13 @@ from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, summarise
 MARKOV = "the columns tell all that matters of the past (Markov)"
 
 
-def double(problem: Problem, signal: str, q: Floats, weights: Floats) -> Estimate:
-    """`q` [N, A] from `fqe.q_values`; `weights` [N] from `marginalised.ratios` or `forward.forward_ratios`."""
+def double(problem: Problem, signal: str, q: Floats, weights: Floats, ratio: str = "linear") -> Estimate:
+    """`q` [N, A] from `fqe.q_values`; `weights` [N] from `marginalised.ratios` or `forward.forward_ratios`, as `ratio`
+    says."""
     influence = influence_of(problem, signal, weights, q)
     assumed = (MARKOV, "either the density ratio or the Q function is near its class")
     return summarise(
-        problem, "double reinforcement learning", signal, influence, by_episode(problem, weights), *assumed
+        problem, f"double reinforcement learning ({ratio})", signal, influence, by_episode(problem, weights), *assumed
     )
 
 

@@ -176,13 +176,7 @@ def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tupl
     if wanted not in names:
         raise UnknownNameError("state", wanted, names, f"The log has {len(names)} states.")
     s = names[wanted]
-    problem, discount = _problem(counts, result.gamma)
-    model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
-    scale = 1 - discount
-    if counts.horizon is not None:  # undo the weight of the step: what is left of the episode from here on
-        scale *= discount ** int(steps(counts)[s])
-    signals = [model.r, *(limit.sign * g for limit, g in zip(result.limits, model.g, strict=True))]
-    Q = np.array([scale * values(model, result.policy, signal)[1][s] for signal in signals])  # [1+I, A]
+    Q = action_values(counts, result)[:, s]  # [1+I, A]
     rows = counts.n[s]
     order = sorted(range(counts.n_actions), key=lambda a: (-result.policy[s, a], -rows[a]))
     return tuple(
@@ -197,6 +191,17 @@ def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tupl
         for a in order
         if rows[a] > 0 or result.policy[s, a] > 0
     )
+
+
+def action_values(counts: Counts, result: Result) -> Floats:
+    """[1+I, S, A] reward and limited columns from each pair on, in the result's unit; what the log lacks is worst."""
+    problem, discount = _problem(counts, result.gamma)
+    model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
+    scale = np.full(counts.n_states, 1 - discount)
+    if counts.horizon is not None:  # undo the weight of the step: what is left of the episode from here on
+        scale = scale * discount ** steps(counts)
+    signals = [model.r, *(limit.sign * g for limit, g in zip(result.limits, model.g, strict=True))]
+    return np.array([scale[:, None] * values(model, result.policy, signal)[1] for signal in signals])
 
 
 @dataclasses.dataclass(frozen=True)

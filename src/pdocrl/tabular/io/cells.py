@@ -176,7 +176,11 @@ def _edges(fetch: Any, rows: str, column: str, how: str, name: str) -> list[floa
         edges = fetch(f"SELECT quantile_cont({x}, {shares!r}) FROM {rows}")[0][0] if shares else []
     else:
         edges = np.linspace(low, high, int(how) + 1)[1:-1].tolist()
-    return sorted({float(edge) for edge in edges if low < edge <= high})
+    kept = {float(edge) for edge in edges if low < edge <= high}
+    if len(kept) < len(edges):  # many rows share the least value: it is a bin of its own
+        above = fetch(f"SELECT min({x}) FROM {rows} WHERE {x} > {low!r}")[0][0]
+        kept |= set() if above is None else {float(above)}
+    return sorted(kept)
 
 
 def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: str) -> dict[str, Any]:
@@ -216,9 +220,10 @@ def k_means(points: Floats, k: int, rounds: int = 25, seed: int = 0) -> Floats:
 
 
 def nearest(points: Floats, centres: Floats) -> NDArray[np.int64]:
-    """[n] the nearest centre of each point, in blocks that fit in memory."""
+    """[n] the nearest centre of each point, in blocks that fit in memory: ‖c‖² − 2 p·c is least."""
+    squares = (centres**2).sum(axis=1)
     found = [
-        (((block[:, None] - centres) ** 2).sum(axis=2)).argmin(axis=1)
+        (squares - 2 * block @ centres.T).argmin(axis=1)
         for block in np.array_split(points, max(1, len(points) * len(centres) // 4_000_000))
     ]
     return np.asarray(np.concatenate(found), np.int64)

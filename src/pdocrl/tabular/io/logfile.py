@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.io.log_paths import check_names, reader
 from pdocrl.errors import DataError, PdocrlError, did_you_mean
-from pdocrl.tabular.io.cells import CellSpec, Hidden, hidden, learn, sql
+from pdocrl.tabular.io.cells import CellSpec, Hidden, hidden, learn, nearest, number, sql
 from pdocrl.tabular.io.rows import LIMB, MARK, Ints, check_length
 
 LABELS = ("state", "action", "next_state")
@@ -30,6 +30,7 @@ TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, 
 MOST_OUTCOMES = 12  # other columns of numbers that a test of the Markov property looks at
 LARGEST = 1e100  # of a signal: squares must not overflow
 _T, _LAST, _ROW = '"pdocrl step"', '"pdocrl last"', '"pdocrl row"'  # columns added by `by_step`
+_CELL = "nearest_centre"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -380,12 +381,43 @@ def _with_cells(
         rows = f"(SELECT *, {leads} FROM {numbered})"
     dropped = [c for c in ("state", "next_state") if c in types]
     star = f"* EXCLUDE ({', '.join(dropped)})" if dropped else "*"
-    rows = f"(SELECT {star}, {sql(learned)} AS state, {sql(learned, 'next_')} AS next_state FROM {rows})"
+    if "centres" in learned:
+        rows = _nearest_centres(connection, rows, star, learned)
+    else:
+        rows = f"(SELECT {star}, {sql(learned)} AS state, {sql(learned, 'next_')} AS next_state FROM {rows})"
     if missing:  # the last row of an episode has no next; unless it is the end, nothing is known of it
         terminal = columns.get("terminal", "terminal")
         end = f"lower(CAST({_quote(terminal)} AS VARCHAR)) IN ('true', '1', '1.0')" if terminal in types else "false"
         rows = f"(SELECT * FROM {rows} WHERE next_state IS NOT NULL OR {end})"
     return rows, learned
+
+
+def _nearest_centres(connection: Any, rows: str, star: str, cells: Mapping[str, Any]) -> str:
+    """A temporary table of the rows with `state` and `next_state`, the nearest centres, found in NumPy.
+
+    A distance expression per centre in SQL would be evaluated anew by every query.
+    """
+    import duckdb
+    import pyarrow
+
+    columns, mean, scale = cells["columns"], np.asarray(cells["mean"]), np.asarray(cells["scale"])
+    centres = np.asarray(cells["centres"])
+
+    def place(points: Any) -> Any:
+        wide = points.combine_chunks() if isinstance(points, pyarrow.ChunkedArray) else points
+        table = wide.flatten().to_numpy(zero_copy_only=False).reshape(-1, len(columns))
+        return pyarrow.array(nearest((table - mean) / scale, centres))
+
+    kinds = [duckdb.sqltype("DOUBLE[]")], duckdb.sqltype("BIGINT")
+    connection.create_function(_CELL, place, *kinds, type="arrow")
+    parts = []
+    for prefix in ("", "next_"):
+        numbers = [number(prefix + column) for column in columns]
+        known = " AND ".join(f"{x} IS NOT NULL" for x in numbers)
+        safe = ", ".join(f"coalesce({x}, 0)" for x in numbers)
+        parts.append(f"CASE WHEN {known} THEN CAST({_CELL}([{safe}]) AS VARCHAR) END AS {prefix}state")
+    connection.execute(f'CREATE TEMP TABLE "{_CELL}" AS SELECT {star}, {", ".join(parts)} FROM {rows}')
+    return f'"{_CELL}"'
 
 
 def _roles(

@@ -32,7 +32,7 @@ class Oracle(Protocol):
 class ProjectedGradient:
     """x ← clip(x + η_t u, low, high): projected gradient ascent on a box, the paper's OLO for w (Appendix D.2)."""
 
-    def __init__(self, start: Floats, low: float, high: float, step: Steps) -> None:
+    def __init__(self, start: Floats, low: float | Floats, high: float | Floats, step: Steps) -> None:
         self.play, self.low, self.high, self.step, self.t = start, low, high, step, 0
 
     def respond(self, utility: Floats) -> Floats:
@@ -96,7 +96,7 @@ class OptimisticBox:
     and steps are small only where the expectation failed.
     """
 
-    def __init__(self, shape: tuple[int, ...], low: float, high: float) -> None:
+    def __init__(self, shape: tuple[int, ...], low: float | Floats, high: float | Floats) -> None:
         self.play = self.anchor = np.full(shape, (low + high) / 2)
         self.low, self.high = low, high
         self.last = self.surprise = np.zeros(shape)
@@ -141,7 +141,7 @@ class Multipliers:
 class GreedyBox:
     """The linear oracle of a box: the better end of every coordinate. LMO_Q of Algorithm 1."""
 
-    def __init__(self, shape: tuple[int, ...], low: float, high: float) -> None:
+    def __init__(self, shape: tuple[int, ...], low: float | Floats, high: float | Floats) -> None:
         self.play, self.low, self.high = np.zeros(shape), low, high
 
     def respond(self, utility: Floats) -> Floats:

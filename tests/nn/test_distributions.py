@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from pdocrl.nn.density import LOG_SCALE_RANGE, ClippedGaussian
+from pdocrl.nn.distributions import LOG_SCALE_RANGE, ClippedGaussian
 from pdocrl.nn.mlp import MLP
 
 

@@ -1,4 +1,4 @@
-"""Steps of gradient descent: Adam at a traced rate, a cut of the gradient's norm, a gradient summed over pieces."""
+"""Optimisation: Adam with a traced learning rate, gradient clipping by norm, a gradient summed over pieces."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from pdocrl.nn.mlp import as_precise_as, without_low_precision
-
 M = TypeVar("M", bound=eqx.Module)
 T = TypeVar("T")
 
 
 def adam_step(gradient: M, opt: optax.OptState, module: M, rate: float | Array) -> tuple[M, optax.OptState]:
     """One Adam step whose rate is a traced number, so that runs may differ in it."""
-    direction, opt = optax.scale_by_adam().update(without_low_precision(gradient), opt)
-    moved: M = jax.tree.map(lambda p, d: p - rate * d, without_low_precision(module), direction)
-    return as_precise_as(moved, module), opt
+    direction, opt = optax.scale_by_adam().update(gradient, opt)
+    moved: M = jax.tree.map(lambda p, d: p - rate * d, module, direction)
+    return moved, opt
 
 
 def descend(

@@ -56,7 +56,7 @@ class TanhGaussian(eqx.Module):
 
 
 class ClippedGaussian(eqx.Module):
-    """π(·|s): clip(N(μ, σ²), −1, 1) with μ = tanh(network), the density to copy logged actions with.
+    """π(·|s): clip(N(μ, σ²), −1, 1) with μ = tanh(network), the density to clone logged actions with.
 
     Controllers are logged after a clip, so 9 to 44 % of the benchmark's actions are exactly ±1. Those have no pre-image
     under tanh; here they have the probability that the Gaussian lies beyond (a Tobit model), and all others a density.
@@ -109,7 +109,7 @@ class Categorical(eqx.Module):
         return Categorical(MLP.create(key, (obs_dim, *hidden, discrete_actions)))
 
     def mode(self, obs: Array) -> Array:
-        """The action taken when evaluated: the likeliest choice."""
+        """The action taken when evaluated: the most probable."""
         scores = self.mlp(obs)
         return jax.nn.one_hot(scores.argmax(-1), scores.shape[-1])
 
@@ -118,11 +118,11 @@ class Categorical(eqx.Module):
         return (action * jax.nn.log_softmax(self.mlp(obs))).sum(-1)
 
     def unclipped_log_prob(self, obs: Array, action: Array) -> Array:
-        """The same: no choice was clipped."""
+        """The same: no discrete action was clipped."""
         return self.log_prob(obs, action)
 
 
-LikelihoodActor = ClippedGaussian | Categorical
+LikelihoodActor = ClippedGaussian | Categorical  # behaviour-cloning heads, fitted by maximum likelihood
 
 
 def likelihood_actor(discrete_actions: bool) -> type[LikelihoodActor]:

@@ -1,0 +1,143 @@
+"""The gallery: runs examples/*.py as notebooks and writes them with their output, and the table of what they showed.
+
+    pip install nbclient ipykernel 'pdocrl[trees,icu,highway]'
+    python benchmarks/run_examples.py [NAME …]
+
+Each examples/NAME.py is a notebook in percent format (`# %%` begins a cell, `# %% [markdown]` one of text). It is
+executed in a folder of its own and written as examples/NAME.ipynb. Its last cell defines `summary`, whose fields become
+its row of benchmarks/results/examples.csv with the CPU minutes it took; examples/README.md is made of that file. An
+example whose package is not installed is skipped with a line that names it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from pdocrl.files import write_csv, write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+RESULTS = ROOT / "benchmarks" / "results" / "examples.csv"
+LONGEST = 3600  # seconds of a cell
+MOST = 20_000  # characters of a cell's text output that are kept
+# `MARK`, the summary and the kernel's CPU minutes are printed by a cell that is not kept.
+MARK = "example-summary: "
+SUMMARY = "import json as _j, os as _o; _t = _o.times(); " + (
+    f"print({MARK!r} + _j.dumps(summary | {{'cpu_minutes': round(sum(_t[:4]) / 60, 1)}}))"
+)
+HEADS = {
+    "problem": "problem",
+    "limits": "limits per episode",
+    "believed": "estimated reward / cost",
+    "stated": "statement",
+    "true": "true reward / cost",
+    "satisfied": "limits satisfied",
+    "cpu_minutes": "CPU min",
+}
+
+
+def main(names: Sequence[str]) -> None:
+    sources = [EXAMPLES / f"{name}.py" for name in names] or sorted(EXAMPLES.glob("*.py"))
+    rows, failed = {row["example"]: row for row in _read()}, False
+    for source in sources:
+        try:
+            notebook, summary = execute(source)
+        except ModuleNotFoundError as error:
+            print(f"{source.stem}: skipped, {error.name}")
+            continue
+        except CellExecutionError as error:
+            failed = True
+            print(f"{source.stem}: {error.ename}: {error.evalue}\n{error.traceback[-1500:]}", flush=True)
+            continue
+        nbformat.write(notebook, source.with_suffix(".ipynb"))
+        rows[source.stem] = {"example": source.stem, **summary}
+        print(f"{source.stem}: {summary}", flush=True)
+        write_csv(RESULTS, [rows[name] for name in sorted(rows)])
+    write_text(EXAMPLES / "README.md", readme([rows[name] for name in sorted(rows)]))
+    sys.exit(failed)
+
+
+def cells(source: Path) -> Any:
+    """A percent script as a notebook that was not executed."""
+    found = []
+    for part in re.split(r"^# %%", source.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        head, _, body = part.partition("\n")
+        if "[markdown]" in head:
+            text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
+            found.append(new_markdown_cell(text))
+        else:
+            found.append(new_code_cell(body.strip("\n")))
+    for number, cell in enumerate(found):
+        cell["id"] = f"{source.stem}-{number}"  # the same source is the same file
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return new_notebook(cells=found, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+
+
+def execute(source: Path) -> tuple[Any, dict[str, Any]]:
+    """The notebook with its output and what it showed; ModuleNotFoundError where a package is missing."""
+    notebook = cells(source)
+    notebook.cells.append(new_code_cell(SUMMARY))
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": folder}})
+        try:
+            client.execute(env={**os.environ, "COLUMNS": "120"})
+        except CellExecutionError as error:
+            if error.ename in {"ModuleNotFoundError", "MissingExtraError"}:
+                raise ModuleNotFoundError(name=error.evalue) from error
+            raise
+    last = notebook.cells.pop()
+    (line,) = (line for output in last.outputs for line in output.get("text", "").splitlines() if MARK in line)
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [_small(output) for output in cell.outputs if output.get("name") != "stderr"]
+    return notebook, json.loads(line.removeprefix(MARK))
+
+
+def _small(output: Any) -> Any:
+    """Without what would bloat the file, or names this machine."""
+    if "text" in output:
+        output["text"] = output["text"][:MOST]
+    return output
+
+
+def readme(rows: Sequence[dict[str, Any]]) -> str:
+    """The gallery's page."""
+    lines = [
+        "# Examples",
+        "",
+        "Executed notebooks, from a log to the truth: a log, limits, a policy, what is stated of it, and what the",
+        "simulator shows afterwards. Sources are the `.py` files beside them (percent format); run them all with",
+        "`python benchmarks/run_examples.py`. Third-party packages are needed where named.",
+        "",
+        f"| notebook | {' | '.join(HEADS.values())} |",
+        "|---" * (len(HEADS) + 1) + "|",
+    ]
+    for row in rows:
+        said = {**row, "satisfied": "yes" if str(row["satisfied"]) == "True" else "**no**"}
+        lines.append(f"| [{row['example']}]({row['example']}.ipynb) | {' | '.join(str(said[key]) for key in HEADS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _read() -> list[dict[str, Any]]:
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,137 @@
+"""Settings of a conditional policy, predicted by two estimates that are checked against the log and each other.
+
+    bound_j = max(C_model, C_critic, target)_j + error_j        cost of setting j, of each constraint
+    reward_j = that of the estimate which returns of logged episodes bear out better
+
+A limit is predicted to be satisfied where the bound is within it, so only where both estimates agree that it is. A
+setting without a cap copies whole episodes: it costs no less than its target and returns no more than the best logged
+episodes of its predicted cost.
+
+Both are compared with groups of logged episodes of like cost, under settings that ask for what these had. A model that
+misses them by much where the critic does not has failed (in many dimensions rollouts fall over within an episode), and
+is left out; then what the critic misses them by is added. It is not done the other way round: episodes are grouped by
+what they came to, luck included, and an estimate that sees the chance in them is not to be outvoted by one that does
+not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+
+from pdocrl.agents.common.conditioning import NO_CAP, Targets, best_return
+
+GROUPS = 12  # of logged episodes that estimates are compared with
+FAILED = 0.25  # of the groups' mean cost or of the returns' range: a model that misses by more, and by
+WORSE = 2.0  # times as much as the critic, has failed
+MISSED = 0.9  # quantile, over the groups, of what the critic alone misses, which is then added
+
+
+class Estimate(NamedTuple):
+    """Mean return and costs of episodes under N settings."""
+
+    reward: Float[NDArray[np.float32], " N"]
+    cost: Float[NDArray[np.float32], "N K"]
+    error: Float[NDArray[np.float32], "N K"]  # what the mean of a few episodes may exceed it by
+
+    def at(self, rows: slice) -> Estimate:
+        return Estimate(*(table[rows] for table in self))
+
+
+class Probes(NamedTuple):
+    """Settings that ask for what groups of logged episodes had, and what these came to."""
+
+    targets: Targets
+    outcomes: Float[NDArray[np.float32], "G 1+K"]
+
+
+class Selected(NamedTuple):
+    """The settings that may be chosen, and what is predicted of them."""
+
+    kept: Int[NDArray[np.int64], " M"]
+    reward: Float[NDArray[np.float32], " M"]
+    cost: Float[NDArray[np.float32], "M K"]
+    bound: Float[NDArray[np.float32], "M K"]
+
+
+def probes(outcomes: Float[NDArray[np.float32], "E 1+K"], relative: Float[NDArray[np.float32], " E"]) -> Probes:
+    """Groups of episodes of like cost, the mean over the constraints in units of the largest."""
+    costs = outcomes[:, 1:]
+    largest = np.where(costs.max(0) > 0, costs.max(0), 1)
+    order = np.argsort((costs / largest).mean(1), kind="stable")
+    parts = [part for part in np.array_split(order, GROUPS) if len(part)]
+    means = np.stack([outcomes[part].mean(0) for part in parts]).astype(np.float32)
+    wished = np.asarray([relative[part].mean() for part in parts], np.float32)
+    cap = np.broadcast_to(NO_CAP * largest, means[:, 1:].shape).astype(np.float32)
+    return Probes(Targets(wished, means[:, 1:], cap), means)
+
+
+def misses(estimate: Estimate, outcomes: Float[NDArray[np.float32], "G 1+K"]) -> tuple[float, float]:
+    """Median over the groups: of returns in units of their range, and of the worst cost in units of its mean."""
+    returns, costs = outcomes[:, 0], outcomes[:, 1:]
+    unit = np.maximum(np.ptp(returns), 1e-9 + 1e-3 * np.abs(returns).max())
+    mean = np.where(costs.mean(0) > 0, costs.mean(0), 1.0)
+    return (
+        float(np.median(np.abs(estimate.reward - returns)) / unit),
+        float(np.median((np.abs(estimate.cost - costs) / mean).max(1))),
+    )
+
+
+def select(
+    targets: Targets,
+    uncapped: Bool[NDArray[np.bool_], " N"],
+    model: Estimate,
+    critic: Estimate,
+    outcomes: Float[NDArray[np.float32], "E 1+K"],
+    probed: Probes,
+) -> Selected:
+    """The settings that may be chosen and what is predicted of each; estimates are of the settings, then the probes."""
+    own, groups = slice(0, len(uncapped)), slice(len(uncapped), None)
+    of_model, of_critic = (misses(x.at(groups), probed.outcomes) for x in (model, critic))
+    failed = any(m > max(FAILED, WORSE * c) for m, c in zip(of_model, of_critic, strict=True))
+    spread = model.error[own]
+    if failed:
+        beyond = np.maximum(probed.outcomes[:, 1:] - critic.at(groups).cost, 0)
+        cost, bound = critic.cost[own], critic.cost[own] + spread + np.quantile(beyond, MISSED, axis=0)
+    else:
+        cost = np.maximum(model.cost, critic.cost)[own]
+        bound = cost + spread
+    better = critic if failed or of_critic[0] < of_model[0] else model
+    reward = better.reward[own]
+    reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
+    bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)
+    kept = monotone(bound, reward, logged_evidence(targets, uncapped, outcomes))
+    return Selected(kept, *(table[kept].astype(np.float32) for table in (reward, cost, bound)))
+
+
+def logged_evidence(
+    targets: Targets, uncapped: Bool[NDArray[np.bool_], " N"], outcomes: Float[NDArray[np.float32], "E 1+K"]
+) -> Float[NDArray[np.float32], " N"]:
+    """Return of logged episodes of a setting's target and relative return; NaN with a cap, which no episode had."""
+    low = np.quantile(outcomes[:, 0], 0.05)
+    best = best_return(targets.target_cost, outcomes)
+    return np.where(uncapped, low + targets.relative_return * (best - low), np.nan).astype(np.float32)
+
+
+def monotone(
+    bound: Float[NDArray[np.float32], "N K"],
+    reward: Float[NDArray[np.float32], " N"],
+    evidence: Float[NDArray[np.float32], " N"],
+) -> Int[NDArray[np.int64], " M"]:
+    """The settings without those that a larger limit would choose and that are worse by the log's own evidence.
+
+    A setting is chosen at some limit if it is the best of those within its own bound. Where such a one has more
+    evidence than a setting of larger predicted return, which only a larger limit allows, that one is left out.
+    """
+    within = (bound[:, None] >= bound[None]).all(-1)  # [N, N] whether the second is allowed where the first is
+    kept = np.ones(len(bound), bool)
+    while True:
+        allowed = within & kept
+        chosen = kept & (reward >= np.where(allowed, reward, -np.inf).max(1))
+        worse = kept & (chosen[:, None] & (evidence < evidence[:, None]) & (reward > reward[:, None])).any(0)
+        if not worse.any():
+            return np.flatnonzero(kept)
+        kept &= ~worse

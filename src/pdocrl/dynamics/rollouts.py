@@ -1,0 +1,133 @@
+"""Whole episodes drawn from an ensemble of models: each rollout keeps one member for its mixture, from start to end.
+
+    y_t = mean_m f_m(s_t, a_t) + δ_i + σ_i ε,   i, costs and end drawn from the mixture of the rollout's own member
+
+The members' mean f is shared, since small errors of one member would add up over an episode; what may happen around it
+is one member's word for the whole episode (TS∞ of Chua et al. 2018), so that what the members disagree about shows as
+spread between rollouts and does not average out within each. With `alone` a member's f is its own as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from pdocrl.dynamics.mixture import Luck, MixtureModel, Step
+from pdocrl.dynamics.normaliser import Normaliser
+
+# (states [M, R, S], costs so far [M, R, K], time) → actions [M, R, A]
+Act = Callable[[Array, Array, Array], Array]
+
+
+class Rollouts(eqx.Module):
+    """Undiscounted sums of episodes."""
+
+    reward: Float[Array, "M R"]
+    cost: Float[Array, "M R K"]
+
+
+def member_starts(starts: Float[Array, "P S"], members: int, least: int) -> Float[Array, "M R S"]:
+    """R first states for each member, at least `least` in all; few starts are repeated, as the luck is not."""
+    each = -(-max(least, len(starts)) // members)
+    return jnp.resize(starts, (each * members, starts.shape[-1])).reshape(each, members, -1).swapaxes(0, 1)
+
+
+def rollouts(
+    models: MixtureModel,
+    normaliser: Normaliser,
+    act: Act,
+    starts: Float[Array, "M R S"],
+    horizon: Array,
+    key: PRNGKeyArray,
+    repeat: int = 1,
+    alone: bool = False,
+) -> Rollouts:
+    """Episodes of M models [M, …], R each. Rows are `repeat` blocks of equal length, which meet the same luck."""
+    members, rows, _ = starts.shape
+    obs_dim, n_costs = starts.shape[-1], len(normaliser.cost)
+
+    def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        obs, not_done, earned, spent = carry
+        action = act(obs, spent, time)
+        drawn = one_step(models, normaliser, obs, action, jax.random.fold_in(key, time), repeat, alone)
+        earned = earned + not_done * drawn.reward
+        spent = spent + not_done[..., None] * drawn.cost
+        return drawn.next_obs, not_done * (1 - drawn.end), earned, spent
+
+    nothing = jnp.zeros((members, rows))
+    begin = (starts, nothing + 1, nothing, jnp.zeros((members, rows, n_costs)))
+    assert obs_dim == normaliser.mean.shape[0]
+    _, _, earned, spent = jax.lax.fori_loop(0, jnp.int32(jnp.round(horizon)), step, begin)
+    return Rollouts(earned, spent)
+
+
+def one_step(
+    models: MixtureModel,
+    normaliser: Normaliser,
+    obs: Float[Array, "M R S"],
+    action: Float[Array, "M R A"],
+    key: PRNGKeyArray,
+    repeat: int = 1,
+    alone: bool = False,
+) -> Step:
+    """One step of every rollout, arrays [M, R, …]."""
+    members, rows, obs_dim = obs.shape
+    luck = Luck.draw(key, members * rows // repeat, obs_dim, len(normaliser.cost))
+    luck = jax.tree.map(lambda x: _tiled(x.reshape(members, -1, *x.shape[1:]), repeat), luck)
+    if alone:
+        mean = jax.vmap(lambda model, o, a: model.predicted_mean(normaliser, o, a))(models, obs, action)
+    else:
+        flat = obs.reshape(-1, obs_dim), action.reshape(members * rows, -1)
+        every = jax.vmap(lambda model: model.predicted_mean(normaliser, *flat))(models)
+        mean = every.mean(0).reshape(members, rows, -1)
+    drawn: Step = jax.vmap(lambda model, *given: model.draw(normaliser, *given))(models, obs, action, mean, luck)
+    return drawn
+
+
+def _tiled(x: Float[Array, "M r ..."], repeat: int) -> Array:
+    return jnp.tile(x, (1, repeat, *[1] * (x.ndim - 2)))
+
+
+def rollouts_of_policy(
+    models: MixtureModel,
+    normaliser: Normaliser,
+    policy: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    starts: Float[Array, "P S"],
+    horizon: int,
+    least: int,
+) -> Rollouts:
+    """Episodes of a policy in NumPy that has no memory, obs [B, S] → action [B, A]."""
+    members = len(models.mean.weights[0])
+    obs = member_starts(starts, members, least)
+    shape, key = obs.shape[:2], jax.random.key(0)
+    not_done, earned = jnp.ones(shape), jnp.zeros(shape)
+    spent = jnp.zeros((*shape, len(normaliser.cost)))
+    step = eqx.filter_jit(one_step)
+    for time in range(horizon):
+        action = jnp.asarray(policy(np.asarray(obs).reshape(-1, obs.shape[-1]))).reshape(*shape, -1)
+        drawn = step(models, normaliser, obs, action, jax.random.fold_in(key, time))
+        earned = earned + not_done * drawn.reward
+        spent = spent + not_done[..., None] * drawn.cost
+        obs, not_done = drawn.next_obs, not_done * (1 - drawn.end)
+    return Rollouts(earned, spent)
+
+
+def error_of_mean(
+    costs: Float[NDArray[np.float32], "... P K"], confidence: float, episodes: float, starts: int
+) -> Float[NDArray[np.float32], "... K"]:
+    """What to add to a predicted mean so that the mean of so many new episodes is below: t σ √(1/P + 1/n).
+
+    Both the P rollouts and the n episodes are draws. Rollouts that share a first state do not count as more of them:
+    `starts` is how many there are. With n = ∞ the mean over all first states is bounded.
+    """
+    count = min(costs.shape[-2], starts)
+    factor = stdtrit(max(count - 1, 1), confidence) * np.sqrt(1 / count + 1 / episodes)
+    error: NDArray[np.float32] = np.float32(factor) * costs.std(-2, ddof=min(1, costs.shape[-2] - 1))
+    return error

@@ -1,0 +1,174 @@
+"""Certificates for any policy from a log of discrete decisions, with sample splitting where the log also chooses.
+
+one policy                 ─▶ the whole log judges; it must have had no part in making the policy
+several, or a learner      ─▶ one part of the log learns and chooses, the other part judges what was chosen
+
+Where propensities are logged, bounds on means (with a stated largest cost) and shares hold at any number of episodes
+(`finite_sample`). Otherwise they are those of `judge`, whose coverage was simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pdocrl.data.event_log import EventLog
+from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.audit import Verdict as Shown
+from pdocrl.evaluation.tails import LimitScore
+from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope.any_policy import named_policies
+from pdocrl.ope.certificate import PolicyCertificate, Statement, Verdict, percent
+from pdocrl.ope.diagnostics import log_warnings
+from pdocrl.ope.finite_sample import bounds
+from pdocrl.ope.judge import judge
+from pdocrl.ope.records import LimitVerdict, OpeReport
+from pdocrl.ope.sensitivity import LARGEST
+
+EXACT = "the propensities are right; bounds hold at any number of independent episodes, also for a log that grows"
+SIMULATED = "bounds are asymptotic; their coverage was simulated, see the documentation of `ope`"
+
+
+def certify_any(
+    policies: Any,
+    log: EventLog,
+    limits: Limits,
+    *,
+    learn: Callable[[EventLog], Any] | None = None,
+    confidence: float = 0.95,
+    largest_cost: float | Mapping[str, float] | None = None,
+    regressor: str = "linear",
+    seed: int = 0,
+) -> PolicyCertificate:
+    """Statements on every limit for a policy that the judging rows had no part in choosing.
+
+    Args:
+        policies: one policy, or several to choose among; None with `learn`.
+        log: the decisions.
+        limits: on means and tails of episodes.
+        learn: makes a policy, or several, from one part of the log.
+        confidence: of every statement.
+        largest_cost: what an episode can cost at most, for each cost or by name; bounds on means rest on it.
+        regressor: of fitted Q evaluation, see `judge.judge`.
+        seed: of the split.
+    """
+    held = as_limits(limits)
+    if not held:
+        raise PdocrlError('nothing to certify: give limits, such as limits=["cost<=4"].')
+    notes = list(log_warnings(log))
+    judging = log
+    if learn is not None or _several(policies, log):
+        learning, judging = log.split(seed)
+        if learn is None:
+            _refuse_arrays(policies)
+        candidates = policies if learn is None else learn(learning)
+        half = named_policies(candidates, learning)
+        name = _chosen(judge(half, learning, held, confidence=confidence, regressor=regressor, seed=seed))
+        target = named_policies(candidates, judging)[name]
+        notes.append(
+            f"`{name}` was {'learned and ' if learn else ''}chosen on {len(learning.episodes)} episodes and is judged "
+            f"on {len(judging.episodes)} others"
+        )
+    else:
+        [(name, target)] = named_policies(policies, log).items()
+        notes.append("the policy is taken as made without these rows; if they chose it, give the candidates or `learn`")
+    report = judge({name: target}, judging, held, confidence=confidence, regressor=regressor, seed=seed)
+    weights = None
+    if judging.propensity is not None:
+        ratio = np.take_along_axis(target, judging.action[:, None], 1)[:, 0] / judging.propensity
+        with np.errstate(divide="ignore"):
+            weights = np.exp(np.minimum(np.bincount(judging.episode, np.log(np.maximum(ratio, 1e-300))), 230.0))
+    statements = []
+    for limit, told in zip(held, report.policies[0].limits, strict=True):
+        most = largest_cost.get(limit.name) if isinstance(largest_cost, Mapping) else largest_cost
+        statements.append(_statement(report, judging, limit, told, weights, most, confidence))
+    return PolicyCertificate.of(statements, [*notes, *report.policies[0].warnings])
+
+
+def _several(policies: Any, log: EventLog) -> bool:
+    return isinstance(policies, list | tuple | dict) and len(policies) > 1 and len(log.episodes) > 1
+
+
+def _refuse_arrays(policies: Any) -> None:
+    """Arrays [N, …] belong to the rows of the whole log and cannot be split; functions, files and columns can."""
+    for one in policies.values() if isinstance(policies, dict) else policies:
+        if isinstance(one, np.ndarray):
+            raise PdocrlError("certify: an array belongs to the whole log; keep it as a column of it (keep=[…]).")
+
+
+def _chosen(report: OpeReport) -> str:
+    """The best of those within the limits; else the one nearest to being shown."""
+    if report.choice is not None and report.choice.best is not None:
+        return report.choice.best
+    return min(report.policies, key=lambda one: max(v.p_value for v in one.limits)).name
+
+
+def _statement(
+    report: OpeReport,
+    log: EventLog,
+    limit: Limit,
+    told: LimitVerdict,
+    weights: Any,
+    most: float | None,
+    confidence: float,
+) -> Statement:
+    policy = report.policies[0]
+    assumptions, lower, upper, shown = list(policy.assumptions), told.lower, told.upper, told.verdict
+    exact = weights is not None and (limit.measure == "exceedance" or (limit.measure == "mean" and most is not None))
+    if exact:
+        lower, upper = bounds(weights, log.totals(log.signals[limit.name]), limit, confidence, most)
+        shown = _side(limit, lower, upper)
+        assumptions = [*assumptions, EXACT]
+        if limit.measure == "mean":
+            assumptions.append(f"no episode can cost more than {most:g}")
+    else:
+        assumptions.append(SIMULATED)
+    verdict: Verdict = "cannot be shown" if shown == "not shown" else shown
+    reach = f"between {_number(lower)} and {_number(upper)}"
+    words = {
+        "within": f"Satisfies {limit}: we are {percent(confidence)} sure that {limit.left} is {reach}",
+        "over": f"Violates {limit}: we are {percent(confidence)} sure that {limit.left} is {reach}",
+        "cannot be shown": f"Cannot be shown to satisfy {limit}: {told.why if lower is upper is None else reach}",
+    }[verdict]
+    if told.confounding is not None and verdict != "cannot be shown" and told.confounding < LARGEST:
+        words += f"; a hidden cause that changes the odds of decisions by {told.confounding:.3g} would overturn it"
+    return Statement(
+        policy=policy.name,
+        cost=limit.name,
+        cost_limit=limit.value if limit.threshold is None else limit.threshold,
+        verdict=verdict,
+        confidence=confidence,
+        basis="log",
+        sentence=words + ".",
+        assumption="; ".join(dict.fromkeys(assumptions)) + ".",
+        mean_cost=told.value if limit.measure == "mean" else None,
+        mean_cost_lower=lower if limit.measure == "mean" else None,
+        mean_cost_upper=upper if limit.measure == "mean" else None,
+        episodes=report.episodes,
+        largest_cost=most,
+        limit=LimitScore(
+            limit=str(limit),
+            value=told.value if told.value is not None else float("nan"),
+            satisfied=told.value <= limit.value if limit.sense == "<=" else told.value >= limit.value,
+            lower=lower,
+            upper=upper,
+            verdict=shown,
+            confidence=confidence,
+            episodes=report.episodes,
+        )
+        if told.value is not None
+        else None,
+    )
+
+
+def _side(limit: Limit, lower: float | None, upper: float | None) -> Shown:
+    low, high = -np.inf if lower is None else lower, np.inf if upper is None else upper
+    if limit.sense == "<=":
+        return "within" if high <= limit.value else "over" if low > limit.value else "not shown"
+    return "within" if low >= limit.value else "over" if high < limit.value else "not shown"
+
+
+def _number(x: float | None) -> str:
+    return "unknown" if x is None else f"{x:.4g}"

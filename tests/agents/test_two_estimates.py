@@ -1,0 +1,109 @@
+"""Settings are chosen by two estimates: both must agree, a failed model is left out, larger limits choose no worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pdocrl.agents.common.conditioning import NO_CAP, Targets
+from pdocrl.agents.common.two_estimates import Estimate, Probes, logged_evidence, misses, monotone, probes, select
+
+COSTS = np.linspace(0, 20, 21, dtype=np.float32)
+
+
+def log() -> tuple[np.ndarray, np.ndarray]:
+    """Return and cost of 210 episodes whose best ones return 2 a unit of cost, and their relative returns."""
+    cost = np.tile(COSTS, 10)
+    relative = np.repeat(np.linspace(0.1, 1, 10), 21).astype(np.float32)
+    return np.stack([10 + 2 * cost * relative, cost], -1).astype(np.float32), relative
+
+
+def table(targets: list[float], relative: float = 1.0) -> tuple[Targets, np.ndarray]:
+    target = np.asarray(targets, np.float32)[:, None]
+    return Targets(np.full(len(target), relative, np.float32), target, np.full_like(target, NO_CAP)), np.ones(
+        len(target), bool
+    )
+
+
+def estimate(reward: np.ndarray, cost: np.ndarray, probed: Probes, off: float = 0.0) -> Estimate:
+    """Of settings, then of the probes: right, or a share off in both."""
+    both = np.concatenate([reward, probed.outcomes[:, 0] * (1 - off)]), np.concatenate([cost, probed.outcomes[:, 1]])
+    return Estimate(both[0].astype(np.float32), both[1][:, None].astype(np.float32), np.zeros((len(both[0]), 1)))
+
+
+def test_a_bound_is_the_larger_of_both_estimates_and_no_less_than_the_target() -> None:
+    outcomes, relative = log()
+    probed = probes(outcomes, relative)
+    targets, uncapped = table([0.0, 5.0, 10.0])
+    reward = np.asarray([10.0, 20.0, 30.0])
+    model = estimate(reward, np.asarray([0.0, 3.0, 18.0]), probed)
+    critic = estimate(reward, np.asarray([2.0, 4.0, 11.0]), probed)
+    found = select(targets, uncapped, model, critic, outcomes, probed)
+    np.testing.assert_allclose(found.bound[:, 0], [2.0, 5.0, 18.0])
+    np.testing.assert_allclose(found.cost[:, 0], [2.0, 4.0, 18.0])
+    model = model._replace(error=np.full_like(model.cost, 1.5))
+    np.testing.assert_allclose(select(targets, uncapped, model, critic, outcomes, probed).bound[:, 0], [3.5, 5.5, 19.5])
+
+
+def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> None:
+    """It predicts two thirds of the returns; the critic then has what it misses itself added."""
+    outcomes, relative = log()
+    probed = probes(outcomes, relative)
+    targets, uncapped = table([0.0, 5.0, 10.0])
+    reward = np.asarray([10.0, 19.0, 28.0])
+    failed = estimate(0.6 * reward, np.asarray([9.0, 9.0, 9.0]), probed, off=0.5)
+    critic = estimate(reward, np.asarray([0.0, 5.0, 10.0]), probed)
+    assert misses(failed.at(slice(3, None)), probed.outcomes)[0] > 0.25
+    assert misses(critic.at(slice(3, None)), probed.outcomes) == (0.0, 0.0)
+    found = select(targets, uncapped, failed, critic, outcomes, probed)
+    np.testing.assert_allclose(found.bound[:, 0], [0.0, 5.0, 10.0], atol=1e-5)
+    np.testing.assert_allclose(found.reward, reward)
+    critic.cost[3:] -= 2.0  # of logged episodes it misses two units
+    found = select(targets, uncapped, failed, critic, outcomes, probed)
+    np.testing.assert_allclose(found.bound[:, 0], [2.0, 7.0, 12.0], atol=1e-5)
+
+
+def test_returns_are_those_of_the_estimate_that_the_log_bears_out() -> None:
+    outcomes, relative = log()
+    probed = probes(outcomes, relative)
+    targets, uncapped = table([0.0, 5.0])
+    cost = np.asarray([0.0, 5.0])
+    right = estimate(np.asarray([10.0, 15.0]), cost, probed)
+    off = estimate(np.asarray([10.0, 12.0]), cost, probed, off=0.1)
+    for model, critic in ((right, off), (off, right)):
+        np.testing.assert_allclose(select(targets, uncapped, model, critic, outcomes, probed).reward, [10.0, 15.0])
+
+
+@pytest.mark.parametrize("costs", [1, 2])
+def test_a_larger_limit_never_chooses_a_setting_worse_by_the_log(costs: int) -> None:
+    rng, fell = np.random.default_rng(costs), 0
+    for _ in range(20):
+        bound, reward, evidence = rng.random((60, costs)) * 10, rng.normal(size=60), rng.normal(size=60)
+        evidence[::5] = np.nan  # with a cap: no episode did that
+        kept = monotone(bound, reward, evidence)
+        limits = np.sort(rng.random((300, 2, costs)) * 10, axis=1)
+
+        def falls(among: np.ndarray, given: tuple = (bound, reward, evidence, limits)) -> bool:  # type: ignore[type-arg]
+            bound, reward, evidence, limits = given
+            within = (bound[None, None, among] <= limits[:, :, None]).all(-1)  # [300, 2, N]
+            some = within.any(-1).all(-1)
+            chosen = among[np.where(within, reward[among], -np.inf).argmax(-1)][some]
+            return bool((evidence[chosen[:, 1]] < evidence[chosen[:, 0]]).any())
+
+        fell += falls(np.arange(60))
+        assert not falls(kept)
+        if costs == 1:
+            assert bound[kept].min() == bound.min()
+    assert fell > 10
+
+
+def test_evidence_is_the_return_of_logged_episodes_of_a_target() -> None:
+    outcomes, _ = log()
+    targets, uncapped = table([0.0, 10.0, 20.0])
+    low = np.quantile(outcomes[:, 0], 0.05)
+    best = np.asarray([10.0, 30.0, 50.0])
+    found = logged_evidence(targets, uncapped, outcomes)
+    np.testing.assert_allclose(found, best, atol=2.5)  # the mean of three
+    lower, _ = table([0.0, 10.0, 20.0], relative=0.5)
+    np.testing.assert_allclose(logged_evidence(lower, uncapped, outcomes), low + 0.5 * (found - low), rtol=1e-5)
+    assert np.isnan(logged_evidence(targets, ~uncapped, outcomes)).all()

@@ -1,0 +1,71 @@
+"""Which candidate is returned: tested with multiplicity paid, else the best decider who kept the limits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pdocrl.limits import Limit
+from pdocrl.portfolio.choose import choose, first_failure, p_value
+from pdocrl.portfolio.record import HeldOut
+
+LIMITS = (Limit("cost", 4.0), Limit("served", 0.9, ">="))
+
+
+def held(reward: float, cost: float, served: float, error: float = 0.1, overlap: bool = True) -> dict[str, HeldOut]:
+    made = {"reward": reward, "cost": cost, "served": served}
+    return {
+        name: HeldOut(value=value, error=error, freedom=200.0, estimator="own episodes", overlap=overlap)
+        for name, value in made.items()
+    }
+
+
+def one(name: str, decider: str | None = None) -> Any:
+    return SimpleNamespace(name=name, decider=decider)
+
+
+def test_p_values() -> None:
+    inside = held(1, 3.8, 1.1)
+    assert p_value(inside["cost"], LIMITS[0]) == pytest.approx(0.0234, abs=2e-3)  # two standard errors inside
+    assert p_value(inside["served"], LIMITS[1]) == pytest.approx(0.0234, abs=2e-3)
+    assert p_value(held(1, 4.2, 1)["cost"], LIMITS[0]) > 0.9
+    assert p_value(held(1, 1.0, 1, overlap=False)["cost"], LIMITS[0]) == 1.0
+
+
+def test_tests_end_at_the_first_failure() -> None:
+    p_values = {"a": 0.01, "b": 0.04, "c": 0.06, "d": 0.0}
+    assert first_failure(p_values, ["a", "b", "c", "d"], 0.05) == {"a", "b"}
+    assert first_failure(p_values, ["c", "a"], 0.05) == set()
+
+
+def test_a_wrong_statement_is_as_rare_as_said() -> None:
+    """Five candidates of true costs from 3.8 to 4.6 at a limit of 4, estimates with normal errors: 5 % of 2,000."""
+    rng = np.random.default_rng(0)
+    true = np.array([3.8, 3.9, 4.0, 4.2, 4.6])
+    wrong = 0
+    for _ in range(2000):
+        drawn = true + 0.15 * rng.normal(size=5)
+        table = {str(i): held(i, x, 2.0, 0.15) for i, x in enumerate(drawn)}
+        shown = choose([one(name) for name in table], table, LIMITS, 0.95, list(table))[3]
+        wrong += any(true[int(name)] >= 4.0 for name in shown)
+    assert wrong / 2000 < 0.06
+
+
+def test_the_best_shown_is_returned_and_else_the_best_decider() -> None:
+    table = {"bold": held(9, 5, 2), "wise": held(5, 3, 2), "plain": held(4, 3.9, 1.5), "shy": held(2, 3, 2)}
+    people = [one("bold", "bold"), one("wise"), one("plain", "plain"), one("shy", "shy")]
+    order = ["shy", "wise", "plain", "bold"]
+    assert choose(people, table, LIMITS, 0.95, order)[0] == "wise"
+    assert choose(people, table, LIMITS, None)[:2] == ("wise", "estimated")
+    unsure = {name: held(*(x.value for x in own.values()), error=2.0) for name, own in table.items()}
+    name, status, why, _ = choose(people, unsure, LIMITS, 0.95, order)
+    assert (name, status) == ("plain", "best decider")
+    assert "no candidate is shown" in why
+
+
+def test_without_a_limit_reward_alone_counts() -> None:
+    table = {"a": held(1, 9, 0), "b": held(2, 9, 0, error=3.0)}
+    assert choose([one("a"), one("b")], table, (), None)[0] == "a"
