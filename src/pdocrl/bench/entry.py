@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from pdocrl.bench.rates import Rates
-from pdocrl.bench.run import Selection, Done, bench, make_plan
+from pdocrl.bench.run import Done, Selection, bench, make_plan
 from pdocrl.bench.suite_file import find_suite
 
 
