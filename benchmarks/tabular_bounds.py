@@ -42,11 +42,11 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta
-from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.count_threshold import choose_min_count, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model, policy_of
+from research.bounds_worst import chi2_ball, pessimistic
 
 HERE = Path(__file__).parent
 BOUNDS = {
@@ -173,7 +173,8 @@ def study_bounds(task: tuple[str, int, int], slow_logs: int, printed_only: bool 
         result = solve(counts, gamma, limits, C=np.inf, seed=seed)
         seconds = time.process_time() - begun
         assert result.intervals is not None
-        printed = np.array([result.intervals.value, *result.intervals.costs])
+        ends = [(low, np.inf if high is None else high) for low, high in result.intervals.costs.values()]
+        printed = np.array([result.intervals.value, *ends])
         judge("solve", counts, result.policy, {"solve": lambda: printed})
         for row in rows[-(1 + len(limits)) :]:
             row[-1] = seconds

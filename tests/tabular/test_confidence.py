@@ -64,13 +64,13 @@ def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
     result = solve(counts, 0.9, ["cost<=0.01"], C=np.inf, refits=0, confidence=0.95)
     assert result.status == "not_shown"
     assert result.shown is not None
-    assert result.shown.bound[0] > 0.01
+    assert result.shown.bounds["cost"] > 0.01
     assert any("not shown at 95 %" in note for note in notes(result, counts))
     assert trust(solved_file(result)).rows[0][1].text == "limits not shown to be kept"
     said = solved_file(result).confidence
     assert said is not None
     assert said.reached is False
-    assert said.bounds["cost"] == result.shown.bound[0]
+    assert said.bounds["cost"] == result.shown.bounds["cost"]
 
 
 @pytest.mark.parametrize("limit", [0.001, 0.01, 0.1])

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import limit_names
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.analysis.questions import action_values
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.result.record import limit_names
 from pdocrl.tabular.solvers.lagrangian import Floats
 
 FILE = "map.json"
@@ -54,7 +54,7 @@ class PolicyMap(Record, frozen=True, kw_only=True):
 def policy_map(counts: Counts, result: Result, line: Sequence[Result] = ()) -> PolicyMap:
     """The map of a result and of the results along a frontier."""
     Q = action_values(counts, result)
-    time = result.coverage.mu.sum(axis=1)
+    time = result.mu.sum(axis=1)
     order = np.lexsort((-counts.n.sum(axis=1), -np.round(time, 6)))[: max(MOST // counts.n_actions, 1)]
     chosen = np.sort(order) if len(order) == len(time) else order  # all of them: as the log has them
     names = limit_names(result.limits)
