@@ -21,8 +21,8 @@ REACH = 1.96  # standard errors of a bar
 CANDIDATE, CHOSEN, DECIDER = 0, 2, 5  # colours and shapes
 LEGEND = [(CHOSEN, "chosen policy", ""), (CANDIDATE, "candidate", ""), (DECIDER, "decider", "")]
 CAPTION = (
-    "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The dashed "
-    "line is the limit; hollow: over it."
+    "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The "
+    "dashed line is the limit; hollow: over it."
 )
 Place = tuple[str, int, bool, tuple[float, float, float], tuple[float, float, float]]  # cost and reward: value, ends
 VERDICTS = {
