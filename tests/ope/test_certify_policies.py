@@ -123,11 +123,12 @@ def test_solved_policies_are_certified_by_their_bounds(tmp_path: Path, run_cli: 
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert told["verdict"] == "cannot be shown"
     assert "--confidence" in told["statements"][0]["sentence"]
-    shown = Confident(asked=0.9, reached=True, by="halves", bounds={"cost": 0.18, "served": 0.91}, estimates={})
+    shown = Confident(asked=0.9, reached=True, by="held-out half", bounds={"cost": 0.18, "served": 0.91}, estimates={})
+    found = structs.replace(found, status="shown")
     write_record(place / "result.json", structs.replace(found, confidence=shown))
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert (told["verdict"], told["confidence"]) == ("within", 0.9)
-    assert "`clustered`" in told["statements"][0]["assumption"]
+    assert "tested on held-out half" in told["statements"][0]["assumption"]
     shown = structs.replace(shown, bounds={"cost": 0.18, "served": 0.89})
     write_record(place / "result.json", structs.replace(found, confidence=shown))
     assert json.loads(run_cli("certify", place, "--json")[1])["verdict"] == "cannot be shown"
