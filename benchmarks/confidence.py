@@ -80,10 +80,10 @@ def rare_large(seed: int) -> Log:
 
 
 def skewed(seed: int) -> Log:
-    """Sixty arms; sizes of a cost from 1 to 20, so that few arms have seen how large one comes; 30 to 200 rows."""
+    """Sixty arms; sizes of a cost from 1 to 20, so that few arms have seen how large one comes; 300 to 2,000 rows."""
     rng = np.random.default_rng(seed)
     size, cost = np.exp(rng.uniform(0, 3, 60)), np.r_[0.01, rng.uniform(0.02, 0.5, 59)]
-    return bandit(np.r_[0.3, rng.uniform(0.4, 1, 59)], cost, size, rng.integers(30, 200, 60), 0.15, seed)
+    return bandit(np.r_[0.3, rng.uniform(0.4, 1, 59)], cost, size, rng.integers(300, 2000, 60), 0.15, seed)
 
 
 def played(world: CMDP, behaviour: Floats, episodes: int, steps: int, limits: dict[str, float], seed: int) -> Log:
