@@ -1,6 +1,6 @@
 """The table of docs/any-log.md from benchmarks/results/any_log.csv.
 
-    python benchmarks/any_log/table.py
+python benchmarks/any_log/table.py
 """
 
 from __future__ import annotations
