@@ -27,7 +27,7 @@ from pdocrl.envs import split_run_costs
 from pdocrl.envs.rollout import Rollouts
 from pdocrl.evaluation.normalise import normalised_reward
 from pdocrl.files import write_csv
-from pdocrl.policies.policy import DialPolicy, in_world
+from pdocrl.policies.policy import DialPolicy, with_normaliser
 from pdocrl.training.folder import load_trained, restore
 from pdocrl.training.train import train
 
@@ -79,7 +79,7 @@ def asked(folder: Path, variant: str, data: Any) -> Iterator[Asked]:
             for part in LEFT_OUT:
                 network = left_out(trainer.runs[i].config, state, part)
                 for x in FEWER:
-                    yield part, run["seed"], (x,), in_world(network.at_limit((x,)), policy.scales)
+                    yield part, run["seed"], (x,), with_normaliser(network.at_limit((x,)), policy.normaliser)
 
 
 def left_out(config: agent.DialConfig, state: agent.DialState, part: str) -> DialPolicy:

@@ -23,7 +23,7 @@ def run_suite(
     evaluate: bool = True,
     engine: Literal["local", "ray"] = "local",
 ) -> Done:
-    """Train and play the groups of a suite that are not done yet; `Done.rows` holds one row per run.
+    """Train and play the groups of a suite that are not done yet; `Done.rows` holds one row per episode.
 
     Args:
         suite: a name of `pdocrl bench --help`, or a TOML file. It may name agents given as classes in this process.

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from pdocrl.data.named_columns import Floats
 from pdocrl.limits import Limit
 from pdocrl.portfolio import explain, tables
 from pdocrl.portfolio.export import RESULT
@@ -66,7 +67,7 @@ def render_portfolio(folder: Path) -> str:
 
 def _planes(record: SolvedLog) -> dict[str, Markup]:
     """{limit: picture} of the limits on means."""
-    found = {}
+    found: dict[str, Markup] = {}
     for text in record.limits:
         limit = Limit.parse(text)
         if not limit.tail and limit.name in record.policy.held_out:
@@ -117,8 +118,8 @@ def _within(value: float, limit: Limit) -> bool:
     return value <= limit.value if limit.sense == "<=" else value >= limit.value
 
 
-def _near(ends: np.ndarray) -> np.ndarray:
+def _near(ends: Floats) -> Floats:
     """Values and ends of bars, none farther than twice the spread of the values: a wide bar ends at the frame."""
     low, high = float(ends[:, 0].min()), float(ends[:, 0].max())
     reach = 0.5 * (high - low) or abs(high) or 1.0
-    return np.clip(ends, low - reach, high + reach)
+    return np.asarray(np.clip(ends, low - reach, high + reach), np.float64)

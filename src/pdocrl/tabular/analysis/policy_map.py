@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def read_map(folder: str | os.PathLike[str]) -> PolicyMap | None:
         return None
     found = read_record(path, PolicyMap, f"Make it again: pdocrl solve LOG --out {folder}")
     shape = (len(found.states), len(found.actions))
-    matrices = {"rows": found.rows, "policy": found.policy, "value": found.value} | found.costs
+    matrices: dict[str, Any] = {"rows": found.rows, "policy": found.policy, "value": found.value} | found.costs
     matrices |= {f"frontier {point.limit:g}": point.policy for point in found.frontier}
     for name, matrix in matrices.items():
         if np.shape(matrix) != shape:
