@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import inspect
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -228,6 +229,10 @@ class _Kit:
         return self._trained[id(data)]
 
     def settings_are_explained(self) -> None:
+        try:
+            inspect.getsource(self.agent.Config)
+        except (OSError, TypeError):
+            raise _Skipped("the source of its config is not at hand") from None
         bare = [field["name"] for field in describe_config(self.agent.Config) if not field["meaning"]]
         _demand(not bare, f"no comment beside {', '.join(bare)}")
 

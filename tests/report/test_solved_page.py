@@ -43,7 +43,7 @@ def test_the_command_writes_it(solved: Path, run_cli: Cli, tmp_path: Path) -> No
 def test_the_record_read_back_is_the_one_written_also_without_a_format_number(solved: Path, tmp_path: Path) -> None:
     found = json.loads((solved / "result.json").read_text())
     record = read_solved(solved)
-    assert {"format": 1, **json.loads(json.dumps(as_plain(record)))} == found
+    assert {"format": 2, **json.loads(json.dumps(as_plain(record)))} == found
     del found["format"]
     (tmp_path / "result.json").write_text(json.dumps(found))
     assert read_solved(tmp_path) == record
@@ -57,7 +57,7 @@ def test_the_record_read_back_is_the_one_written_also_without_a_format_number(so
         ({"senses": {"cost": "<"}}, "field `senses[...]`: invalid enum value '<'"),
         ({"costs": {}}, "field `costs`: nothing for the limit on `cost`"),
         ({"coverage": None}, "field `coverage`: expected `object`, got `null`"),
-        ({"format": 2}, "field `format` is 2, this version reads 1"),
+        ({"format": 3}, "field `format` is 3, this version reads 2"),
     ],
 )
 def test_a_broken_result_is_one_line_that_names_file_and_field(

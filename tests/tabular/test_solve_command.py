@@ -127,7 +127,7 @@ def test_files_are_written_to_a_folder(run_cli: Run, log: Callable[..., str], tm
     assert status == 0
     files = {"policy.parquet", "policy.json", "act.py", "result.json", "map.json", "solve.png"}
     assert {f.name for f in folder.iterdir()} == files
-    assert json.loads((folder / "result.json").read_text()) == {"format": 1, **json.loads(out)}
+    assert json.loads((folder / "result.json").read_text()) == {"format": 2, **json.loads(out)}
     rows = json.loads((folder / "policy.json").read_text())["rows"]
     assert pyarrow.parquet.read_table(folder / "policy.parquet").to_pylist() == rows
     assert (folder / "solve.png").read_bytes().startswith(b"\x89PNG")

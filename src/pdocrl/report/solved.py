@@ -9,7 +9,7 @@ from pathlib import Path
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
-from pdocrl.tabular.analysis.compared_file import ComparedFile, read_compared
+from pdocrl.tabular.analysis.comparison import Comparison, read_compared
 from pdocrl.tabular.analysis.policy_map import read_map
 from pdocrl.tabular.result import tables
 from pdocrl.tabular.result.record import FILE, SolvedFile, read_solved
@@ -69,8 +69,6 @@ def _notes(result: SolvedFile) -> list[str]:
         found.append("The method was stopped before the best policy: its certificate says how far from it at most.")
     elif result.status == "not_markov":
         found.append("The states hide what matters, so nothing is shown and nothing is called optimal.")
-        for one in result.hidden or []:
-            found.append(f"Of the surprises in {one.signal}, {one.by} explains {100 * one.share:.2g} %.")
     elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
     broken = [name for name in result.limits if not tables.keeps(result, name)]
@@ -83,17 +81,10 @@ def _notes(result: SolvedFile) -> list[str]:
             found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
     if result.assumptions:
         found.append(f"What is said assumes: {'; '.join(result.assumptions)}.")
-    if result.thin > tables.FEW:
-        found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at states and actions with few rows: "
-            "what they earn and cost is a guess, and probably too good."
-        )
-    if result.coverage.outside > 0.01:
-        found.append(f"The policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
-    return found
+    return found + [note[0].upper() + note[1:] for note in result.notes or []]
 
 
-def answered(result: SolvedFile, compared: ComparedFile | None) -> list[Section]:
+def answered(result: SolvedFile, compared: Comparison | None) -> list[Section]:
     """One section for each thing that was asked, in the order people ask."""
     found = []
     if result.frontier is not None:

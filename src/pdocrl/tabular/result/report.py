@@ -47,7 +47,7 @@ def policy_content(
     elif unseen == "careful":
         rule = {"rule": "careful", "chances": result.careful.tolist()}
     elif unseen == "behaviour":
-        often = result.coverage.mu_D.sum(axis=0)
+        often = result.mu_D.sum(axis=0)
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
@@ -81,11 +81,11 @@ def notes(result: Result, counts: Counts) -> list[str]:
         for column, asked, there in counts.cells.collapsed():
             bins = "one bin" if there == 1 else f"{there} bins"
             found.append(f"`{column}` has {bins} in place of {asked}: too many of its values are the same.")
-        for one in counts.cells.hidden:
-            if one.share > HIDES:
+        for inside in counts.cells.hidden:
+            if inside.share > HIDES:
                 found.append(
-                    f"within a cell `{one.column}` still explains {100 * one.share:.0f} % of what `{one.signal}` "
-                    "varies; finer cells would tell more, and need more rows."
+                    f"within a cell `{inside.column}` still explains {100 * inside.share:.0f} % of what "
+                    f"`{inside.signal}` varies; finer cells would tell more, and need more rows."
                 )
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
@@ -99,9 +99,9 @@ def notes(result: Result, counts: Counts) -> list[str]:
         if alike := lookalikes(labels):
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
-    for one, cost in zip(result.limits, result.costs, strict=True):
-        if result.method in BASELINES and result.method != "pdocrl" and one.sign * (cost - one.value) < -1e-7:
-            found.append(f"{result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
+    for limit, cost in zip(result.limits, result.costs, strict=True):
+        if result.method in BASELINES and result.method != "pdocrl" and limit.sign * (cost - limit.value) < -1e-7:
+            found.append(f"{result.method}'s policy misses {limit}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
         most = int(dead[times.argmax()])
@@ -115,14 +115,15 @@ def notes(result: Result, counts: Counts) -> list[str]:
 
 
 def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
-    level = f"not shown at {100 * shown.confidence:g} %"
-    if shown.objective == "behaviour":
+    level = f"not shown at {100 * shown.asked:g} %"
+    if shown.learned == "behaviour":
         never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
         return (
             f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "
             "log's own, of which it knows most."
         )
-    said = [f"{limit} (the bound is {bound:.4g})" for limit, bound in zip(result.limits, shown.bound, strict=True)]
+    bounds = zip(result.limits, shown.bounds.values(), strict=True)
+    said = [f"{limit}" + ("" if bound is None else f" (the bound is {bound:.4g})") for limit, bound in bounds]
     return (
         f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs enlarged "
         "by what few rows can hide; it may not keep the limits. More rows, wider limits or a lower confidence help."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pdocrl.table import DASH, Table
-from pdocrl.tabular.analysis.compared_file import ComparedFile
+from pdocrl.tabular.analysis.comparison import Comparison
 from pdocrl.tabular.result.record import ExplainedAction, Frontier, SolvedFile
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
@@ -173,7 +173,7 @@ def more_rows(solved: SolvedFile) -> Table:
     return Table.of(heads, rows, "Where more rows would help most")
 
 
-def compared(judged: ComparedFile) -> Table:
+def compared(judged: Comparison) -> Table:
     """One row per policy, and how far it is above the first."""
     level, names = f"{100 * judged.level:g} %", list(judged.policies[0].estimate)
     rows = [
