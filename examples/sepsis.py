@@ -54,6 +54,7 @@ print(f"time on pairs with few rows: {100 * result.thin:.0f} %")
 # Most of 713 × 25 pairs have few rows, so the estimate flatters itself: believed and true survival
 # differ by more than the interval. The notes above say so, and the statement must be about costs.
 
+
 # %%
 def true_values(found):
     """Exact value of a policy; states the log never had are treated as the clinicians would."""

@@ -128,5 +128,5 @@ def test_units_of_the_page_are_those_of_the_result(run_cli: Cli, tmp_path: Path)
     asked = ("--horizon", "1", "--limit", "cost<=0.5", "--C", "inf", "--resamples", "0", "--out", tmp_path / "p")
     assert run_cli("solve", tmp_path / "log.csv", *asked)[0] == 0
     page = report(tmp_path / "p").read_text()
-    assert "earns 0.5 an episode where" in page
+    assert "Estimated reward 0.5 an episode where" in page
     assert "per episode" in page

@@ -149,7 +149,7 @@ def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run)
 
 def test_an_unsafe_policy_is_called_so(make_run):
     record = read_results(make_run({1.0: [5.0, 5.0], 3.0: [0.0, 0.0]}))
-    assert lead(record).startswith("1 of 2 policies keep their cost limit")
+    assert lead(record).startswith("1 of 2 policies satisfy their cost limit")
     assert "At limit 1 the mean cost is 5.00 times the limit: not safe." in findings(record)
     page = Page(report(record))
     assert page.text.count("✗ no") == page.text.count("✓ yes") == 1
