@@ -125,7 +125,7 @@ def test_tasks_prints_the_tasks_of_both_simulators_as_one_json_object(run_cli: R
     status, out, err = run_cli("tasks", "--json")
     tasks = {task["name"]: task for task in json.loads(out)["tasks"]}
     assert (status, err) == (0, "")
-    assert len(tasks) == 8 + 21
+    assert len(tasks) == 8 + 21 + 9  # Bullet, Safety-Gymnasium, MetaDrive
     assert tasks["AntCircle"] == {
         "name": "AntCircle",
         "horizon": 500,

@@ -29,7 +29,7 @@ class Dialled:
 
     limit: tuple[float, ...] = ()
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> Dialled:
+    def with_limit(self, cost_limit: tuple[float, ...]) -> Dialled:
         return Dialled(cost_limit)
 
 

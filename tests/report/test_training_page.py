@@ -298,7 +298,7 @@ def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
 def say(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
     """Every policy is said to cost `estimated` of its limit."""
     said = {"within_limit": within, "verdict": "said of it", "trusted": trusted}
-    said["doubts"] = [] if trusted else ["few rows"]
+    said["warnings"] = [] if trusted else ["few rows"]
     runs = [told_run("pdocrl", limit, seed, 0.5, estimated, **said) for limit in LIMITS for seed in SEEDS]
     write_ope(folder, told("Toy", "pdocrl", runs))
 
@@ -307,7 +307,7 @@ def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
     folder = make_run()
     say(folder, 0.4, True)
     now = json.loads((folder / "ope.json").read_text())
-    assert now.pop("format") == 1
+    assert now.pop("format") == 2
     before = read_ope(folder)
     (folder / "ope.json").write_text(json.dumps(now))
     assert read_ope(folder) == before
@@ -319,7 +319,7 @@ def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
         (lambda told: told["runs"][1].update(trusted="very"), "field `runs[1].trusted`: expected `bool`, got `str`"),
         (lambda told: told["runs"][0].update(reward_interval=[0.1]), "field `runs[0].reward_interval`: expected"),
         (lambda told: told.pop("method"), "missing required field `method`"),
-        (lambda told: told.update(format=2), "field `format` is 2, this version reads 1"),
+        (lambda told: told.update(format=3), "field `format` is 3, this version reads 2"),
         (lambda told: told["runs"].pop(), "holds 3 of 4 runs"),
     ],
 )

@@ -180,6 +180,17 @@ def test_coarse_cells_are_told_to_hide_more_than_fine_ones(tmp_path: Path) -> No
     assert shares[0]["reward"] > shares[1]["reward"]
 
 
+def test_a_frequent_least_value_is_a_bin_of_its_own(tmp_path: Path) -> None:
+    """Two bins of equal size cannot be had where 60 % of the rows are 0; once there was one bin, and no word of it."""
+    x = np.where(np.arange(400) % 5 < 3, 0.0, 1.0 + np.arange(400) % 7)
+    columns = {"x": x, "action": np.arange(400) % 2, "reward": x, "cost": x, "episode": np.arange(400) // 10}
+    log = write(pyarrow.table(columns | {"step": np.arange(400) % 10}), tmp_path / "log.parquet")
+    counts = count_log(log, cells=CellSpec.parse(["x=quantile:2"], None, []))
+    assert counts.cells is not None
+    assert counts.cells.values["edges"] == [[1.0]]
+    assert set(counts.states) == {"x=0", "x=1"}
+
+
 def test_clusters_assign_as_the_policy_does(tmp_path: Path) -> None:
     data = continuous()
     log = write(data, tmp_path / "log.parquet")

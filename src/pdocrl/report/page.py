@@ -34,6 +34,7 @@ from pdocrl.report.limit_slider import limit_slider
 from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
+from pdocrl.report.solved_columns import is_portfolio, render_portfolio
 from pdocrl.table import amount
 
 
@@ -63,7 +64,10 @@ def report(
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
     if suite is not None and suite.kind == "tabular":
         raise PdocrlError(f"{folder}: figures of the theory; `python -m research --out {folder} all` makes their page.")
-    if not isinstance(run, Results) and suite is None and not (folder / "run.json").exists() and is_solved(folder):
+    alone = not isinstance(run, Results) and suite is None and not (folder / "run.json").exists()
+    if alone and is_portfolio(folder):
+        text = render_portfolio(folder)
+    elif alone and is_solved(folder):
         text = render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)
