@@ -25,7 +25,7 @@ print(f"{int(counts.n.sum()):,} rows, {counts.n_states} states, {counts.n_action
 
 # %%
 result = pdocrl.solve(counts, gamma=0.97, limits=LIMITS)
-low, high = result.intervals.costs[0]
+low, high = result.intervals.costs["stockout"]
 print(result)
 for limit, price in zip(result.limits, result.multipliers, strict=True):
     print(f"{limit}: multiplier {price:.3f}")
