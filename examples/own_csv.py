@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 import pdocrl
+from pdocrl.portfolio import tables
+from pdocrl.portfolio.act import load
 
 VISITS, PATIENTS, LIMIT = 12, 500, 1.0
 WARDS = np.array(["north", "south"])
@@ -67,9 +69,6 @@ record = found.record
 print(found.summary)
 
 # %%
-from pdocrl.portfolio import tables
-from pdocrl.portfolio.act import load
-
 tables.deciders(record).show()
 tables.candidates(record).show()
 

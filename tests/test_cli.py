@@ -58,7 +58,7 @@ def test_help_explains_every_option_and_gives_an_example(name: str, capsys: pyte
         if dataclasses.is_dataclass(found.default):  # a group of options: each is described under its field
             group = inspect.getsource(type(found.default))
             for field in dataclasses.fields(found.default):
-                says = re.search(rf"    {field.name}: .*\n    \"\"\"\\w", group)
+                says = re.search(rf'    {field.name}: .*\n    """\w', group)
                 assert says, f"`{field.name}` of `{name}` is not described"
                 assert f"--{field.name.replace('_', '-')}" in text
         else:

@@ -72,7 +72,9 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
     seconds = time.monotonic() - began
     held = {one.name: one.held_out for one in found.record.candidates}
     order = found.learner.sequence(list(found.candidates.values()))
-    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order, found.second)
+    tested = choose(
+        list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order, found.second, found.tested
+    )
     truths: dict[str, Any] = {}
 
     def truth(name: str) -> Any:

@@ -419,12 +419,12 @@ def test_a_policy_that_standardises_is_given_raw_observations() -> None:
     """Its actions stay in [−1, 1], as the data holds them."""
 
     class Scales:
-        def standardised(self, obs: Any) -> Any:
+        def normalise_obs(self, obs: Any) -> Any:
             return obs / 10
 
     class World:
         network = MLPPolicy((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),))
-        scales = Scales()
+        normaliser = Scales()
 
     step = begin_many(World(), 2, 0)  # type: ignore[arg-type]
     acted = step(np.array([[1.0], [2.0]]), np.zeros(2), np.zeros((2, 1)))

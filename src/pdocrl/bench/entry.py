@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from pdocrl.bench.rates import Rates
-from pdocrl.bench.run import Selection, Done, bench, make_plan
+from pdocrl.bench.run import Done, Selection, bench, make_plan
 from pdocrl.bench.suite_file import find_suite
 
 
@@ -23,7 +23,7 @@ def run_suite(
     evaluate: bool = True,
     engine: Literal["local", "ray"] = "local",
 ) -> Done:
-    """Train and play the groups of a suite that are not done yet; `Done.rows` holds one row per run.
+    """Train and play the groups of a suite that are not done yet; `Done.rows` holds one row per episode.
 
     Args:
         suite: a name of `pdocrl bench --help`, or a TOML file. It may name agents given as classes in this process.

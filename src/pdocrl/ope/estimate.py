@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +104,33 @@ class Judged:
 
 def judge(found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False) -> list[Judged]:
     """Of each run the estimate, and how far the data carries it."""
-    plan, place = found.config, found.folder or found.config.data
+    place = found.folder or found.config.data
+    where = [f"{place}: run {i}" for i in range(len(found.policies))]
+    return judge_policies(found.policies, where, ready, found.config.horizon, seed, level, compare)
+
+
+def judge_policies(
+    policies: Sequence[Policy],
+    where: Sequence[str],
+    ready: Prepared,
+    horizon: int,
+    seed: int = 0,
+    level: float = LEVEL,
+    compare: bool = False,
+) -> list[Judged]:
+    """Of each policy; `where` names it in messages."""
     unseen = [why for why in never_seen(ready.dataset) if why is not None]
-    possible = _possible(ready.dataset, plan.horizon)
+    possible = _possible(ready.dataset, horizon)
     groups = len(ready.calibration.truth)
     judged = []
-    for i, played in simulated(found, ready, seed).items():
+    for i, played in simulated(policies, where, ready, horizon, seed).items():
         distance = ready.recorded.nearest(played.pairs, 1)[0]
         outside = float((distance > ready.recorded.radius).mean())
         calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
         unknown = support_warnings(outside, groups=groups, level=level)
-        policy, where = found.policies[i], f"{place}: run {i}"
-        fqe = (
-            ready.system.values(_on_rows(policy, where, seed), plan.horizon)
-            if compare and not remembers(policy)
-            else None
-        )
+        fqe = None
+        if compare and not remembers(policies[i]):
+            fqe = ready.system.values(_on_rows(policies[i], where[i], seed), horizon)
         judged.append(Judged(calibrated.unknown(possible) if unknown else calibrated, outside, groups, unseen, fqe))
     return judged
 
@@ -131,22 +143,23 @@ def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
     return np.asarray(horizon * ends)
 
 
-def simulated(found: Trained, ready: Prepared, seed: int) -> dict[int, rollouts.Rollouts]:
-    """Episodes of every run in the ensemble, from starts of the data."""
-    plan, place = found.config, found.folder or found.config.data
+def simulated(
+    policies: Sequence[Policy], where: Sequence[str], ready: Prepared, horizon: int, seed: int
+) -> dict[int, rollouts.Rollouts]:
+    """Rollouts of every policy in the ensemble, from starts of the data."""
     rng = np.random.default_rng([seed, 10])
     played: dict[int, rollouts.Rollouts] = {}
     with progress() as bar:
         row = bar.add_task("simulated steps", total=0)
         for kind, count in ((False, STARTS), (True, STARTS_SLOW)):
-            own = [i for i, policy in enumerate(found.policies) if slow(policy) == kind]
+            own = [i for i, policy in enumerate(policies) if slow(policy) == kind]
             if not own:
                 continue
-            bar.update(row, total=plan.horizon + (bar.tasks[row].total or 0))
+            bar.update(row, total=horizon + (bar.tasks[row].total or 0))
             which = rng.integers(ready.dataset.n_episodes, size=(ready.ensemble.folds, count))
             starts = ready.dataset.initial_obs[which]
-            begin = [_beginning(found.policies[i], seed, f"{place}: run {i}") for i in own]
-            told = rollouts.play(ready.ensemble, begin, starts, plan.horizon, seed, lambda: bar.advance(row))
+            begin = [_beginning(policies[i], seed, where[i]) for i in own]
+            told = rollouts.play(ready.ensemble, begin, starts, horizon, seed, lambda: bar.advance(row))
             played |= dict(zip(own, told, strict=True))
     return dict(sorted(played.items()))
 

@@ -80,6 +80,7 @@ def choose(
     confidence: float | None,
     order: Sequence[str] = (),
     second: Callable[[str], Mapping[str, float] | None] = lambda _: None,
+    tested: Mapping[str, Mapping[str, HeldOut]] | None = None,
 ) -> Choice:
     """Choose a candidate.
 
@@ -90,11 +91,13 @@ def choose(
         confidence: None: nothing is tested.
         order: of the tests.
         second: name → signal → value by another estimator; None where there is nothing to ask.
+        tested: estimates that the learning part has no share in, for the tests; by default `held`.
     """
-    p_values = {one.name: worst(held[one.name], limits) for one in candidates}
-    tested = confidence is not None and bool(limits)
+    asks = confidence is not None and bool(limits)
+    judged = held if tested is None or not asks else tested
+    p_values = {one.name: worst(judged[one.name], limits) for one in candidates}
     shown: set[str] = set()
-    if confidence is not None and tested:
+    if confidence is not None and asks:
         shown = first_failure(p_values, order, 1 - confidence)
         eligible = [one.name for one in candidates if one.name in shown]
         why = f"shown within every limit with confidence {confidence:g}"
@@ -108,7 +111,7 @@ def choose(
         best = max(score, key=lambda name: score[name])
         if best in asked:
             why = f"the best of {number} {why}, of {len(candidates)} candidates"
-            return Choice(best, "shown" if tested else "estimated", why, shown, asked)
+            return Choice(best, "shown" if asks else "estimated", why, shown, asked)
         asked[best] = second(best) if len(asked) < MOST_ASKED else None
         values = asked[best]
         if values is not None and any(one.sign * (values[one.name] - one.value) < 0 for one in limits):
@@ -116,7 +119,7 @@ def choose(
             del score[best]
         elif values is not None:
             score[best] = min(score[best], values["reward"])
-    lead = "no candidate is shown within every limit" if tested else "no candidate is clearly within every limit"
+    lead = "no candidate is shown within every limit" if asks else "no candidate is clearly within every limit"
     deciders = [one for one in candidates if one.decider is not None and _kept(held[one.name], limits)]
     if deciders:
         name = max(deciders, key=lambda one: held[one.name]["reward"].value).name

@@ -28,7 +28,7 @@ from pdocrl.portfolio.act import RowPolicy
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
-from pdocrl.portfolio.heldout import ON_POLICY, Bench
+from pdocrl.portfolio.heldout import ON_POLICY, Bench, own_episodes
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
@@ -46,10 +46,11 @@ class Portfolio:
         learner: Learner,
         rows: Rows,
         second: Callable[[str], dict[str, float] | None],
+        tested: Mapping[str, Mapping[str, HeldOut]],
     ) -> None:
         self.record = record
         self.candidates = candidates
-        self.learner, self.second, self._rows = learner, second, rows
+        self.learner, self.second, self.tested, self._rows = learner, second, tested, rows
 
     @property
     def policy(self) -> RowPolicy:
@@ -142,7 +143,11 @@ def fit(
         progress(f"a second opinion of {name}")
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
 
-    choice = choose(candidates, held, on_totals, confidence, order, second)
+    tested = {name: dict(signals) for name, signals in held.items()}
+    for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
+        if one.decider is not None:
+            held[one.name] = own_episodes(rows, totals, one.decider)
+    choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
     progress("explaining the policy")
     surrogate = explain.surrogate(learner, best, bench)
@@ -179,7 +184,7 @@ def fit(
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
     )
-    return Portfolio(record, by_name, learner, rows, second)
+    return Portfolio(record, by_name, learner, rows, second, tested)
 
 
 def unit_words(horizon: int, gamma: float | None) -> str:

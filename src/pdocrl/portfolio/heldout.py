@@ -130,14 +130,7 @@ class Bench:
         return {name: self._own(j, every) for j, name in enumerate(self.signals)}
 
     def _own(self, j: int, own: Flags) -> HeldOut:
-        totals = self.rows.sense[j] * self.totals[j][own]
-        return HeldOut(
-            value=float(totals.mean()),
-            error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
-            freedom=float(len(totals) - 1),
-            estimator=ON_POLICY,
-            overlap=True,
-        )
+        return _mean(self.rows.sense[j] * self.totals[j][own])
 
     def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
         j = self.signals.index(signal)
@@ -194,6 +187,22 @@ class Bench:
             self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
             if len(tried) > 1:  # one trial cannot tell flattery from chance
                 self.flattery[key] = max(0.0, float(better * off.mean()))
+
+
+def own_episodes(rows: Rows, totals: Floats, decider: str) -> dict[str, HeldOut]:
+    """Signal → the mean of all episodes [1 + K, E] that a decider decided."""
+    own = decided_by(rows, rows.log.deciders.index(decider))
+    return {name: _mean(rows.sense[j] * totals[j][own]) for j, name in enumerate(["reward", *rows.names])}
+
+
+def _mean(totals: Floats) -> HeldOut:
+    return HeldOut(
+        value=float(totals.mean()),
+        error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
+        freedom=float(len(totals) - 1),
+        estimator=ON_POLICY,
+        overlap=True,
+    )
 
 
 def _value(one: Estimate) -> Value | None:

@@ -68,7 +68,7 @@ def find_stops(record: Results) -> list[Stop]:
     """From the tightest limit to the loosest."""
     assert record.trained is not None
     rows = {row.limit[0]: row for row in at_one_limit(record)}
-    networks = [getattr(policy, "network", policy) for policy in record.trained.policies]
+    networks: list[Any] = [getattr(policy, "network", policy) for policy in record.trained.policies]
     serving = [network for network in networks if hasattr(network, "setting")]
     limits = {*rows, *(run["cost_limit"][0] for run in record.trained.config.runs)}
     if serving:

@@ -202,11 +202,11 @@ def parse_path(data: str) -> Outline:
     x = y = 0.0
     start, command, i = (0.0, 0.0), "", 0
 
-    def to(px: float, py: float, code: int = Outline.LINETO) -> None:
+    def to(px: float, py: float, code: int = int(Outline.LINETO)) -> None:
         nonlocal x, y
         x, y = px, py
         points.append((px, py))
-        codes.append(int(code))
+        codes.append(code)
 
     while i < len(words):
         if words[i].isalpha():
@@ -221,7 +221,7 @@ def parse_path(data: str) -> Outline:
         i += size
         dx, dy = (x, y) if command.islower() else (0.0, 0.0)
         if command in "Mm":
-            to(given[0] + dx, given[1] + dy, Outline.MOVETO)
+            to(given[0] + dx, given[1] + dy, int(Outline.MOVETO))
             start, command = (x, y), "L" if command == "M" else "l"
         elif command in "Ll":
             to(given[0] + dx, given[1] + dy)

@@ -56,7 +56,9 @@ class Outcomes(NamedTuple):
     to: Ints  # [O] S at an end
     chance: Floats  # [O] within its pair
     cost: Floats  # [T, O] of all columns with a limit on a tail
-    guessed: bool  # whether costs that vary within a transition had to be taken as 0 or one size
+    known: (
+        str  # where costs vary within a transition: "rows" of the log say how, a "sample" of them, or it is a "guess"
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,6 +122,13 @@ class Augmented:
         assert self.counts.horizon is not None
         return np.asarray(self.counts.horizon - steps(self.counts)[self.base])
 
+    def totals(self, k: int) -> Ints:
+        """The totals up to the cap with which an episode can end, in units."""
+        ends = self.outcomes.to[self.edges.outcome] == self.counts.n_states
+        pair, outcome = self.edges.pair[ends], self.edges.outcome[ends]
+        found = np.unique(self.spent[pair // self.shape[1], k] + self.units[k][outcome])
+        return np.asarray(found[found <= self.columns[k].cap])
+
     def spent_after(self, k: int) -> tuple[Floats, Floats]:
         """[E] the spending on a remembered column before and after each edge, in costs; over counts from the cap."""
         column = self.columns[k]
@@ -137,7 +146,7 @@ class Augmented:
         """[X, A] the mass of untried pairs given to those they stand for."""
         X, A = self.shape
         at = np.arange(X)[:, None] * A + self.stands_for
-        return np.bincount(at.ravel(), weights=mass.ravel(), minlength=X * A).reshape(X, A)
+        return np.asarray(np.bincount(at.ravel(), weights=mass.ravel(), minlength=X * A).reshape(X, A), np.float64)
 
 
 class Edges(NamedTuple):
@@ -230,7 +239,7 @@ def _outcomes(counts: Counts, which: Sequence[int]) -> Outcomes:
         parts.append((cell, times / total[cell], distinct[1:]))
     rest = np.flatnonzero(~known)
     mean, variance = counts.mean[rows][:, rest], counts.variance[rows][:, rest]
-    varies = variance > 0
+    varies = variance > 1e-12 * mean**2
     size = np.where(varies, mean + np.divide(variance, mean, out=np.zeros_like(mean), where=mean > 0), mean)
     rare = np.divide(mean, size, out=np.ones_like(mean), where=varies & (size > 0))
     for pattern in np.ndindex(*(2,) * K):  # each column is 0 or its size
@@ -241,7 +250,9 @@ def _outcomes(counts: Counts, which: Sequence[int]) -> Outcomes:
     cell, share, cost = (np.concatenate([part[i] for part in parts], axis=-1) for i in range(3))
     order = np.lexsort((np.arange(len(cell)), cell))
     cell = cell[order]
-    return Outcomes(counts.pair[cell], counts.to[cell], per[cell] * share[order], cost[:, order], bool(varies.any()))
+    all_rows = paths is not None and len(paths) >= counts.size
+    told = "guess" if varies.any() else "rows" if all_rows or not np.any(counts.variance[rows]) else "sample"
+    return Outcomes(counts.pair[cell], counts.to[cell], per[cell] * share[order], cost[:, order], told)
 
 
 def _largest_total(counts: Counts, outcomes: Outcomes, each: Floats) -> float:

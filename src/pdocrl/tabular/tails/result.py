@@ -25,7 +25,7 @@ class Remembered(Part, frozen=True, kw_only=True):
     cap: int  # in units; above it spending is "over"
     exact: bool  # all costs are multiples of the unit
     error: float  # by how much an episode's rounded total can exceed its total
-    values: list[float]  # of the total cost of an episode, 0 … cap
+    values: list[float]  # that the total cost of an episode can have, up to the cap
     probabilities: list[float]  # of each under the policy
     over: float  # the probability of more
     over_mean: float  # … and the mean total then
@@ -36,7 +36,7 @@ class Remembered(Part, frozen=True, kw_only=True):
             pairs = zip(self.values, self.probabilities, strict=True)
             return self.over + sum(p for x, p in pairs if x > limit.threshold + 1e-9 * self.unit)
         assert limit.level is not None
-        return min(t + self.above(t) / (1 - limit.level) for t in self.values)
+        return min(t + self.above(t) / (1 - limit.level) for t in {0.0, *self.values})
 
     def above(self, t: float) -> float:
         """E[(C − t)₊] for t up to the cap."""
@@ -90,6 +90,23 @@ class TailResult(Record, frozen=True, kw_only=True):
     def policy(self) -> TailPolicy:
         """`act(state, spent, step)`."""
         return TailPolicy(self.content())
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What was remembered, the certificate, and what a reader should not overlook."""
+        kept = ", ".join(f"`{x.name}` in steps of {x.unit:g} up to {x.cap * x.unit:g}" for x in self.remembered)
+        memory = f"the policy remembers what was spent ({kept}): " if kept else ""
+        size = f"{self.states:,} states, {self.pairs:,} pairs"
+        return [
+            f"{memory}{size}; certified within {self.certificate:.2g} of the best.",
+            *self.notes,
+            "all numbers are of the log's own model; `pdocrl certify` tests a policy on other episodes.",
+        ]
+
+    def missed(self) -> str:
+        """That the limits cannot be kept, and what comes closest."""
+        told = " and ".join(f"{limit} (is {cost:.4g})" for limit, cost in zip(self.limits, self.costs, strict=True))
+        return f"no policy of the log's own model keeps the limits; what is shown misses them least: {told}."
 
     def content(self) -> dict[str, Any]:
         """What `policy.json` holds."""

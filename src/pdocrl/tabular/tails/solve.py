@@ -19,7 +19,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.cmdp import CMDP, as_matrix, occupancy, plan
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.io.episodes import weighted
+from pdocrl.tabular.io.episodes import steps, weighted
 from pdocrl.tabular.io.rows import split_label
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.count_threshold import choose, frequent_only
@@ -28,6 +28,7 @@ from pdocrl.tabular.tails.augment import Augmented, augment
 from pdocrl.tabular.tails.result import Line, Remembered, TailResult
 
 THRESHOLDS = 200  # programs that a CVaR may take; beyond, evenly chosen thresholds, which can only cost reward
+GUESS = "the log keeps no rows of it, and it is taken as 0 or one size there"
 NOTHING = 1e-12  # a mass that counts as none
 
 
@@ -69,18 +70,16 @@ def solve_tails(
     found, scan = _best(rows, progress)
     pi = _completed(rows, found)
     mass = _totals(problem, pi)
-    behaviour = problem.counts.n / np.maximum(problem.counts.n.sum(axis=1, keepdims=True), 1)
-    log_pi = np.where(problem.dead[:, None], 1 / problem.shape[1], behaviour[problem.base])
-    log_mass = _totals(problem, log_pi)
-    remembered, before = _remembered(problem, mass), _remembered(problem, log_mass)
+    remembered = _remembered(problem, mass)
+    logged = _logged(rows, counts)
     feasible = found.status != "infeasible"
     return TailResult(
         status=found.status,
         value=float(np.vdot(mass, rows.reward)),
         limits=list(chosen),
         costs=[rows.measure(i, mass, remembered) for i in range(len(chosen))],
-        log_value=float(np.vdot(log_mass, rows.reward)),
-        log_costs=[rows.measure(i, log_mass, before) for i in range(len(chosen))],
+        log_value=logged[0],
+        log_costs=logged[1:],
         multipliers=(found.lam * rows.reward_size / rows.sizes).tolist() if feasible else found.lam.tolist(),
         lower=float(np.vdot(mass, rows.reward)),
         upper=scan.bound * rows.reward_size if feasible else float(np.vdot(mass, rows.reward)),
@@ -111,11 +110,10 @@ class _Rows:
     def __init__(self, problem: Augmented, limits: Sequence[Limit]) -> None:
         self.problem, self.limits = problem, limits
         counts, alias = problem.counts, problem.stands_for
-        steps = np.array([split_label(label)[1] for label in counts.states], np.int64)[problem.base]
         self.left = problem.remaining[:, None] * problem.dead[:, None]  # steps of which nothing is known
         worst = min(float(counts.r.min()), 0.0)
         reward = np.take_along_axis(counts.r[problem.base], alias, axis=1) + worst * self.left
-        self.reward = reward * (problem.gamma ** steps.astype(np.float64))[:, None]  # [X, A]
+        self.reward = reward * (problem.gamma ** steps(counts)[problem.base].astype(np.float64))[:, None]  # [X, A]
         self.reward_size = float(np.abs(self.reward).max()) or 1.0
         self.sizes = np.ones(len(limits))
         self.fixed = [None if limit.measure == "cvar" else self._signal(limit) for limit in limits]
@@ -129,7 +127,7 @@ class _Rows:
     def thresholds(self, limit: Limit) -> Floats:
         """The t of a CVaR's programs: spendings up to its value; a smaller t asks that no episode cost more than v."""
         column = self.problem.columns[self.problem.index(limit.name)]
-        found = np.arange(column.cap + 1) * column.unit
+        found = np.union1d([0], self.problem.totals(self.problem.index(limit.name))) * column.unit
         found = found[found <= limit.value + 1e-9 * column.unit]
         if len(found) > THRESHOLDS:
             found = found[np.unique(np.linspace(0, len(found) - 1, THRESHOLDS).round().astype(np.int64))]
@@ -248,6 +246,26 @@ def _totals(problem: Augmented, pi: Floats) -> Floats:
     return np.asarray(occupancy(cmdp, pi) * problem.weight[:, None])
 
 
+def _logged(rows: _Rows, counts: Counts) -> list[float]:
+    """Reward and each limit's measure of who made the log: of its episodes where kept, else in its model."""
+    problem, paths = rows.problem, counts.trajectories
+    if paths is None or len(paths) < counts.size:
+        behaviour = problem.counts.n / np.maximum(problem.counts.n.sum(axis=1, keepdims=True), 1)
+        mass = _totals(problem, np.where(problem.dead[:, None], 1 / problem.shape[1], behaviour[problem.base]))
+        own = _remembered(problem, mass)
+        return [float(np.vdot(mass, rows.reward)), *(rows.measure(i, mass, own) for i in range(len(rows.limits)))]
+    episode = np.unique(paths.episode, return_inverse=True)[1]
+    discount = problem.gamma ** steps(counts)[paths.pair // counts.n_actions].astype(np.float64)
+    found = [float(np.bincount(episode, paths.signals[0] * discount).mean())]
+    for limit in rows.limits:
+        cost = paths.signals[1 + limit.index(counts.cost_names)]
+        if limit.measure == "max":
+            found.append(float((cost > limit.value).sum() / (episode.max() + 1)))
+        else:
+            found.append(limit.of(np.bincount(episode, cost)))
+    return found
+
+
 def _remembered(problem: Augmented, mass: Floats) -> list[Remembered]:
     """How an episode's total is distributed: what is spent where it ends."""
     edges = problem.edges
@@ -257,13 +275,15 @@ def _remembered(problem: Augmented, mass: Floats) -> list[Remembered]:
     found = []
     for k, column in enumerate(problem.columns):
         before, after = problem.spent_after(k)
-        level = np.minimum(np.round(after / column.unit).astype(np.int64), column.cap + 1)
-        chances = np.bincount(level[ends], weights=flow[ends], minlength=column.cap + 2)
+        level = np.round(after / column.unit).astype(np.int64)
+        totals = problem.totals(k)
+        chances = np.bincount(np.searchsorted(totals, level[ends]), weights=flow[ends], minlength=len(totals) + 1)
+        chances = np.r_[chances[: len(totals)], chances[len(totals) :].sum()]
         mean = float(flow @ (after - before))
         worst = problem.remaining * float(problem.units[k].max(initial=0)) * column.unit
         mean += float(dead @ worst)
-        chances[column.cap + 1] += float(dead.sum())
-        values = np.arange(column.cap + 1) * column.unit
+        chances[-1] += float(dead.sum())
+        values = totals * column.unit
         over = float(chances[-1])
         rest = mean - float(chances[:-1] @ values)
         found.append(
@@ -308,10 +328,9 @@ def _notes(problem: Augmented, scan: _Scan, mass: Floats) -> list[str]:
         for column in problem.columns
         if not column.exact
     ]
-    if problem.outcomes.guessed:
-        found.append(
-            "a cost varies within a transition and the log keeps no rows of it: it is taken as 0 or one size there."
-        )
+    if problem.outcomes.known != "rows":
+        how = "how is taken from a sample of the log's episodes" if problem.outcomes.known == "sample" else GUESS
+        found.append(f"a cost varies within a transition; {how}.")
     if scan.thinned:
         found.append(
             f"of the CVaR's thresholds {THRESHOLDS} were tried, so that another may give a little more reward."
