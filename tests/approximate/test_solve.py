@@ -14,6 +14,7 @@ from pdocrl.approximate.features import Fourier, OneHot, Polynomial, SoftCells, 
 from pdocrl.approximate.game import Game
 from pdocrl.approximate.lp import best_response, saddle_lp
 from pdocrl.approximate.smoothed import smoothed_saddles
+from pdocrl.approximate.softmax_policy import LinearPolicy
 from pdocrl.data import make_dataset
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
@@ -47,7 +48,7 @@ def walk(episodes: int, length: int, seed: int) -> dict[str, np.ndarray]:
     return dict(zip(("state", "action", "next_state", "reward", "costs", "initial"), arrays, strict=True))
 
 
-def played(policy: approximate.record.LinearPolicy, episodes: int = 3000, length: int = 60) -> np.ndarray:
+def played(policy: LinearPolicy, episodes: int = 3000, length: int = 60) -> np.ndarray:
     """(1−γ)J of reward and cost, by simulation."""
     rng = np.random.default_rng(1)
     x, total = rng.uniform(size=(episodes, 1)), np.zeros(2)
@@ -132,7 +133,7 @@ def test_every_door_gives_the_same() -> None:
         next_obs=log["next_state"].astype(np.float32),
         terminal=np.zeros(60, bool),
         timeout=last,
-        choices=3,
+        discrete_actions=3,
     )
     of_dataset = approximate.solve(data, GAMMA, ["cost<=0.2"], size=4, B=2.0, method="lp")
     assert of_dataset.upper == pytest.approx(of_arrays.upper, abs=1e-4)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse as sp
 
 from pdocrl.approximate.classes import Box
+from pdocrl.approximate.features import Matrix
 from pdocrl.approximate.game import Game, Saddle
 from pdocrl.approximate.oracles import softmax
 from pdocrl.errors import PdocrlError
@@ -166,5 +167,5 @@ def _dense_if_full(matrix: sp.csr_array) -> Floats | sp.csr_array:
     return np.asarray(matrix.toarray()) if matrix.nnz > 0.2 * np.prod(matrix.shape) else sp.csr_array(matrix)
 
 
-def _array(matrix: Floats | sp.csr_array) -> Floats:
+def _array(matrix: Matrix) -> Floats:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)

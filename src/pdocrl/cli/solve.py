@@ -68,6 +68,14 @@ class Solver:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tails:
+    """Limits on the tail of an episode's cost."""
+
+    cost_unit: float | None = None
+    """What spending is counted in; costs are rounded up to multiples of it. Exact if not given, where it can be."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Inference:
     """Intervals."""
 
@@ -95,6 +103,7 @@ class Analysis:
 
 
 _STATES, _SOLVER, _READING, _INFERENCE, _ANALYSIS = States(), Solver(), Reading(), Inference(), Analysis()
+_TAILS = Tails()
 
 
 def solve(
@@ -115,6 +124,7 @@ def solve(
     reading: Annotated[Reading, OmitArgPrefixes] = _READING,
     inference: Annotated[Inference, OmitArgPrefixes] = _INFERENCE,
     analysis: Annotated[Analysis, OmitArgPrefixes] = _ANALYSIS,
+    tails: Annotated[Tails, OmitArgPrefixes] = _TAILS,
 ) -> None:
     """From a log of decisions to the best policy it supports that satisfies the limits.
 
@@ -129,7 +139,8 @@ def solve(
     Args:
         log: A file, a pattern with *, or the name of an example.
         gamma: The discount, strictly between 0 and 1; with --horizon it is 1 unless given.
-        limit: Such as "cost<=0.1" or "served>=0.95", on (1−γ)J of a column, or on an episode's total with --horizon.
+        limit: Such as "cost<=0.1" or "served>=0.95", on (1−γ)J of a column, or on an episode's total with --horizon,
+            there also on its tail: "P(cost>20)<=0.05", "CVaR90(cost)<=40"; "max(cost)<=1" is on every step.
         horizon: The most steps an episode has; limits are then on the total of an episode.
         confidence: Such as 0.95: learn on one part of the log, test on the other, return what passes.
         state_columns: Features a policy may look at, in a log of columns; all without a role by default.
@@ -141,6 +152,7 @@ def solve(
         json: Print one JSON object instead of tables.
     """
     from pdocrl.cli.solve_columns import is_for_columns, solve_columns
+    from pdocrl.cli.solve_tails import solve_tails
     from pdocrl.limits import as_limits
     from pdocrl.records import as_plain
     from pdocrl.tabular import workflow
@@ -153,6 +165,10 @@ def solve(
         asked = (gamma, limits, horizon, confidence, state_columns, renamed, seed, explain, analysis.step, out, json)
         return solve_columns(log, *asked)
     read = _log_options(reading, states, renamed, horizon)
+    if any(one.tail for one in limits) and not analysis.compare:
+        means = {"confidence": confidence, "explain": explain} | _given(inference, analysis, states)
+        means |= {name: value for name, value in _given(solver).items() if name != "min_count"}
+        return solve_tails(log, read, gamma, limits, solver.min_count, tails.cost_unit, out, json, means)
     with console.stderr.status("reading the log") as status:
         if analysis.compare:
             judged, files = workflow.compare_policies(
@@ -206,14 +222,19 @@ def solve(
         raise PdocrlError(report.infeasible(solved.result))
 
 
+def _given(*groups: Any) -> dict[str, Any]:
+    """The options that are not at their defaults."""
+    fields = [(group, field) for group in groups for field in dataclasses.fields(group)]
+    return {
+        field.name: getattr(group, field.name) for group, field in fields if getattr(group, field.name) != field.default
+    }
+
+
 def _refuse_options_of_finite_states(*groups: Any) -> None:
-    for group in groups:
-        for field in dataclasses.fields(group):
-            if getattr(group, field.name) != field.default and field.name != "step":
-                option = f"--{field.name.replace('_', '-')}"
-                raise PdocrlError(
-                    f"{option} is for finite states; the log has no column `state`, and no --bins are given."
-                )
+    for name in _given(*groups):
+        if name != "step":
+            option = f"--{name.replace('_', '-')}"
+            raise PdocrlError(f"{option} is for finite states; the log has no column `state`, and no --bins are given.")
 
 
 def _log_options(reading: Reading, states: States, columns: Mapping[str, str], horizon: int | None) -> LogOptions:

@@ -7,7 +7,7 @@
 
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
-that makes no further assumption has an interval apart from it. A cost that is rare has a bound that knows what few
+that makes no further assumption contradicts it. A cost that is rare has a bound that knows what few
 episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
@@ -16,6 +16,7 @@ episodes may have missed: with k of n effective episodes that cost anything, and
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,15 +25,17 @@ from scipy.stats import beta
 from pdocrl.limits import Limit
 from pdocrl.ope import distribution, sensitivity
 from pdocrl.ope.estimators import dynamics
-from pdocrl.ope.estimators.intervals import p_value
+from pdocrl.ope.estimators.intervals import interval, p_value
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
 from pdocrl.ope.records import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights
+APART = 1.5  # joint half-widths by which estimates must differ to contradict each other: three standard errors
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
 FORWARD = "double reinforcement learning (forward)"
+WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -72,8 +75,12 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     sized = limit.sense == "<=" and limit.measure != "exceedance"
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
-    low, high = chosen.interval
-    p = p_value(chosen.influence, chosen.effective_sample_size or 1.0, limit.value, limit.sense)
+    influence = chosen.influence
+    if chosen.estimator == FORWARD:
+        influence = influence.mean() + WIDER * (influence - influence.mean())
+    size = chosen.effective_sample_size or 1.0
+    low, high = interval(influence, size, problem.level) or chosen.interval
+    p = p_value(influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
@@ -158,15 +165,13 @@ def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> 
 
 
 def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str | None:
-    """A usable estimator with an interval apart from the one that decides."""
-    assert chosen.interval is not None
-    low, high = chosen.interval
+    """A usable estimator farther from the one that decides than their intervals explain."""
     for (name, signal), other in estimates.items():
         if signal != limit.name or not usable(other) or other.interval is None:
             continue
         if name not in (BY_PROPENSITY if chosen.estimator == WEIGHTED else MARKOV):
             continue
-        if other.interval[0] > high or other.interval[1] < low:
+        if distance(chosen, other) > APART:
             return name
     return None
 
@@ -201,16 +206,15 @@ def together(verdicts: list[LimitVerdict]) -> Verdict | None:
     return "over" if "over" in told else "within" if told == {"within"} else "not shown"
 
 
+def distance(a: Estimate, b: Estimate) -> float:
+    """|a − b| in the root of the sum of their squared half-widths."""
+    if a.interval is None or b.interval is None or a.value is None or b.value is None or a.value == b.value:
+        return 0.0
+    halves = [(one[1] - one[0]) / 2 for one in (a.interval, b.interval)]
+    return abs(a.value - b.value) / max(math.hypot(*halves), 1e-300)
+
+
 def disagreement(signal: str, estimates: Estimates) -> float:
     """The largest distance of two usable estimates, in their joint half-widths."""
     ready = [e for (_, s), e in estimates.items() if s == signal and usable(e)]
-    halves = [(e.interval[1] - e.interval[0]) / 2 if e.interval else 0.0 for e in ready]
-    return max(
-        (
-            abs((a.value or 0.0) - (b.value or 0.0)) / max(halves[i] + halves[j], 1e-300)
-            for i, a in enumerate(ready)
-            for j, b in enumerate(ready[:i])
-            if a.value != b.value
-        ),
-        default=0.0,
-    )
+    return max((distance(a, b) for i, a in enumerate(ready) for b in ready[:i]), default=0.0)

@@ -13,7 +13,8 @@ from pdocrl.limits import Limits, as_limits
 
 if TYPE_CHECKING:
     from pdocrl.portfolio.fit import Portfolio
-    from pdocrl.tabular import Result
+    from pdocrl.tabular import Counts, Result
+    from pdocrl.tabular.tails import TailResult
 
 MOST_ROWS = 200_000  # read of a log of columns; beyond, episodes are drawn at random
 OPTIONAL = ("step", "terminal", "decider", "propensity")  # roles that a column of that name takes by itself
@@ -33,7 +34,7 @@ def solve(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
-) -> Portfolio | Result:
+) -> Portfolio | Result | TailResult:
     """From a log to the best policy it supports under the limits.
 
     A log of *columns* has features instead of states: it is read with names, and several learners are judged on
@@ -44,7 +45,8 @@ def solve(
         data: a Parquet or CSV file (several, a folder, a pattern), a DataFrame, a dict of arrays, an `EventLog`,
             `Counts` or a `Lagrangian`.
         gamma: the discount. For a log of columns values are then (1−γ) Σ_t γ^t x_t of an episode.
-        limits: such as ["cost<=4"] or {"cost": 4}; with a horizon on the mean total of an episode.
+        limits: such as ["cost<=4"] or {"cost": 4}; with a horizon on the mean total of an episode, and where states
+            are finite also on its tail, such as "P(cost>4)<=0.05" (`pdocrl.tabular.tails`).
         state_columns: what the policy may look at. By default, where there is no column `state`, all columns without a
             role, less those that name rows.
         horizon: the most steps an episode has; for a log of columns the longest episode if gamma is not given either.
@@ -59,11 +61,15 @@ def solve(
     from pdocrl.tabular import solve as solve_counts
 
     common: dict[str, Any] = {"confidence": confidence, "seed": seed, "progress": progress}
+    if isinstance(data, Counts) and any(limit.tail for limit in as_limits(limits)):
+        return _solve_tails(data, limits, gamma, confidence, progress, options)
     if isinstance(data, Counts | Lagrangian):
         return solve_counts(data, gamma, limits, **common, **options)
     chosen = as_limits(limits)
     if not isinstance(data, EventLog) and state_columns is None and has_states(data, columns):
-        counts = _counts(data, [one.name for one in chosen], horizon, dict(columns or {}))
+        counts = _counts(data, list(dict.fromkeys(one.name for one in chosen)), horizon, dict(columns or {}))
+        if any(limit.tail for limit in chosen):
+            return _solve_tails(counts, chosen, gamma, confidence, progress, options)
         return solve_counts(counts, gamma, chosen, **common, **options)
     if options:
         raise PdocrlError(f"{next(iter(options))} is for logs with finite states, not for a log of columns.")
@@ -84,6 +90,26 @@ def solve(
         notes=notes,
         progress=progress,
     )
+
+
+def _solve_tails(
+    counts: Counts,
+    limits: Limits,
+    gamma: float | None,
+    confidence: float | None,
+    progress: Callable[[str], None],
+    options: dict[str, Any],
+) -> TailResult:
+    from pdocrl.tabular.tails import solve_tails
+
+    if confidence is not None:
+        raise PdocrlError(
+            "a confidence is for limits on means; with a limit on a tail, judge the policy with `certify`."
+        )
+    for option in options:
+        if option not in {"min_count", "unit"}:
+            raise PdocrlError(f"{option} is for limits on means, not for a limit on a tail.")
+    return solve_tails(counts, limits, gamma, progress=progress, **options)
 
 
 def has_states(data: Any, columns: Mapping[str, str] | None = None) -> bool:
