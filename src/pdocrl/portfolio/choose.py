@@ -7,8 +7,9 @@ level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn an
 "shown"; the chance that any of them is over a limit is at most α, as far as errors are what they are said to be. Only
 they are eligible. Without a confidence those estimated to be one standard error within are, and nothing is tested.
 Among the eligible the largest reward less its standard error is taken. Before one is, a second opinion is asked, of
-another function class: who is over a limit by it is eligible no more, and its reward counts if it is lower. If nobody
-is left: the best decider whose own episodes kept the limits, else whoever is nearest to them.
+another function class: who is not within every limit by it, at the same level, is eligible no more, and its reward
+counts if it is lower. If nobody is left: the best decider whose own episodes kept the limits, else whoever is nearest
+to them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Choice:
     status: Status
     why: str
     shown: set[str]
-    second: dict[str, Mapping[str, float] | None]  # of those that were about to be chosen
+    second: dict[str, Mapping[str, HeldOut] | None]  # of those that were about to be chosen
 
 
 def p_value(one: HeldOut, limit: Limit) -> float:
@@ -79,7 +80,7 @@ def choose(
     limits: Sequence[Limit],
     confidence: float | None,
     order: Sequence[str] = (),
-    second: Callable[[str], Mapping[str, float] | None] = lambda _: None,
+    second: Callable[[str], Mapping[str, HeldOut] | None] = lambda _: None,
     tested: Mapping[str, Mapping[str, HeldOut]] | None = None,
 ) -> Choice:
     """Choose a candidate.
@@ -90,7 +91,7 @@ def choose(
         limits: on totals.
         confidence: None: nothing is tested.
         order: of the tests.
-        second: name → signal → value by another estimator; None where there is nothing to ask.
+        second: name → signal → estimate of another function class; None where there is nothing to ask.
         tested: estimates that the learning part has no share in, for the tests; by default `held`.
     """
     asks = confidence is not None and bool(limits)
@@ -106,7 +107,8 @@ def choose(
         why = "estimated to be a standard error within every limit; not tested" if limits else "not tested"
     number = len(eligible)
     score = {name: _cautious(held[name]["reward"]) for name in eligible}
-    asked: dict[str, Mapping[str, float] | None] = {}
+    asked: dict[str, Mapping[str, HeldOut] | None] = {}
+    level = 1 - confidence if confidence is not None and asks else ONE_ERROR
     while score:
         best = max(score, key=lambda name: score[name])
         if best in asked:
@@ -114,11 +116,11 @@ def choose(
             return Choice(best, "shown" if asks else "estimated", why, shown, asked)
         asked[best] = second(best) if len(asked) < MOST_ASKED else None
         values = asked[best]
-        if values is not None and any(one.sign * (values[one.name] - one.value) < 0 for one in limits):
+        if values is not None and any(p_value(values[x.name], x) > level for x in limits if x.name in values):
             shown.discard(best)
             del score[best]
-        elif values is not None:
-            score[best] = min(score[best], values["reward"])
+        elif values is not None and "reward" in values:
+            score[best] = min(score[best], values["reward"].value)
     lead = "no candidate is shown within every limit" if asks else "no candidate is clearly within every limit"
     deciders = [one for one in candidates if one.decider is not None and _kept(held[one.name], limits)]
     if deciders:

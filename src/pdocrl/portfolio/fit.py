@@ -45,7 +45,7 @@ class Portfolio:
         candidates: Mapping[str, Candidate],
         learner: Learner,
         rows: Rows,
-        second: Callable[[str], dict[str, float] | None],
+        second: Callable[[str], dict[str, HeldOut] | None],
         tested: Mapping[str, Mapping[str, HeldOut]],
     ) -> None:
         self.record = record
@@ -137,7 +137,7 @@ def fit(
     by_name = {one.name: one for one in candidates}
 
     @functools.cache
-    def second(name: str) -> dict[str, float] | None:
+    def second(name: str) -> dict[str, HeldOut] | None:
         if held[name]["reward"].estimator == ON_POLICY:
             return None
         progress(f"a second opinion of {name}")
@@ -218,7 +218,7 @@ def _found(
         what=one.what,
         held_out={signal: scaled(x, factor) for signal, x in held.items()},
         believed=believed,
-        second=None if second is None else {signal: factor * x for signal, x in second.items()},
+        second=None if second is None else {signal: factor * x.value for signal, x in second.items()},
         limits={
             str(a): verdict(held[a.name], b, one.name in choice.shown) for a, b in zip(limits, on_totals, strict=True)
         },
