@@ -19,8 +19,8 @@ sys.modules.update({"gym": gymnasium, "gym.envs": gymnasium.envs, "gym.envs.regi
 from simglucose.patient.t1dpatient import Action, T1DPatient  # noqa: E402
 
 import pdocrl  # noqa: E402
+from pdocrl.policies.row_policy import load  # noqa: E402
 from pdocrl.portfolio import tables  # noqa: E402
-from pdocrl.portfolio.act import load  # noqa: E402
 
 STEPS, LIMIT, DAYS = 30, 1.5, 600  # half-hours from 7 to 22 o'clock
 DOSES = (0.0, 1.0, 2.0, 4.0, 6.0)  # units of bolus insulin

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 import pdocrl
+from pdocrl.policies.row_policy import load
 from pdocrl.portfolio import tables
-from pdocrl.portfolio.act import load
 
 home = importlib.util.find_spec("obp")
 if home is None:

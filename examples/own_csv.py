@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 import pdocrl
+from pdocrl.policies.row_policy import load
 from pdocrl.portfolio import tables
-from pdocrl.portfolio.act import load
 
 VISITS, PATIENTS, LIMIT = 12, 500, 1.0
 WARDS = np.array(["north", "south"])

@@ -34,7 +34,7 @@ def load_policy(
     if path.suffix == ".npz" or (path / "policy.npz").exists():
         return _exported(path if path.suffix == ".npz" else path / "policy.npz", cost_limit)
     if (path / "models.npz").exists():
-        from pdocrl.portfolio.act import load as load_rows
+        from pdocrl.policies.row_policy import load as load_rows
 
         return load_rows(path, seed)
     if path.name == "policy.json" or (path / "policy.json").exists():

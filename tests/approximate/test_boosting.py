@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pdocrl.approximate.boosting import ChoiceTrees, ValueTrees
-from pdocrl.portfolio.act import Trees
+from pdocrl.policies.row_policy import Trees
 
 pytest.importorskip("sklearn")
 

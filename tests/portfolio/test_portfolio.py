@@ -17,8 +17,8 @@ import pdocrl
 from pdocrl.cli.main import main
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
+from pdocrl.policies.row_policy import RowError, load
 from pdocrl.portfolio import entry
-from pdocrl.portfolio.act import RowError, load
 from pdocrl.portfolio.record import SolvedLog
 from pdocrl.records import read_record
 from tests.portfolio.conftest import LIMIT, STEPS, make_log, true_values

@@ -3,7 +3,7 @@
     f(x, a) = baseline + Σ_m tree_m(x, a),      p(a | x) ∝ exp(baseline_a + Σ_m tree_m,a(x)/T)
 
 A regression of values has the action as a categorical input, its first column. The arrays (`arrays`) are what an
-exported policy holds: NumPy runs them without scikit-learn (`pdocrl.portfolio.act`), and nothing is pickled.
+exported policy holds: NumPy runs them without scikit-learn (`pdocrl.policies.row_policy`), and nothing is pickled.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.ope.estimators.problem import Floats
 from pdocrl.ope.policy_table import from_file
+from pdocrl.policies import row_policy
 from pdocrl.tabular.result.policy import UnseenStateError
 from pdocrl.tabular.result.policy import load as load_solved
 from pdocrl.training import config
@@ -129,8 +130,24 @@ def _classifier(policy: Any, log: EventLog) -> Floats:
     return result
 
 
+def _rows(path: Path, log: EventLog) -> Floats:
+    """A folder of `pdocrl solve` for a log of columns."""
+    policy = row_policy.load(path)
+    columns = {column.name: column.raw() for column in log.columns} | log.extras
+    needed = [column["name"] for column in policy.columns]
+    try:
+        found = policy.chances(policy.inputs({name: columns[name] for name in needed if name in columns}, log.step))
+    except row_policy.RowError as error:
+        raise PdocrlError(f"{path} on {log.name}: {error}") from None
+    result = np.zeros((len(log), len(log.actions)))
+    result[:, log.action_codes(np.asarray(policy.actions, object))] = found
+    return result
+
+
 def _solved(path: Path, log: EventLog) -> Floats:
-    """A folder of `pdocrl solve`: each distinct row is asked once."""
+    """A folder of `pdocrl solve`: of finite states each distinct row is asked once."""
+    if (path / "models.npz").is_file():
+        return _rows(path, log)
     if not (path / SOLVED_FILE).is_file():
         raise PdocrlError(f"{path}: neither {RUN_FILE} (pdocrl train) nor {SOLVED_FILE} (pdocrl solve) is there.")
     policy = load_solved(path)

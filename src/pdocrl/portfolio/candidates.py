@@ -23,7 +23,7 @@ from pdocrl.data.named_columns import Flags, Floats
 from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.linear import LinearSystem, values
 from pdocrl.ope.estimators.problem import Problem
-from pdocrl.portfolio.act import FORMAT, RowPolicy
+from pdocrl.policies.row_policy import FORMAT, RowPolicy
 
 MOST_ROWS = 30_000  # of fitted Q iteration
 MOST_EVALUATED = 12_000  # rows of an evaluation in the search for multipliers

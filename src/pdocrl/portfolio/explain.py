@@ -10,7 +10,7 @@ import numpy as np
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.named_columns import Floats
 from pdocrl.errors import PdocrlError
-from pdocrl.portfolio.act import RowError
+from pdocrl.policies.row_policy import RowError
 from pdocrl.portfolio.candidates import Candidate, Learner
 from pdocrl.portfolio.heldout import Bench
 from pdocrl.portfolio.record import ColumnImportance, SolvedLog, Surrogate

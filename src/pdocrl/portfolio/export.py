@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pdocrl.files import atomic_folder, write_json
-from pdocrl.portfolio import act
+from pdocrl.policies import row_policy
 from pdocrl.portfolio.candidates import Candidate
 from pdocrl.portfolio.record import SolvedLog
 from pdocrl.records import write_record
@@ -23,7 +23,7 @@ def save(folder: Path, record: SolvedLog, candidate: Candidate) -> list[Path]:
         write_json(target / "policy.json", candidate.policy.content)
         with (target / "models.npz").open("wb") as file:
             np.savez_compressed(file, **arrays(candidate))
-        shutil.copyfile(act.__file__, target / "act.py")
+        shutil.copyfile(row_policy.__file__, target / "act.py")
         write_record(target / RESULT, record)
     return [folder / name for name in ("policy.json", "models.npz", "act.py", RESULT)]
 

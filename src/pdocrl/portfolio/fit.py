@@ -23,8 +23,8 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.estimators.basis import basis
+from pdocrl.policies.row_policy import RowPolicy
 from pdocrl.portfolio import explain, export
-from pdocrl.portfolio.act import RowPolicy
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
