@@ -4,7 +4,7 @@
 #   make check    lint, types and the fast tests: before every commit, under 90 s on two quiet cores
 #   make test     lint, types and every test: what CI runs, under 10 minutes on two quiet cores
 #   make docs     the site, in site/; the tutorials' code is run, a warning is an error
-#   make dist     sdist and wheel in dist/; the wheel is tried in an empty environment elsewhere
+#   make dist     sdist and wheel in dist/; the wheel is tried in an empty environment outside the checkout
 #   make research  the studies around the paper: their tests, also slow ones, and their figures in small
 #   make bench    every agent in minutes, on data that ships
 #   make matrix   installs, tests and the demo on each Python, oldest and newest dependencies: benchmarks/install_matrix.py
@@ -63,22 +63,22 @@ docs: $(DOCS_STAMP)
 dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
+	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
 	wheel=$$(ls "$(CURDIR)"/dist/*.whl); \
-	$(BIN)/python -m venv "$$elsewhere/venv"; \
-	"$$elsewhere/venv/bin/python" -m pip install --quiet "$$wheel" --constraint constraints.txt; \
-	cd "$$elsewhere" && env -u PYTHONPATH venv/bin/pdocrl install bullet && env -u PYTHONPATH venv/bin/pdocrl demo --steps 200 --episodes 2
+	$(BIN)/python -m venv "$$outside/venv"; \
+	"$$outside/venv/bin/python" -m pip install --quiet "$$wheel" --constraint constraints.txt; \
+	cd "$$outside" && env -u PYTHONPATH venv/bin/pdocrl install bullet && env -u PYTHONPATH venv/bin/pdocrl demo --steps 200 --episodes 2
 
 matrix: $(STAMP)
 	$(BIN)/python benchmarks/install_matrix.py
 
 # Made with the oldest Python, whose versions install on all.
 constraints:
-	set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
-	$(PYTHON) -m venv "$$elsewhere/venv"; \
-	"$$elsewhere/venv/bin/python" -m pip install --quiet \
+	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
+	$(PYTHON) -m venv "$$outside/venv"; \
+	"$$outside/venv/bin/python" -m pip install --quiet \
 	  '.[ray,minari,onnx,cone,tensorboard,trees,mujoco,safety-gymnasium,highway,icu,docs,dev]' 'gymnasium==0.28.1'; \
-	"$$elsewhere/venv/bin/python" -m pip freeze --exclude pdocrl | sort --ignore-case > constraints.txt
+	"$$outside/venv/bin/python" -m pip freeze --exclude pdocrl | sort --ignore-case > constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache build dist site

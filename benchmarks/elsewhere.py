@@ -83,7 +83,7 @@ def measure(world: str, folder: Path, workers: int | None) -> list[Row]:
         for run, foretold, policy in zip(scores.runs, told.runs, policies, strict=True):
             played = np.array([[episode.reward, *episode.cost] for episode in run.episodes])
             error = played.std(axis=0, ddof=1) / np.sqrt(len(played))
-            rehearsed = policy.network.expects()[1] if agent == "dial" else np.full(played.shape[1], np.nan)
+            bound = policy.network.predicted().bound if agent == "dial" else np.full(played.shape[1], np.nan)
             for k, limit in enumerate(run.cost_limit):
                 low, high = foretold.cost_interval[k]
                 rows.append(
@@ -97,7 +97,7 @@ def measure(world: str, folder: Path, workers: int | None) -> list[Row]:
                         "reward_error": error[0],
                         "cost": played[:, 1 + k].mean(),
                         "cost_error": error[1 + k],
-                        "rehearsed_cost": float(rehearsed[k]),
+                        "rehearsed_cost": float(bound[k]),
                         "ope_reward": foretold.reward,
                         "ope_reward_low": foretold.reward_interval[0],
                         "ope_reward_high": foretold.reward_interval[1],
@@ -133,7 +133,7 @@ def show() -> None:
         limits = list(dict.fromkeys(rows[0]["limit"] for rows in dial))
         seeds_at = [[rows for rows in dial if rows[0]["limit"] == limit] for limit in limits]
         kept.append(
-            [world, *map(_cell, seeds_at), _share(dial, _within), _share([x for x in dial if _rehearsed(x)], _within)]
+            [world, *map(_cell, seeds_at), _share(dial, _within), _share([x for x in dial if _predicted(x)], _within)]
         )
         over = [rows for rows in every if not _within(rows)]
         well = [rows for rows in every if all(row["cost"] <= 0.7 * row["limit"] for row in rows)]
@@ -152,7 +152,7 @@ def show() -> None:
         )
     asked = [f"{share:g}" for share in SHARES]
     for heads, body in (
-        (["world", *asked, "runs within", "of those rehearsed within"], kept),
+        (["world", *asked, "runs within", "of those predicted within"], kept),
         (
             [
                 "world",
@@ -172,12 +172,12 @@ def show() -> None:
 
 
 def _cell(seeds: list[list[Row]]) -> str:
-    """Mean reward over seeds and the worst mean cost over its limit; † where some seed's rehearsal is beyond it."""
+    """Mean reward over seeds and the worst mean cost over its limit; † where some seed predicts more than it."""
     cost = np.mean([[row["cost"] / row["limit"] for row in rows] for rows in seeds], axis=0).max()
     told = f"{np.mean([rows[0]['reward'] for rows in seeds]):.3g} / " + (
         f"{cost:.2f}" if cost <= 1 else f"**{cost:.2f}**"
     )
-    return told if all(map(_rehearsed, seeds)) else f"{told} †"
+    return told if all(map(_predicted, seeds)) else f"{told} †"
 
 
 def _share(policies: list[list[Row]], true: Callable[[list[Row]], bool]) -> str:
@@ -188,7 +188,7 @@ def _within(rows: list[Row]) -> bool:
     return all(row["cost"] <= row["limit"] for row in rows)
 
 
-def _rehearsed(rows: list[Row]) -> bool:
+def _predicted(rows: list[Row]) -> bool:
     return all(row["rehearsed_cost"] <= row["limit"] for row in rows)
 
 

@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def write_pages(paths: Sequence[Path]) -> None:
-    """Between their marks: the summary in docs/solve.md, all methods, as columns, in benchmarks/README.md."""
+    """Between their marks: the summary in notes/solve_logs.md, all methods, as columns, in benchmarks/README.md."""
     latest: dict[tuple[str, str, str], list[Row]] = {}
     for path in paths:
         rows = read(path)
@@ -49,7 +49,7 @@ def write_pages(paths: Sequence[Path]) -> None:
         latest |= {key: _of(rows, key[:2], key[2]) for key in keys}
     rows = [row for some in latest.values() for row in some]
     for page, table in (
-        (ROOT / "docs" / "solve.md", summary(rows)),
+        (ROOT / "benchmarks" / "notes" / "solve_logs.md", summary(rows)),
         (ROOT / "benchmarks" / "README.md", matrices(rows)),
     ):
         text = page.read_text(encoding="utf-8")

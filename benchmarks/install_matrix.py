@@ -5,7 +5,8 @@
 
 Each row builds an environment of its own in a temporary folder: `pdocrl` as a wheel with the oldest versions that
 pyproject.toml allows, or the newest (resolved by `uv`, from PyPI), then `pdocrl install bullet`, the tests, the demo.
-Rows are written to results/install_matrix.csv.
+Rows are written to results/install_matrix.csv and to the table of docs/install.md. Seconds are those of a machine that
+did other work too, as the column `load` says: the mean number of processes that wanted one of its cores.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdocrl.files import write_csv
+from pdocrl.files import write_csv, write_text
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "install_matrix.csv"
+PAGE = ROOT / "docs" / "install.md"
+BEGIN, END = "<!-- made by benchmarks/install_matrix.py -->", "<!-- end -->"
 PYTHONS = ("3.11", "3.12", "3.13")
 # oldest: the lower bounds of pyproject.toml; newest: the newest wheels; gymnasium 0.28: newest, but for Gymnasium.
 ENDS = {
@@ -33,7 +36,7 @@ ENDS = {
     "newest": ["--resolution", "highest"],
     "gymnasium-0.28": ["--resolution", "highest"],
 }
-EXTRAS = "minari,onnx,cone,tensorboard,trees"
+EXTRAS = ("minari", "onnx", "cone", "tensorboard", "trees")
 TOOLS = ["pytest>=8", "pandas>=2.2", "pytest-xdist>=3.6", "hypothesis>=6", "playwright>=1.49", "packaging", "pip"]
 SHOWN = ("jax", "numpy", "scipy", "gymnasium", "duckdb")
 # What needs neither Ray nor the site's tools. `--tests tests` runs everything that the extras allow.
@@ -107,14 +110,21 @@ def measure(
         status, _, _ = run(["uv", "venv", "--python", interpreter(python) or python, str(venv)], log)
         if status:
             return row | {"stopped": "no such Python"}
-        pip = ["uv", "pip", "install", "--only-binary", ":all:", *ENDS[end]]
+        # The file's own requirements, not the wheel: "lowest" is of what is asked for directly.
+        pip = ["uv", "pip", "install", "--only-binary", ":all:"]
         pinned = ["gymnasium==0.28.1"] if end == "gymnasium-0.28" else []
-        status, seconds, _ = run([*pip, f"{wheel}", *pinned], log, env=environment)
+        asked = [*pip, *ENDS[end], "--requirement", str(source / "pyproject.toml"), *pinned]
+        status, seconds, _ = run(asked, log, env=environment)
+        if status == 0:
+            status, more, _ = run([*pip, "--no-deps", str(wheel)], log, env=environment)
+            seconds += more
         row |= {"install_s": round(seconds, 1)}
         if status:
             return row | {"stopped": "install"}
         row["core_mb"] = round(sum(f.stat().st_size for f in (venv / "lib").rglob("*") if f.is_file()) / 1e6)
-        status, _, _ = run([*pip, f"{wheel}[{EXTRAS}]", *TOOLS, *pinned], log, env=environment)
+        extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+        status, _, _ = run([*asked, *extras], log, env=environment)
+        status = status or run([*pip, *TOOLS], log, env=environment)[0]
         if status:
             return row | {"stopped": "extras"}
         _, _, listed = run(["uv", "pip", "list", "--format", "json"], log, env=environment)
@@ -161,7 +171,8 @@ def main() -> None:
         for python in options.pythons:
             for end in options.ends:
                 row = measure(python, end, source, wheel, tests, not options.no_demo, options.logs)
-                row |= {"commit": commit.strip(), "system": sys.platform}
+                load = round(os.getloadavg()[2]) if hasattr(os, "getloadavg") else ""
+                row |= {"commit": commit.strip(), "system": sys.platform, "load": load}
                 print(json.dumps(row), flush=True)
                 write(row)
                 good &= not (row.get("stopped") or row.get("failed") or row.get("error"))
@@ -186,6 +197,7 @@ COLUMNS = [
     "tests",
     "tests_s",
     "demo_s",
+    "load",
     "stopped",
     "system",
     "commit",
@@ -202,6 +214,21 @@ def write(row: dict[str, object]) -> None:
     rows = [r for r in rows if (r["python"], r["dependencies"]) not in same] + [row]
     rows.sort(key=lambda r: (str(r["python"]), list(ENDS).index(str(r["dependencies"]))))
     write_csv(RESULTS, [{name: r.get(name, "") for name in COLUMNS} for r in rows])
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    write_text(PAGE, before + table(rows) + rest.partition(END)[2])
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Markdown, a line per row."""
+    heads = ("Python", "dependencies", "JAX", "NumPy", "SciPy", "Gymnasium", "DuckDB", "core, s", "MB", "Bullet, s")
+    heads = (*heads, "same bits of 8", "tests passed / failed / skipped", "demo, s", "load")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        names = ("python", "dependencies", *SHOWN, "install_s", "core_mb", "bullet_s", "same_bits_reference_kernels")
+        cells = [str(row.get(name) or "–") for name in names]
+        cells.append(" / ".join(str(row.get(name) or 0) for name in ("passed", "failed", "skipped")))
+        lines.append("| " + " | ".join([*cells, str(row.get("demo_s") or "–"), str(row.get("load") or "–")]) + " |")
+    return "\n".join([BEGIN, "", *lines, "", END])
 
 
 if __name__ == "__main__":

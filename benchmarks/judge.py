@@ -5,7 +5,7 @@
 
 Worlds: `benchmarks/ope_worlds.py`, some of which the rules were chosen on. True values from 100,000 episodes of the
 target. `run` adds the rows of a world, a size and a kind of propensities to benchmarks/results/judge.csv as it goes,
-and passes over those that are there; `show` writes the tables to benchmarks/notes/judge.md.
+and passes over those that are there; `show` writes the tables to benchmarks/notes/judge.md and docs/ope.md.
 """
 
 from __future__ import annotations
@@ -21,16 +21,9 @@ import numpy as np
 import pandas as pd
 from ope_worlds import World, design, report
 
-from pdocrl.data.event_log import EventLog
-from pdocrl.limits import Limit
-from pdocrl.ope import verdicts
-from pdocrl.ope.estimators import propensity
-from pdocrl.ope.estimators.basis import basis
-from pdocrl.ope.estimators.problem import Problem
-from pdocrl.ope.judge import every_estimate
-
 HERE = Path(__file__).parent
 ROWS, NOTE = HERE / "results" / "judge.csv", HERE / "notes" / "judge.md"
+PAGE, BEGIN, END = HERE.parent / "docs" / "ope.md", "<!-- judged -->", "<!-- end of judged -->"
 SIZES = (200, 800)
 SCALES = (0.5, 0.8, 0.999, 1.001, 1.25, 2.0)  # limits, in true values
 TAIL = (0.5, 0.999, 1.001, 2.0)
@@ -47,7 +40,11 @@ def main() -> None:
             for world in worlds:
                 if not options.worlds or world.name.split(",")[0] in options.worlds:
                     run(world, role, options.logs)
-    NOTE.write_text(note(pd.read_csv(ROWS)), encoding="utf-8")
+    table = pd.read_csv(ROWS)
+    NOTE.write_text(note(table), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN, 1)
+    PAGE.write_text(f"{head}{BEGIN}\n\n{summary(table)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 
 def run(world: World, role: str, logs: int) -> None:
@@ -65,6 +62,14 @@ def run(world: World, role: str, logs: int) -> None:
 
 
 def measure(world: World, n: int, kind: str, logs: int, totals: Any) -> list[dict[str, Any]]:
+    from pdocrl.data.event_log import EventLog
+    from pdocrl.limits import Limit
+    from pdocrl.ope import verdicts
+    from pdocrl.ope.estimators import propensity
+    from pdocrl.ope.estimators.basis import basis
+    from pdocrl.ope.estimators.problem import Problem
+    from pdocrl.ope.judge import every_estimate
+
     mean, share = float(totals.mean()), float((totals > world.threshold).mean())
     found: dict[str, list[dict[str, float]]] = {}
     told: dict[tuple[str, float], list[str]] = {}
@@ -154,6 +159,42 @@ def note(table: pd.DataFrame) -> str:
         + "\n## Estimators\n\n`given`: share of logs with an estimate.\n\n"
         + _table(rest[columns])
     )
+
+
+def summary(table: pd.DataFrame) -> str:
+    """The table of docs/ope.md: worlds in rows, pooled over sizes and kinds of propensities."""
+    verdict = table[table["estimator"].str.startswith("verdict")]
+    rest = table[~table["estimator"].str.startswith("verdict")]
+    lines = [
+        "| world | logs | limit at the truth: within / over, mean | the same, share | mean: over at .8, within at 1.25 "
+        "| at .5, at 2 | coverage: WDR / dynamics / DRL forward / marginalised |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (role, world), part in verdict.groupby(["role", "world"], sort=False):
+        mean, share = (part[part["estimator"].str.endswith(kind)] for kind in ("mean", "share"))
+        at = mean.groupby("scale")[["within", "over"]].mean()
+        tail = share.groupby("scale")[["within", "over"]].mean()
+        own = rest[rest["world"] == world]
+        names = ("weighted doubly robust", "dynamics model (counts)", "double reinforcement learning (forward)")
+        covered = [_covered(own, name) for name in (*names, "marginalised importance sampling")]
+        cells = [
+            f"{'*' if role == 'design' else ''}{world}{'*' if role == 'design' else ''}",
+            str(int(mean.groupby(["episodes", "propensities"])["logs"].first().sum())),
+            f"{at['within'][0.999]:.3f} / {at['over'][1.001]:.3f}",
+            f"{tail['within'].get(0.999, np.nan):.3f} / {tail['over'].get(1.001, np.nan):.3f}",
+            f"{at['over'][0.8]:.2f}, {at['within'][1.25]:.2f}",
+            f"{at['over'][0.5]:.2f}, {at['within'][2.0]:.2f}",
+            " / ".join(covered),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _covered(own: pd.DataFrame, name: str) -> str:
+    """Coverage pooled over sizes and kinds; a dash where fewer than ten logs had the estimate."""
+    part = own[(own["estimator"] == name) & own["coverage"].notna()]
+    weight = part["given"] * part["logs"]
+    return "–" if weight.sum() < 10 else f"{(part['coverage'] * weight).sum() / weight.sum():.2f}"
 
 
 def _two(column: Any, first: float, second: float) -> str:

@@ -37,7 +37,7 @@ from pdocrl.training.folder import Trained, load_trained
 
 HERE = Path(__file__).parent
 LIMITS = (10.0, 20.0, 40.0)
-DESIGNED_ON = ("BallRun", "BallCircle", "DroneRun")  # looked at while the committees were made; the others were not
+DESIGNED_ON = ("BallRun", "BallCircle", "DroneRun")  # looked at while the ensembles were made; the others were not
 BENDS = ("plain", "gain", "noise", "bias")
 BATCH, STEPS, HIDDEN = 128, 1500, (64, 64)
 Row = dict[str, Any]

@@ -2,7 +2,7 @@
 
     python benchmarks/ope_trained.py judge --data DATA --fits FITS --out ROWS.csv PLAYED.jsonl=POLICIES …
     python benchmarks/ope_trained.py judge … --tasks AntRun   one task a process; a missing fit is made first
-    python benchmarks/ope_trained.py show ROWS.csv …          results/ope_trained.csv, docs/ope.md and its picture
+    python benchmarks/ope_trained.py show ROWS.csv …          results/ope_trained.csv, notes/ope_dynamics.md, picture
 
 PLAYED.jsonl has a line a played policy: task, agent, name, settings, limit, seed, steps, and the reward and cost of
 every episode. POLICIES is the folder with NAME.npz, the trained networks; one that takes any limit counts once for
@@ -34,13 +34,13 @@ from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
 
 HERE = Path(__file__).parent
-RESULTS, PAGE, PICTURE = HERE / "results" / "ope_trained.csv", HERE.parent / "docs" / "ope.md", "ope.png"
+RESULTS, PAGE, PICTURE = HERE / "results" / "ope_trained.csv", HERE / "notes" / "ope_dynamics.md", "ope.png"
 BEGIN, END = "<!-- measured: python benchmarks/ope_trained.py show -->", "<!-- end -->"
 LIMITS = (10.0, 20.0, 40.0)
 DESIGNED_ON = ("BallRun", "BallCircle", "DroneRun")
 TASKS = ("CarRun", "CarCircle", "AntRun", "DroneCircle", *DESIGNED_ON)
 CLONE = "clone"  # the agent of policies that copy a part of the data, see ope_clones.py
-AT_ONCE = 20  # policies that are imagined side by side
+AT_ONCE = 20  # policies that are simulated side by side
 Row = dict[str, Any]
 
 
@@ -162,7 +162,7 @@ def said(r: Row, limit: float) -> str:
 
 
 def show(files: list[Path]) -> None:
-    """Tables into docs/ope.md, a picture beside it, every policy into results/ope_trained.csv."""
+    """Tables into notes/ope_dynamics.md, a picture beside it, every policy into results/ope_trained.csv."""
     rows = [r for path in files or [RESULTS] for r in read(path)]
     if files:
         write_csv(RESULTS, rows)
@@ -179,7 +179,7 @@ def show(files: list[Path]) -> None:
         "",
         *table("agent", [(f"`{a}`", [r for r in trained if r["agent"] == a]) for a in agents]),
         "",
-        f"![Estimates against roll-outs of trained policies, reward above and cost below](img/{PICTURE})",
+        f"![Estimates against roll-outs of trained policies, reward above and cost below](../../docs/img/{PICTURE})",
     ]
     if clones:
         lines += [

@@ -21,11 +21,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-
 from pdocrl.files import write_csv, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +45,9 @@ HEADS = {
 
 
 def main(names: Sequence[str]) -> None:
+    import nbformat
+    from nbclient.exceptions import CellExecutionError
+
     sources = [EXAMPLES / f"{name}.py" for name in names] or sorted(EXAMPLES.glob("*.py"))
     rows, failed = {row["example"]: row for row in _read()}, False
     for source in sources:
@@ -70,25 +68,36 @@ def main(names: Sequence[str]) -> None:
     sys.exit(failed)
 
 
-def cells(source: Path) -> Any:
-    """A percent script as a notebook that was not executed."""
+def cells(source: Path) -> list[tuple[str, str]]:
+    """A percent script as (kind, text) of each cell."""
     found = []
     for part in re.split(r"^# %%", source.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
         if "[markdown]" in head:
-            text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
-            found.append(new_markdown_cell(text))
+            lines = [line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines()]
+            found.append(("markdown", "\n".join(lines)))
         else:
-            found.append(new_code_cell(body.strip("\n")))
-    for number, cell in enumerate(found):
-        cell["id"] = f"{source.stem}-{number}"  # the same source is the same file
+            found.append(("code", body.strip("\n")))
+    return found
+
+
+def notebook_of(source: Path) -> Any:
+    """A notebook that was not executed; the same source is the same file."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+    make = {"markdown": new_markdown_cell, "code": new_code_cell}
+    found = [make[kind](text, id=f"{source.stem}-{k}") for k, (kind, text) in enumerate(cells(source))]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return new_notebook(cells=found, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
 
 
 def execute(source: Path) -> tuple[Any, dict[str, Any]]:
     """The notebook with its output and what it showed; ModuleNotFoundError where a package is missing."""
-    notebook = cells(source)
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from nbformat.v4 import new_code_cell
+
+    notebook = notebook_of(source)
     notebook.cells.append(new_code_cell(SUMMARY))
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": folder}})
@@ -100,18 +109,28 @@ def execute(source: Path) -> tuple[Any, dict[str, Any]]:
             raise
     last = notebook.cells.pop()
     (line,) = (line for output in last.outputs for line in output.get("text", "").splitlines() if MARK in line)
-    for cell in notebook.cells:
-        cell.get("metadata", {}).pop("execution", None)
-        if cell.cell_type == "code":
-            cell.outputs = [_small(output) for output in cell.outputs if output.get("name") != "stderr"]
+    tidy(notebook)
     return notebook, json.loads(line.removeprefix(MARK))
 
 
-def _small(output: Any) -> Any:
-    """Without what would bloat the file, or names this machine."""
-    if "text" in output:
-        output["text"] = output["text"][:MOST]
-    return output
+def tidy(notebook: Any) -> None:
+    """Without times, progress, warnings that name this machine's files, and HTML where there is text."""
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("execution", None)
+        if cell.cell_type != "code":
+            continue
+        kept = []
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "text/plain" in data:
+                data.pop("text/html", None)
+            text = output.get("text", "") or data.get("text/plain", "")
+            if output.get("name") == "stderr" or "site-packages" in text or not (text.strip() or "image/png" in data):
+                continue
+            if "text" in output:
+                output["text"] = output["text"][:MOST]
+            kept.append(output)
+        cell.outputs = kept
 
 
 def readme(rows: Sequence[dict[str, Any]]) -> str:
@@ -127,7 +146,7 @@ def readme(rows: Sequence[dict[str, Any]]) -> str:
         "|---" * (len(HEADS) + 1) + "|",
     ]
     for row in rows:
-        said = {**row, "satisfied": "yes" if str(row["satisfied"]) == "True" else "**no**"}
+        said = {**row, "satisfied": {"True": "yes", "False": "**no**"}.get(str(row["satisfied"]), "–")}
         lines.append(f"| [{row['example']}]({row['example']}.ipynb) | {' | '.join(str(said[key]) for key in HEADS)} |")
     return "\n".join(lines) + "\n"
 

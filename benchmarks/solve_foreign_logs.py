@@ -8,7 +8,7 @@ Rivals alone were measured into results/foreign_rivals.csv.
 
 One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
 those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and
-docs/solve.md from the rows; a later file's problems and methods replace an earlier one's.
+benchmarks/notes/solve_logs.md from the rows; a later file's problems and methods replace an earlier one's.
 Needs NumPy, SciPy, highspy, clarabel and, for sepsis, the tables of the `icu-sepsis` wheel
 (pip install --no-deps icu-sepsis, or its file dynamics.npz with --sepsis). A method that takes longer than --patience
 seconds on one log is not asked again on that problem.
@@ -114,7 +114,7 @@ def run(problem: Foreign, counts: Counts, method: str) -> Row:
         if result.intervals is not None:
             low, high = result.intervals.value
             found |= {"value_low": low, "value_high": high}
-            found |= dict(zip(("cost_low", "cost_high"), result.intervals.costs[0].tolist(), strict=True))
+            found |= dict(zip(("cost_low", "cost_high"), result.intervals.costs["cost"], strict=True))
         return found
     L = Lagrangian.empirical(counts, gamma, as_limits(limits))
     if method in PLUG_IN:

@@ -1,7 +1,7 @@
 """Do the tabular bounds hold? Coverage, width and seconds of each, and limits kept with `--confidence`, against truth.
 
     OMP_NUM_THREADS=1 python benchmarks/tabular_bounds.py [--jobs 16] [--logs 200] [--minutes 8] [--only bounds]
-    python benchmarks/tabular_bounds.py --page           the committed results as tables of docs/certify.md
+    python benchmarks/tabular_bounds.py --page           the committed results as tables of notes/certify.md
 
 Needs NumPy, SciPy and highspy alone (PYTHONPATH=src). Logs are taken in rounds, so that stopping after --minutes leaves
 as many of each kind. Five families, n rows each; four kinds of policy:
@@ -42,11 +42,11 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta
-from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.count_threshold import choose_min_count, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model, policy_of
+from research.bounds_worst import chi2_ball, pessimistic
 
 HERE = Path(__file__).parent
 BOUNDS = {
@@ -173,7 +173,8 @@ def study_bounds(task: tuple[str, int, int], slow_logs: int, printed_only: bool 
         result = solve(counts, gamma, limits, C=np.inf, seed=seed)
         seconds = time.process_time() - begun
         assert result.intervals is not None
-        printed = np.array([result.intervals.value, *result.intervals.costs])
+        ends = [(low, np.inf if high is None else high) for low, high in result.intervals.costs.values()]
+        printed = np.array([result.intervals.value, *ends])
         judge("solve", counts, result.policy, {"solve": lambda: printed})
         for row in rows[-(1 + len(limits)) :]:
             row[-1] = seconds
@@ -254,7 +255,7 @@ def write(path: Path, header: list[str], rows: list[list[object]]) -> None:
 
 
 def page() -> None:
-    """The measured part of docs/certify.md: coverage and width of each bound, seconds, and what learning does to it."""
+    """The measured part of notes/certify.md: coverage, width and seconds of each bound, what learning does to it."""
     with (HERE / "results" / "tabular_bounds.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     sizes = sorted({int(row["n"]) for row in rows})
@@ -319,7 +320,7 @@ def page() -> None:
             lines.append(f"| {family} | {n:,} | " + " | ".join([*each, held("solve", "solve", family, n)]) + " |")
     last = (pooled("learned", "clustered"), pooled("half", "clustered"), pooled("solve", "solve"))
     lines.append(everything + " | ".join(last) + " |")
-    target = HERE.parent / "docs" / "certify.md"
+    target = HERE.parent / "benchmarks" / "notes" / "certify.md"
     text = target.read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     target.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
@@ -337,7 +338,7 @@ def main() -> None:
         "--from", dest="files", type=Path, nargs="+", help="measure nothing: rows that earlier runs kept"
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop each study then, with what is finished")
-    parser.add_argument("--page", action="store_true", help="measure nothing: write the tables of docs/certify.md")
+    parser.add_argument("--page", action="store_true", help="measure nothing: write the tables of notes/certify.md")
     parser.add_argument("--only", choices=("bounds", "confidence"))
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder of the CSV files")
     asked = parser.parse_args()

@@ -124,7 +124,7 @@ def learned(seen, therapist, rng):
 
 
 def per_day(choose):
-    return simulate(choose, 100, seed=1).groupby("day")[["in_range", "low"]].sum()
+    return simulate(choose, 200, seed=1).groupby("day")[["in_range", "low"]].sum()
 
 
 played, behaviour = per_day(learned), per_day(habits)

@@ -71,7 +71,9 @@ found.save("policy")
 policy = load("policy", seed=0)
 random, share = read("random")
 cases = random.drop_duplicates(FEATURES)[FEATURES]
-known = {tuple(row): policy.probabilities(dict(zip(FEATURES, row, strict=True))) for row in cases.itertuples(index=False)}
+known = {}
+for case in cases.itertuples(index=False):
+    known[tuple(case)] = policy.probabilities(dict(zip(FEATURES, case, strict=True)), step=0)
 chosen = [known[tuple(row)] for row in random[FEATURES].itertuples(index=False)]
 weights = np.array([pi.get(g, 0.0) / share[g] for pi, g in zip(chosen, random["group"], strict=True)])
 click = weights * random["click"]

@@ -3,7 +3,7 @@
 #
 # A made-up clinic. Columns: age, a noisy marker, a ward (a word), the visit; four doses; a reward
 # (health) and a cost (side effect) per visit; three physicians with habits. Nobody knows the states.
-# Wanted: health with at most 3 side effects per patient on average. The simulator that made the file
+# Wanted: health with at most 1 side effect per patient on average. The simulator that made the file
 # is used again at the end, for the truth only.
 
 # %%
@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 import pdocrl
+from pdocrl.portfolio import tables
+from pdocrl.portfolio.act import load
 
-VISITS, PATIENTS, LIMIT = 12, 500, 3.0
+VISITS, PATIENTS, LIMIT = 12, 500, 1.0
 WARDS = np.array(["north", "south"])
 
 
@@ -67,9 +69,6 @@ record = found.record
 print(found.summary)
 
 # %%
-from pdocrl.portfolio import tables
-from pdocrl.portfolio.act import load
-
 tables.deciders(record).show()
 tables.candidates(record).show()
 

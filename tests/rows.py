@@ -97,7 +97,7 @@ def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **
         "within_limit": None,
         "verdict": VERDICTS[None],
         "trusted": True,
-        "doubts": [],
+        "warnings": [],
         "outside": 0.0,
         "by_method": {},
     }

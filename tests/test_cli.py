@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,8 +54,15 @@ def test_help_explains_every_option_and_gives_an_example(name: str, capsys: pyte
     module, function, _ = cli.COMMANDS[name]
     command = getattr(importlib.import_module(f"pdocrl.cli.{module}"), function)
     described = (inspect.getdoc(command) or "").split("Args:", 1)[-1]
-    for parameter in inspect.signature(command).parameters:
-        assert f"{parameter}:" in described, f"`{parameter}` of `{name}` is not described"
+    for parameter, found in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(found.default):  # a group of options: each is described under its field
+            group = inspect.getsource(type(found.default))
+            for field in dataclasses.fields(found.default):
+                says = re.search(rf'    {field.name}: .*\n    """\w', group)
+                assert says, f"`{field.name}` of `{name}` is not described"
+                assert f"--{field.name.replace('_', '-')}" in text
+        else:
+            assert f"{parameter}:" in described, f"`{parameter}` of `{name}` is not described"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +125,7 @@ def test_tasks_prints_the_tasks_of_both_simulators_as_one_json_object(run_cli: R
     status, out, err = run_cli("tasks", "--json")
     tasks = {task["name"]: task for task in json.loads(out)["tasks"]}
     assert (status, err) == (0, "")
-    assert len(tasks) == 8 + 21
+    assert len(tasks) == 8 + 21 + 9  # Bullet, Safety-Gymnasium, MetaDrive
     assert tasks["AntCircle"] == {
         "name": "AntCircle",
         "horizon": 500,

@@ -72,7 +72,9 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
     seconds = time.monotonic() - began
     held = {one.name: one.held_out for one in found.record.candidates}
     order = found.learner.sequence(list(found.candidates.values()))
-    tested = choose(list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order)
+    tested = choose(
+        list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order, found.second, found.tested
+    )
     truths: dict[str, Any] = {}
 
     def truth(name: str) -> Any:
@@ -82,7 +84,13 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
 
     chosen = found.record.chosen
     write("pdocrl.solve", f"{found.record.status}: {chosen}", held[chosen], truth(chosen), seconds)
-    write("pdocrl.solve --confidence 0.95", f"{tested[1]}: {tested[0]}", held[tested[0]], truth(tested[0]), seconds)
+    write(
+        "pdocrl.solve --confidence 0.95",
+        f"{tested.status}: {tested.name}",
+        held[tested.name],
+        truth(tested.name),
+        seconds,
+    )
     for name in world.deciders:
         if name in held:
             write(f"decider {name}", "", held[name], simulated(world, world.deciders[name], given.played), 0.0)
@@ -175,11 +183,11 @@ class Plain:
         return np.c_[self.encoding(fixed), np.full(len(fixed[0].values), step)]
 
 
-def forest_q(rows: Rows, encoding: Encoding, seed: int, iterations: int = 15, trials: int = 5) -> Any:
+def forest_q(rows: Rows, encoding: Encoding, seed: int, iterations: int = 12, trials: int = 4) -> Any:
     """Thirty lines as a practitioner writes them: randomised trees, greedy, λ by steps on the log's starts."""
     from sklearn.ensemble import ExtraTreesRegressor
 
-    few = rows.sample(8000, seed)
+    few = rows.sample(6000, seed)
     actions = np.eye(rows.actions)
     scale = np.maximum(few.totals.std(1), 1e-9)
     known = np.flatnonzero(few.following > -2)

@@ -90,13 +90,14 @@ def study(make: Make, seed: int) -> list[float]:
     earned, careful_earned = evaluate(cmdp, result.policy), evaluate(cmdp, careful.policy)
     spread = result.intervals
     assert spread is not None
+    ends = np.array([(low, np.inf if high is None else high) for low, high in spread.costs.values()])
     costs = np.array([limit.sign for limit in limits]) * earned.constraints
     return [
         earned.error(cmdp, optimum),
         min(grid),
         max(grid),
         float(spread.value[0] <= earned.value <= spread.value[1]),
-        float(np.mean((spread.costs[:, 0] <= costs) & (costs <= spread.costs[:, 1]))),
+        float(np.mean((ends[:, 0] <= costs) & (costs <= ends[:, 1]))),
         float((earned.constraints < cmdp.tau).any()),
         float((careful_earned.constraints < cmdp.tau).any()),
         earned.value - careful_earned.value,

@@ -19,9 +19,12 @@ SETTINGS: dict[str, dict[str, str]] = {
 }  # agent → {field of its config}; `*` stands for every agent
 OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
     "solve": {"relearned": "refits", "dead-ends": "absorbing", "window": "limit-horizon"},
+    "ope": {"thorough": "model-selection"},
+    "certify": {"thorough": "model-selection"},
     "train": {"sink": "logger", "window": "buffer-size"},
 }
 FIELDS: dict[str, dict[str, str]] = {  # result file → {key}
+    "ope.json": {"doubts": "warnings"},
     "run.json": {"window": "buffer_size", "choices": "discrete_actions"},
 }
 

@@ -178,3 +178,9 @@ def _number(text: str, word: str) -> float:
 def _shortest(value: float) -> str:
     """The shortest text that reads back as the same number."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
+
+
+def limit_names(limits: Sequence[Limit]) -> list[str]:
+    """One name per limit: its column, or the whole limit where a column has two."""
+    columns = [limit.name for limit in limits]
+    return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]

@@ -13,11 +13,12 @@ from pathlib import Path
 from pdocrl.machine import cores
 from pdocrl.records import Part
 
-UNKNOWN = "unknown"  # of results made before commits were recorded, and of sources that cannot be told
+UNKNOWN = "unknown"  # the commit of results made before it was recorded
 TRAINING = ("pdocrl", "jax", "equinox", "optax", "numpy")
 # Either build of Bullet's engine, and whichever simulator is there.
 PLAYING = ("pdocrl", "numpy", "gymnasium", "bullet-safety-gym", "pybullet", "pybullet-arm64", "mujoco")
-_CHECKOUT = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parent
+_CHECKOUT = _PACKAGE.parents[1]
 
 
 class Provenance(Part, frozen=True, kw_only=True):
@@ -46,19 +47,21 @@ def versions(packages: Iterable[str] = TRAINING) -> dict[str, str]:
 
 @functools.cache
 def commit() -> str:
-    """Which source runs: a checkout's git commit, with "+modified" behind it; for a wheel the digest of its contents.
-
-    "unknown" where neither can be told, as for a source folder without git.
-    """
+    """Which source runs: a checkout's git commit, with "+modified" behind it, or the digest of an installed package."""
     if (_CHECKOUT / "pyproject.toml").exists():
         head = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", "src")
-        return UNKNOWN if head is None else head + ("+modified" if changed else "")
-    try:
-        contents = _own(importlib.metadata.distribution("pdocrl").read_text("RECORD") or "")
-    except importlib.metadata.PackageNotFoundError:
-        return UNKNOWN
-    return f"wheel {hashlib.sha256(contents.encode()).hexdigest()[:12]}" if contents else UNKNOWN
+        if head is not None:
+            return head + ("+modified" if changed else "")
+    return f"source {source_digest(_PACKAGE)}"
+
+
+def source_digest(package: Path) -> str:
+    """Of the code in a folder, by name and content: a wheel has that of its checkout, wherever it is installed."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def machine(device: str = "") -> str:
@@ -70,12 +73,6 @@ def machine(device: str = "") -> str:
 def in_words(versions: Mapping[str, str]) -> str:
     """`{"jax": "0.10.2", "numpy": "2.4.6"}` → "jax 0.10.2, numpy 2.4.6"."""
     return ", ".join(f"{name} {number}" for name, number in versions.items())
-
-
-def _own(record: str) -> str:
-    """The lines of a RECORD that hold a file's hash: compiled files and scripts differ between machines."""
-    lines = [line for line in record.splitlines() if line.startswith("pdocrl/") and "sha256=" in line]
-    return "\n".join(sorted(lines))
 
 
 def _git(*words: str) -> str | None:

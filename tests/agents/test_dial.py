@@ -178,7 +178,7 @@ def test_where_no_setting_is_within_the_limit_the_one_that_exceeds_it_least_acts
     assert policy.predicted(10.0).within
     with pytest.warns(UserWarning, match=r"cost limit 5 is not predicted to be satisfied.*bound is 10\."):
         policy.begin(0, limit=5.0)
-    asked = prediction(policy.at_limit((25.0,)))
+    asked = prediction(policy.with_limit((25.0,)))
     assert asked is not None
     assert asked.within
     assert asked.reward == 3.0
@@ -272,7 +272,7 @@ def test_a_policy_with_two_costs_is_told_two_limits() -> None:
     policy: Any = trainer.policies()[0]
     assert policy.network.bound.shape == policy.network.target_cost.shape == policy.network.mean_cost.shape
     assert policy.network.target_cost.shape[1] == 2
-    step = policy.at_limit((5.0, 60.0)).begin(0)
+    step = policy.with_limit((5.0, 60.0)).begin(0)
     first = step(np.asarray([0.0, 1.0]))
     later = step(np.asarray([0.05, 1.0]), 0.9, np.asarray([1.0, 3.0]), limit=(1.0, 2.0))
     assert first.shape == later.shape == (1,)

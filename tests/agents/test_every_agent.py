@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import onnxruntime
 import pytest
 
 from pdocrl.agents.b2r import scales
@@ -17,10 +16,10 @@ from pdocrl.agents.common.candidates import mix_twins
 from pdocrl.agents.registry import BUILT_IN, find_agent
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.transformer import Windows
-from pdocrl.policies.cost_conditioned import CostConditionedPolicy, discounted_budget
+from pdocrl.policies.cost_conditioned import discounted_budget
 from pdocrl.policies.onnx import to_onnx
-from pdocrl.policies.policy import ProposingPolicy, TransformerPolicy, load_all, save
-from pdocrl.training.train import resume, train
+from pdocrl.testing import check_agent, policy_inputs
+from pdocrl.training.train import train
 from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, Probe, bandit
 
@@ -67,31 +66,12 @@ def nine(name: str) -> tuple[Trainer, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_nine_runs_have_finite_losses_and_go_their_own_ways(name: str) -> None:
-    trainer, metrics = nine(name)
-    assert not trainer.failures
-    assert metrics
-    for metric, values in metrics.items():
-        assert values.shape == (9,), metric
-        assert np.isfinite(values).all(), metric
-    actions = [policy(problem().dataset.obs[:1]) for policy in trainer.policies()]
-    assert len({action.tobytes() for action in actions[:3]}) == 3  # seeds differ
-    for action in actions:
-        assert action.shape == (1, 1)
-        assert action.dtype == np.float32
-        assert (np.abs(action) <= 1).all()
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_a_run_has_the_same_bits_whatever_runs_beside_it(name: str) -> None:
-    """And wherever it stands. (That it has them alone, too, is tried in tests/training/test_trainer.py.)"""
-    together, _ = nine(name)
-    among_others = Trainer(agent_of(name), problem().dataset, runs(name, [4.0, 1.0, 2.5], [7, 3, 1]))
-    among_others.advance(12)
-    assert (together.runs[4].config, together.runs[4].seed) == (among_others.runs[8].config, among_others.runs[8].seed)
-    places = together.training[4], among_others.training[8]
-    for one, other in zip(jax.tree.leaves(together.state), jax.tree.leaves(among_others.state), strict=True):
-        assert np.asarray(one[places[0]]).tobytes() == np.asarray(other[places[1]]).tobytes()
+def test_the_built_in_agents_pass_the_kit(name: str) -> None:
+    settings = SMALL | SETTINGS.get(name, {})
+    check_agent(agent_of(name), costs=(1,), discrete=False, data=problem().dataset, **settings)
+    agent = find_agent(name)
+    assert agent.summary.endswith(".")
+    assert agent.paper
 
 
 @pytest.mark.parametrize("name", ["bc", "cdt"])
@@ -137,59 +117,6 @@ def test_the_bandit_is_solved_within_a_tenth(name: str) -> None:
     reward, cost = problem().evaluate(trainer.policies()[0])
     assert reward == pytest.approx(np.sqrt(kappa), rel=0.1)
     assert cost[0] <= 1.1 * kappa
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_a_stopped_training_resumes_to_the_same_bits(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdocrl.training.train.find_agent", agent_of)
-    arguments: dict[str, Any] = {
-        "horizon": HORIZON,
-        "cost_limit": LIMITS,
-        "seed": SEEDS,
-        "settings": SMALL | SETTINGS.get(name, {}),
-    }
-    train(problem().dataset, name, steps=5, out=tmp_path, checkpoint_every=5, log_every=5, **arguments)
-    plan = tmp_path / "run.json"
-    plan.write_text(plan.read_text().replace('"steps": 5', '"steps": 12'))
-    trained = resume(tmp_path, problem().dataset)
-    assert trained.step == 12
-    for undisturbed, resumed in zip(nine(name)[0].policies(), trained.policies, strict=True):
-        expected, found = undisturbed.arrays(), resumed.arrays()
-        assert expected.keys() == found.keys()
-        for key, array in expected.items():
-            assert array.tobytes() == found[key].tobytes(), key
-
-
-def random_inputs(policy: Any) -> dict[str, Any]:
-    """Six random inputs of each kind a policy's pure function takes."""
-    rng = np.random.default_rng(0)
-    network = policy.network
-    if isinstance(network, TransformerPolicy):
-        sizes = {"returns": (4,), "costs": (4, 1), "obs": (4, 1), "actions": (4, 1)}
-        feeds: dict[str, Any] = {name: rng.normal(size=(6, *size)) for name, size in sizes.items()}
-        feeds["mask"] = np.arange(4) >= [[3], [2], [1], [0], [0], [0]]  # padding is on the left
-        return {"time": rng.integers(0, 20, (6, 4))} | {n: x.astype(np.float32) for n, x in feeds.items()}
-    feeds = {"obs": rng.normal(size=(6, 1)).astype(np.float32)}
-    if isinstance(network, ProposingPolicy):
-        feeds["latent"] = rng.normal(size=(6, network.candidates, network.latent_dim)).astype(np.float32)
-    if isinstance(network, CostConditionedPolicy):
-        feeds["limit"] = np.asarray([[0], [0.5], [1.5], [2], [4], [9]], np.float32)
-        feeds["spent"] = np.asarray([[0], [0], [1], [3], [0.5], [2]], np.float32)
-        feeds["time"] = np.arange(6, dtype=np.float32)[:, None]
-    return feeds
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_policy_survives_its_file_and_onnx_computes_the_same(name: str, tmp_path: Any) -> None:
-    policy: Any = nine(name)[0].policies()[4]
-    save(tmp_path / "policy.npz", [policy])
-    restored: Any = load_all(tmp_path / "policy.npz")[0][0]
-    session = onnxruntime.InferenceSession(to_onnx(policy).SerializeToString())
-    feeds = random_inputs(policy)
-    assert {entry.name for entry in session.get_inputs()} == feeds.keys()
-    expected = policy.act(**feeds)
-    np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=1e-5)
-    np.testing.assert_array_equal(restored.act(**feeds), expected)
 
 
 def in_jax(name: str, config: Any, state: Any, feeds: dict[str, Any]) -> Any:
@@ -270,7 +197,7 @@ def test_numpy_and_jax_act_alike(name: str) -> None:
     trainer = nine(name)[0]
     policy: Any = trainer.policies()[4]
     state = jax.tree.map(lambda leaf: leaf[trainer.training[4]], trainer.state)
-    feeds = random_inputs(policy)
+    feeds = policy_inputs(policy)
     found = in_jax(name, trainer.runs[4].config, state, feeds)
     np.testing.assert_allclose(found, getattr(policy.network, "act", policy.network)(**feeds), atol=1e-5)
 
@@ -282,13 +209,3 @@ def test_data_without_costs_is_refused_in_one_line(name: str) -> None:
     )
     with pytest.raises(PdocrlError, match=f"{name} needs at least one cost; bandit has 0"):
         train(dataset, name, steps=1)
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_every_setting_is_explained(name: str) -> None:
-    from pdocrl.agents.base import describe_config
-
-    agent = find_agent(name)
-    assert agent.summary.endswith(".")
-    assert agent.paper
-    assert [field["name"] for field in describe_config(agent.Config) if not field["meaning"]] == []

@@ -299,4 +299,4 @@ def test_a_problem_can_be_described_in_numbers() -> None:
     problem = agent.problem(dataset)
     assert isinstance(problem, AnchoredProblem)
     assert len(problem.normaliser) == 8
-    assert all(isinstance(x, float) for numbers in problem.standards for x in numbers)
+    assert all(isinstance(x, float) for numbers in problem.normaliser for x in np.ravel(numbers).tolist())

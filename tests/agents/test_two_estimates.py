@@ -31,18 +31,19 @@ def estimate(reward: np.ndarray, cost: np.ndarray, probed: Probes, off: float = 
     return Estimate(both[0].astype(np.float32), both[1][:, None].astype(np.float32), np.zeros((len(both[0]), 1)))
 
 
-def test_a_bound_is_the_larger_of_both_estimates_and_no_less_than_the_target() -> None:
+def test_the_critic_objects_by_more_than_it_differs_at_most_settings() -> None:
     outcomes, relative = log()
     probed = probes(outcomes, relative)
     targets, uncapped = table([0.0, 5.0, 10.0])
     reward = np.asarray([10.0, 20.0, 30.0])
     model = estimate(reward, np.asarray([0.0, 3.0, 18.0]), probed)
-    critic = estimate(reward, np.asarray([2.0, 4.0, 11.0]), probed)
+    critic = estimate(reward, np.asarray([8.0, 4.0, 17.0]), probed)  # differs by 1 at the median
     found = select(targets, uncapped, model, critic, outcomes, probed)
-    np.testing.assert_allclose(found.bound[:, 0], [2.0, 5.0, 18.0])
-    np.testing.assert_allclose(found.cost[:, 0], [2.0, 4.0, 18.0])
-    model = model._replace(error=np.full_like(model.cost, 1.5))
-    np.testing.assert_allclose(select(targets, uncapped, model, critic, outcomes, probed).bound[:, 0], [3.5, 5.5, 19.5])
+    np.testing.assert_allclose(found.cost[:, 0], [7.0, 3.0, 18.0])
+    np.testing.assert_allclose(found.bound[:, 0], [7.0, 5.0, 18.0])  # no less than the target
+    model = model._replace(error=np.full_like(model.cost, 2.5))
+    found = select(targets, uncapped, model, critic, outcomes, probed)
+    np.testing.assert_allclose(found.bound[:, 0], [9.5, 5.5, 20.5])
 
 
 def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> None:
@@ -63,15 +64,17 @@ def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> 
     np.testing.assert_allclose(found.bound[:, 0], [2.0, 7.0, 12.0], atol=1e-5)
 
 
-def test_returns_are_those_of_the_estimate_that_the_log_bears_out() -> None:
+def test_returns_are_the_models_unless_the_log_bears_the_critic_out() -> None:
     outcomes, relative = log()
     probed = probes(outcomes, relative)
     targets, uncapped = table([0.0, 5.0])
     cost = np.asarray([0.0, 5.0])
     right = estimate(np.asarray([10.0, 15.0]), cost, probed)
+    near = estimate(np.asarray([10.0, 14.0]), cost, probed, off=0.08)
     off = estimate(np.asarray([10.0, 12.0]), cost, probed, off=0.1)
-    for model, critic in ((right, off), (off, right)):
-        np.testing.assert_allclose(select(targets, uncapped, model, critic, outcomes, probed).reward, [10.0, 15.0])
+    for model, critic, taken in ((right, off, 15.0), (off, right, 15.0), (off, near, 12.0)):
+        found = select(targets, uncapped, model, critic, outcomes, probed)
+        np.testing.assert_allclose(found.reward, [10.0, taken])
 
 
 @pytest.mark.parametrize("costs", [1, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import subprocess
 from pathlib import Path
 
@@ -49,30 +48,31 @@ def test_what_differs_is_said_below_the_table(row: Row) -> None:
     )
 
 
-def test_a_checkout_is_told_by_its_commit_and_a_wheel_by_its_contents(
+def test_a_checkout_is_told_by_its_commit_and_what_is_installed_by_its_contents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*words: str) -> None:
         subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
 
     monkeypatch.setattr(provenance, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr(provenance, "_PACKAGE", tmp_path / "src")
     source = tmp_path / "src" / "a.py"
     source.parent.mkdir()
     source.write_text("1")
-    record = "pdocrl/a.py,sha256=1,1\npdocrl/b.pyc,,\n../../bin/pdocrl,sha256=2,2"
-    monkeypatch.setattr(importlib.metadata.PathDistribution, "read_text", lambda self, name: record)
-    wheel = provenance.commit.__wrapped__()
-    assert wheel.startswith("wheel ")
-    record = record.replace("sha256=2", "sha256=3")  # a script: it holds the interpreter's path
-    assert provenance.commit.__wrapped__() == wheel
-    record = record.replace("sha256=1", "sha256=4")
-    assert provenance.commit.__wrapped__() != wheel
+    installed = provenance.commit.__wrapped__()
+    assert installed.startswith("source ")
+    (tmp_path / "src" / "a.pyc").write_text("compiled")
+    assert provenance.commit.__wrapped__() == installed
+    source.write_text("2")
+    assert provenance.commit.__wrapped__() != installed
+    source.rename(source.with_name("b.py"))
+    renamed = provenance.commit.__wrapped__()
     (tmp_path / "pyproject.toml").write_text("")
-    assert provenance.commit.__wrapped__() == "unknown"
+    assert provenance.commit.__wrapped__() == renamed  # a checkout without git
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "--message", "a")
     clean = provenance.commit.__wrapped__()
     assert len(clean) == 12
-    source.write_text("2")
+    (tmp_path / "src" / "b.py").write_text("3")
     assert provenance.commit.__wrapped__() == f"{clean}+modified"

@@ -58,3 +58,7 @@ def test_the_command_writes_png_and_svg(run_cli, small_dataset: Dataset, tmp_pat
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes(), "the same picture is the same file"
     status, _, err = run_cli("data", "plot", tmp_path / "x.hdf5", "--out", tmp_path / "x.gif")
     assert (status, err) == (2, f"error: {tmp_path}/x.gif: pictures are written as .png or .svg.\n")
+
+
+def test_labels_of_near_limits_stand_on_lines_of_their_own() -> None:
+    assert pictures.label_lines([5, 10, 12, 20, 21, 22], 3) == [0, 0, 1, 0, 1, 2]

@@ -110,6 +110,18 @@ def test_every_task_has_a_reference_of_its_first_steps() -> None:
         assert np.array(reference.first).shape == (install.FIRST_STEPS + 1, (find_task(task).obs_dim or 0) + 2)
 
 
+def test_every_task_is_played_in_a_new_process_and_agrees_with_its_reference() -> None:
+    pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
+    found = install.verify("bullet")
+    assert [episode.task for episode in found] == list(install.SIMULATORS["bullet"])
+    assert {episode.agreement for episode in found} <= {"bits", "rounding"}
+
+
+def test_an_episode_that_cannot_be_played_is_one_line() -> None:
+    with pytest.raises(PdocrlError, match="nothing is installed, but its first episode fails: 'nothing'"):
+        install.verify("nothing")
+
+
 def test_a_seeded_episode_repeats_and_agrees_with_the_reference_on_any_cpu() -> None:
     pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
     first, second = install.play_seeded("BallCircle"), install.play_seeded("BallCircle")

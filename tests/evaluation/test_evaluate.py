@@ -29,7 +29,7 @@ class Dialled:
 
     limit: tuple[float, ...] = ()
 
-    def at_limit(self, cost_limit: tuple[float, ...]) -> Dialled:
+    def with_limit(self, cost_limit: tuple[float, ...]) -> Dialled:
         return Dialled(cost_limit)
 
 
@@ -145,7 +145,7 @@ def test_an_environment_of_ones_own_is_played_no_longer_than_the_horizon(task: s
     """The task's horizon, or without one the training's."""
     register(Task("Toy", 7))
     found = dataclasses.replace(trained(Path(), STILL), folder=None)
-    found = dataclasses.replace(found, plan=msgspec.structs.replace(found.config, task=None))
+    found = dataclasses.replace(found, config=msgspec.structs.replace(found.config, task=None))
     limits = ["max(cost)<=0.5", f"P(cost>{horizon})<=0.1", f"CVaR90(cost)<={horizon}"]
     scores = evaluate(found, 1, task=task, workers=0, env=Endless, limits=limits)
     assert [(s.value, s.satisfied, s.verdict) for s in scores.runs[0].limits] == [

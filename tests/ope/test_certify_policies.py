@@ -15,7 +15,9 @@ from test_ope_command import Cli, constant, drifting, trained, write
 from pdocrl.data import save
 from pdocrl.ope.certify import certify_log
 from pdocrl.records import write_record
-from pdocrl.tabular.result.record import Confident, Spread, read_solved
+from pdocrl.tabular.inference.bootstrap import Intervals
+from pdocrl.tabular.inference.confidence import SafetyTest
+from pdocrl.tabular.result.record import read_solved
 
 
 @pytest.fixture
@@ -117,17 +119,19 @@ def test_solved_policies_are_certified_by_their_bounds(tmp_path: Path, run_cli: 
     place = tmp_path / "policy"
     limits = ("--limit", "cost<=0.2", "served>=0.9")
     run_cli("solve", tmp_path / "log.csv", "--gamma", "0.9", "--resamples", "0", "--C", "3", *limits, "--out", place)
-    spread = Spread(level=0.95, value=(0.0, 1.0), costs={"cost": (0.05, 0.15), "served": (0.9, 1.0)}, optimism=0.0)
+    spread = Intervals(level=0.95, value=(0.0, 1.0), costs={"cost": (0.05, 0.15), "served": (0.9, 1.0)}, optimism=0.0)
     found = structs.replace(read_solved(place), costs={"cost": 0.1, "served": 0.95}, intervals=spread)
     write_record(place / "result.json", found)
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert told["verdict"] == "cannot be shown"
     assert "--confidence" in told["statements"][0]["sentence"]
-    shown = Confident(asked=0.9, reached=True, by="halves", bounds={"cost": 0.18, "served": 0.91}, estimates={})
-    write_record(place / "result.json", structs.replace(found, confidence=shown))
+    shown = SafetyTest(asked=0.9, reached=True, by="held-out rows", bounds={"cost": 0.18, "served": 0.91}, estimates={})
+    found = structs.replace(found, status="shown", confidence=shown)
+    write_record(place / "result.json", found)
     told = json.loads(run_cli("certify", place, "--json")[1])
     assert (told["verdict"], told["confidence"]) == ("within", 0.9)
-    assert "`clustered`" in told["statements"][0]["assumption"]
+    assert "tested on held-out rows" in told["statements"][0]["assumption"]
+    assert "no hidden confounder" in told["statements"][0]["assumption"]
     shown = structs.replace(shown, bounds={"cost": 0.18, "served": 0.89})
     write_record(place / "result.json", structs.replace(found, confidence=shown))
     assert json.loads(run_cli("certify", place, "--json")[1])["verdict"] == "cannot be shown"

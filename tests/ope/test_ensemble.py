@@ -18,14 +18,14 @@ from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
 from pdocrl.ope.actors import begin_many, remembers
 from pdocrl.ope.calibrate import Calibration, _quantile, _wide, choose
-from pdocrl.ope.ensemble import THOROUGH, mixed, networks
+from pdocrl.ope.ensemble import SELECTION, mixed, networks
 from pdocrl.ope.groups import deal, group_episodes
-from pdocrl.ope.imagine import play
 from pdocrl.ope.learn import _sequences, _went
-from pdocrl.ope.lessons import Base, rows_of, shaken
 from pdocrl.ope.log import Log
+from pdocrl.ope.rollouts import play
 from pdocrl.ope.scales import Scales
 from pdocrl.ope.support import Recorded
+from pdocrl.ope.targets import Base, rows_of, with_noise
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
@@ -106,7 +106,7 @@ def test_shaken_rows_end_where_they_did_and_came_to_where_they_begin() -> None:
     data = drifting(episodes=40)
     scales = Scales.of(data)
     rows = rows_of(data, scales)
-    moved = shaken(rows, scales, jnp.full(1, 0.1), np.random.default_rng(0))
+    moved = with_noise(rows, scales, jnp.full(1, 0.1), np.random.default_rng(0))
     assert np.array_equal(moved.next_obs, rows.next_obs)
     assert np.array_equal(moved.action, rows.action)
     off = (moved.obs - rows.obs) / scales.change_scale
@@ -117,7 +117,7 @@ def test_shaken_rows_end_where_they_did_and_came_to_where_they_begin() -> None:
 
 
 def test_a_way_is_chosen_for_a_fold_by_the_other_folds_alone() -> None:
-    """Way 0 errs on fold 0 alone, way 1 a little everywhere: only the committee tested on fold 0 keeps way 0."""
+    """Way 0 errs on fold 0 alone, way 1 a little everywhere: only the ensemble tested on fold 0 keeps way 0."""
     fold = np.array([0, 0, 1, 1, 2, 2])
     errors = np.array([[-9.0, 9, 0, 0, 0, 0], [-1.0, 1, 1, 1, 1, 1]])[..., None]
     assert choose(errors, fold, 3).tolist() == [0, 1, 1]
@@ -140,7 +140,7 @@ def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prep
 def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
     """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
     thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, model_selection=True)
-    assert thorough.config.ways == THOROUGH
+    assert thorough.config.ways == SELECTION
     truth = thorough.calibration.truth
     assert np.abs(thorough.calibration.error).mean() < 0.1 * truth.std(axis=0).mean()
 
@@ -227,7 +227,7 @@ def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is
 
 
 def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> None:
-    """Errors of 1 at most on held-out groups, but of this policy one committee says 10 and the other 30."""
+    """Errors of 1 at most on held-out groups, but of this policy one ensemble says 10 and the other 30."""
     rng = np.random.default_rng(3)
     truth = np.tile(rng.uniform(-1, 1, 40)[:, None], 2)
     found = Calibration(truth, np.zeros((40, 2)), np.zeros(40), np.arange(40) % 2)
@@ -243,7 +243,7 @@ def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> Non
 
 
 def test_a_committee_far_more_in_doubt_than_the_others_is_not_heard() -> None:
-    """Three committees say 10, one says 90 and its members disagree ten times as much."""
+    """Three ensembles say 10, one says 90 and its members disagree ten times as much."""
     truth = np.tile(np.random.default_rng(3).uniform(-1, 1, 80)[:, None], 2)
     found = Calibration(truth, np.zeros((80, 2)), np.zeros(80), np.arange(80) % 4)
     sums = np.zeros((4, 50, 2))
@@ -252,7 +252,7 @@ def test_a_committee_far_more_in_doubt_than_the_others_is_not_heard() -> None:
     assert sure.interval[1, 1] > 89
     assert unsure.value[1] == 10
     assert unsure.interval[1, 1] < 12
-    assert len(unsure.imagined) == 150
+    assert len(unsure.simulated) == 150
 
 
 def test_a_column_of_rounding_stays_still_in_imagined_episodes() -> None:
@@ -328,7 +328,7 @@ def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cl
     status, out, _ = run_cli("ope", folder, "--json")
     told = json.loads(out)
     assert status == 0
-    assert {"format": 1, **told} == json.loads((folder / "ope.json").read_text())
+    assert {"format": 2, **told} == json.loads((folder / "ope.json").read_text())
     safe, unsafe = told["runs"]
     assert safe["reward"] == pytest.approx(-3, abs=0.3)
     assert (safe["verdict"], safe["trusted"]) == ("within limit at 95 %", True)
@@ -419,12 +419,12 @@ def test_a_policy_that_standardises_is_given_raw_observations() -> None:
     """Its actions stay in [−1, 1], as the data holds them."""
 
     class Scales:
-        def standardised(self, obs: Any) -> Any:
+        def normalise_obs(self, obs: Any) -> Any:
             return obs / 10
 
     class World:
         network = MLPPolicy((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),))
-        scales = Scales()
+        normaliser = Scales()
 
     step = begin_many(World(), 2, 0)  # type: ignore[arg-type]
     acted = step(np.array([[1.0], [2.0]]), np.zeros(2), np.zeros((2, 1)))

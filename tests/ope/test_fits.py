@@ -10,7 +10,7 @@ from pdocrl.data import make_dataset
 from pdocrl.ope import regression
 from pdocrl.ope.features import RandomFeatures
 from pdocrl.ope.log import Log
-from pdocrl.ope.support import NEARLY, Recorded, doubts
+from pdocrl.ope.support import NEARLY, Recorded, support_warnings
 
 
 def random_log(seed: int = 0, episodes: int = 12) -> Log:
@@ -54,9 +54,9 @@ def test_nearest_pairs_are_those_of_a_search_through_all(seed: int, count: int) 
     assert row.shape[-1] == min(count, len(log))
 
 
-def test_doubts_name_their_reason() -> None:
-    assert doubts(0.01) == []
-    assert "60%" in doubts(0.6)[0]
-    assert doubts(0.01, groups=19) == []
-    assert "18 groups" in doubts(0.01, groups=18)[0]
-    assert "99 are needed at 99%" in doubts(0.01, groups=98, level=0.99)[0]
+def test_warnings_name_their_reason() -> None:
+    assert support_warnings(0.01) == []
+    assert "60%" in support_warnings(0.6)[0]
+    assert support_warnings(0.01, groups=22) == []
+    assert "21 groups" in support_warnings(0.01, groups=21)[0]
+    assert "111 are needed at 99%" in support_warnings(0.01, groups=98, level=0.99)[0]

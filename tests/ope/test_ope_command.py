@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+import pdocrl
 from pdocrl.data import Dataset, make_dataset, save
 from pdocrl.errors import PdocrlError
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
@@ -108,6 +109,10 @@ def test_estimates_and_the_file(folder: Path, ready: Prepared) -> None:
     """Reward is ten times the action; fitted Q evaluation stands beside the ensemble."""
     result = estimate(folder, ready, compare=True)
     assert read_ope(folder) == result
+    told = json.loads((folder / "ope.json").read_text())
+    old = {"doubts": told["runs"][0].pop("warnings")}
+    (folder / "ope.json").write_text(json.dumps(told | {"format": 1, "runs": [told["runs"][0] | old]}))
+    assert read_ope(folder).runs == result.runs[:1]  # a file of version 0.2
     safe, unsafe = result.runs
     assert (safe.verdict, safe.within_limit, safe.trusted) == ("within limit at 95 %", True, True)
     assert unsafe.within_limit is not True
@@ -121,6 +126,18 @@ def test_estimates_and_the_file(folder: Path, ready: Prepared) -> None:
         assert run.cost_interval[0][0] <= run.cost[0] <= run.cost_interval[0][1]
         assert run.normalized_cost == pytest.approx(run.cost[0] / run.cost_limit[0])
         assert run.normalized_reward is None  # no task, no reference scores
+
+
+def test_a_function_is_judged_on_a_dataset_like_the_same_trained_policy(ready: Prepared) -> None:
+    told = pdocrl.ope(lambda obs: np.full((len(obs), 1), -0.3), ready, {"cost": 3.0})
+    run = estimate(trained(DATA, [(3.0,)], [constant(-0.3)]), ready).runs[0]
+    policy = told.policies[0]
+    assert (policy.verdict, run.within_limit) == ("within", True)
+    assert policy.estimates[0].reward == pytest.approx(run.reward, rel=1e-4)
+    assert policy.estimates[0].cost_interval[0] == pytest.approx(run.cost_interval[0], abs=1e-4)
+    assert told.logged.reward == pytest.approx(DATA.reward_return.mean())
+    with pytest.raises(PdocrlError, match=r"shape \(128,\), expected \(128, 1\)|shape .* expected"):
+        pdocrl.ope(lambda obs: obs[:, 0], ready)
 
 
 def test_comparing_policies_with_memory_leaves_out_what_cannot_judge_them(ready: Prepared) -> None:
@@ -159,7 +176,7 @@ def test_a_cost_that_the_log_never_had_is_not_shown_to_be_kept_and_hides_no_othe
     safe, over = estimate(made, two).runs
     assert len(safe.cost) == len(safe.cost_interval) == 2
     assert (safe.within_limit, safe.trusted) == (None, False)
-    assert "`cost_1` never occurred" in safe.doubts[0]
+    assert "`cost_1` never occurred" in safe.warnings[0]
     assert over.within_limit is False
 
 

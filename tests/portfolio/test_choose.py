@@ -49,7 +49,7 @@ def test_a_wrong_statement_is_as_rare_as_said() -> None:
     for _ in range(2000):
         drawn = true + 0.15 * rng.normal(size=5)
         table = {str(i): held(i, x, 2.0, 0.15) for i, x in enumerate(drawn)}
-        shown = choose([one(name) for name in table], table, LIMITS, 0.95, list(table))[3]
+        shown = choose([one(name) for name in table], table, LIMITS, 0.95, list(table)).shown
         wrong += any(true[int(name)] >= 4.0 for name in shown)
     assert wrong / 2000 < 0.06
 
@@ -58,14 +58,28 @@ def test_the_best_shown_is_returned_and_else_the_best_decider() -> None:
     table = {"bold": held(9, 5, 2), "wise": held(5, 3, 2), "plain": held(4, 3.9, 1.5), "shy": held(2, 3, 2)}
     people = [one("bold", "bold"), one("wise"), one("plain", "plain"), one("shy", "shy")]
     order = ["shy", "wise", "plain", "bold"]
-    assert choose(people, table, LIMITS, 0.95, order)[0] == "wise"
-    assert choose(people, table, LIMITS, None)[:2] == ("wise", "estimated")
+    assert choose(people, table, LIMITS, 0.95, order).name == "wise"
+    free = choose(people, table, LIMITS, None)
+    assert (free.name, free.status) == ("wise", "estimated")
     unsure = {name: held(*(x.value for x in own.values()), error=2.0) for name, own in table.items()}
-    name, status, why, _ = choose(people, unsure, LIMITS, 0.95, order)
-    assert (name, status) == ("plain", "best decider")
-    assert "no candidate is shown" in why
+    found = choose(people, unsure, LIMITS, 0.95, order)
+    assert (found.name, found.status) == ("plain", "best decider")
+    assert "no candidate is shown" in found.why
 
 
 def test_without_a_limit_reward_alone_counts() -> None:
     table = {"a": held(1, 9, 0), "b": held(2, 9, 0, error=3.0)}
-    assert choose([one("a"), one("b")], table, (), None)[0] == "a"
+    assert choose([one("a"), one("b")], table, (), None).name == "a"
+
+
+def test_a_second_opinion_can_only_take_away() -> None:
+    table = {"far": held(9, 3, 2), "near": held(6, 3, 2), "plain": held(4, 3, 2)}
+    people = [one("far"), one("near"), one("plain", "plain")]
+    over = {"far": held(9, 4.5, 2), "near": held(5, 3, 2)}
+    found = choose(people, table, LIMITS, None, second=over.get)
+    assert found.name == "near"
+    poor = {"far": held(9, 3.88, 2), "near": held(3, 3, 2)}  # one error within is enough only where nothing is tested
+    assert choose(people, table, LIMITS, None, second=poor.get).name == "far"
+    found = choose(people, table, LIMITS, 0.95, ["plain", "near", "far"], poor.get)
+    assert (found.name, found.status) == ("plain", "shown")
+    assert found.shown == {"plain", "near"}

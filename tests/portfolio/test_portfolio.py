@@ -17,6 +17,7 @@ import pdocrl
 from pdocrl.cli.main import main
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
+from pdocrl.portfolio import entry
 from pdocrl.portfolio.act import RowError, load
 from pdocrl.portfolio.record import SolvedLog
 from pdocrl.records import read_record
@@ -56,7 +57,7 @@ def test_estimators_are_tried_on_known_answers(found: Any) -> None:
 
 def test_the_folder_runs_with_numpy_alone(found: Any, tmp_path: Path) -> None:
     found.save(tmp_path / "policy")
-    record = read_record(tmp_path / "policy" / "result.json", SolvedLog)
+    record = read_record(tmp_path / "policy" / "portfolio.json", SolvedLog)
     assert record == found.record
     policy = load(tmp_path / "policy")
     rng = np.random.default_rng(0)
@@ -145,6 +146,34 @@ def test_the_command(log: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "policy" / "models.npz").exists()
     assert main([*asked[:2], "--columns", "action=move", "episode=trip", "--limit", "costs<=1"]) == 2
     assert "no column `costs`. Did you mean `cost`" in capsys.readouterr().err
+
+
+def test_the_page(found: Any, tmp_path: Path) -> None:
+    found.save(tmp_path / "policy")
+    assert main(["report", str(tmp_path / "policy")]) == 0
+    page = (tmp_path / "policy" / "index.html").read_text()
+    for words in ("bold", "shy", found.record.chosen, f"cost&lt;={LIMIT}"):
+        assert words in page
+    assert page.count('href="#mark-') >= len(found.record.candidates)
+
+
+def test_large_files_are_read_in_part_by_whole_episodes(log: pd.DataFrame, tmp_path: Path) -> None:
+    log.to_parquet(tmp_path / "log.parquet")
+    read, total, notes = entry.read(tmp_path / "log.parquet", ["cost"], max_rows=600)
+    assert total == len(log)
+    assert 300 < len(read) < 900
+    assert set(np.bincount(read.episode)) == {STEPS}
+    assert "drawn at random from 1,680 rows" in notes[0]
+    whole, total, _ = entry.read(tmp_path / "log.parquet", ["cost"])
+    assert (len(whole), total) == (len(log), None)
+
+
+def test_outcomes_are_never_features(log: pd.DataFrame) -> None:
+    frame = log.assign(cost_later=1.0, patient_id=[f"p{i}" for i in range(len(log))], next_x=0.0)
+    read, _, _ = entry.read(frame, ["cost"])
+    assert [column.name for column in read.columns] == ["x", "weather", "noise"]
+    assert read.deciders == ("bold", "shy")
+    assert set(read.ignored) == {"patient_id", "next_x"}
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ def test_the_page_holds_the_result(solved: Path) -> None:
 def test_the_command_writes_it(solved: Path, run_cli: Cli, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     status, out, err = run_cli("report", solved, "--out", target, "--json")
-    assert (status, err, json.loads(out)) == (0, "", {"page": str(target)})
+    assert (status, err, json.loads(out)) == (0, "", {"page": str(target), "figures": []})
 
 
 def test_the_record_read_back_is_the_one_written_also_without_a_format_number(solved: Path, tmp_path: Path) -> None:
     found = json.loads((solved / "result.json").read_text())
     record = read_solved(solved)
-    assert {"format": 1, **json.loads(json.dumps(as_plain(record)))} == found
+    assert {"format": 2, **json.loads(json.dumps(as_plain(record)))} == found
     del found["format"]
     (tmp_path / "result.json").write_text(json.dumps(found))
     assert read_solved(tmp_path) == record
@@ -57,7 +57,7 @@ def test_the_record_read_back_is_the_one_written_also_without_a_format_number(so
         ({"senses": {"cost": "<"}}, "field `senses[...]`: invalid enum value '<'"),
         ({"costs": {}}, "field `costs`: nothing for the limit on `cost`"),
         ({"coverage": None}, "field `coverage`: expected `object`, got `null`"),
-        ({"format": 2}, "field `format` is 2, this version reads 1"),
+        ({"format": 3}, "field `format` is 3, this version reads 2"),
     ],
 )
 def test_a_broken_result_is_one_line_that_names_file_and_field(
@@ -128,5 +128,5 @@ def test_units_of_the_page_are_those_of_the_result(run_cli: Cli, tmp_path: Path)
     asked = ("--horizon", "1", "--limit", "cost<=0.5", "--C", "inf", "--resamples", "0", "--out", tmp_path / "p")
     assert run_cli("solve", tmp_path / "log.csv", *asked)[0] == 0
     page = report(tmp_path / "p").read_text()
-    assert "earns 0.5 an episode where" in page
+    assert "Estimated reward 0.5 an episode where" in page
     assert "per episode" in page

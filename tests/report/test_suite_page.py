@@ -253,7 +253,7 @@ def test_the_lead_counts_limits_where_tasks_are_even(suite_folder):
         share = shares.get((row.method, row.task, row.cost_limit[0]), 2.0 if row.agent == "bc" else 0.1)
         rows.append(dataclasses.replace(row, cost=(share * row.cost_limit[0],), normalized_cost=share))
     write_rows(folder, rows)
-    assert " cpq keeps its limits most often, 6 of 6 times (task × limit)" in lead(read_results(folder))
+    assert " cpq satisfies its limits most often, 6 of 6 times (task × limit)" in lead(read_results(folder))
 
 
 def test_methods_trained_shorter_than_others_are_pointed_out(suite_folder):
@@ -303,7 +303,7 @@ def test_the_page_of_the_paper_s_suite_stays_under_three_megabytes(suite_folder)
 def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
     folder = suite_folder()
     status, out, err = run_cli("report", folder, "--json")
-    assert (status, err, json.loads(out)) == (0, "", {"page": str(folder / "report.html")})
+    assert (status, err, json.loads(out)) == (0, "", {"page": str(folder / "report.html"), "figures": []})
     target = folder.parent / "pages" / "toy.html"
     assert run_cli("report", folder, "--out", target)[1].strip() == str(target)
     assert target.read_text().startswith("<!doctype html>")
@@ -402,6 +402,6 @@ def test_no_winner_is_named_among_equals(suite_folder):
     write_rows(folder, [dataclasses.replace(row, agent=a, variant=v) for a, v in names for row in same])
     record = read_results(folder)
     assert lead(record).endswith("all have the same average rank.")
-    assert "bc-safe, cpq and pdocrl keep their limits" in lead(record) or "All keep every limit" in lead(record)
+    assert "bc-safe, cpq and pdocrl satisfy their limits" in lead(record) or "All satisfy every limit" in lead(record)
     page = Page(report(folder))
     assert not [text for attributes, text in page.all("td") if attributes.get("class") == "best"]

@@ -92,7 +92,7 @@ def test_every_colour_of_a_picture_follows_the_theme(make_run):
         assert not {"fill", "stroke"} & set(attributes), tag
         assert "#" not in attributes.get("style", "")
     css = (Path(report_page.__file__).parent / "page.css").read_text()
-    used = set(re.findall(r"var\((--[\w-]+)", css)) - {"--share"}
+    used = set(re.findall(r"var\((--[\w-]+)", css)) - {"--share", "--log"}
     for theme in _themes():
         assert used <= set(theme)
 
@@ -149,7 +149,7 @@ def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run)
 
 def test_an_unsafe_policy_is_called_so(make_run):
     record = read_results(make_run({1.0: [5.0, 5.0], 3.0: [0.0, 0.0]}))
-    assert lead(record).startswith("1 of 2 policies keep their cost limit")
+    assert lead(record).startswith("1 of 2 policies satisfy their cost limit")
     assert "At limit 1 the mean cost is 5.00 times the limit: not safe." in findings(record)
     page = Page(report(record))
     assert page.text.count("✗ no") == page.text.count("✓ yes") == 1
@@ -298,7 +298,7 @@ def test_an_agent_without_a_density_ratio_has_a_page_without_one(make_run):
 def say(folder: Path, estimated: float, within: bool | None, trusted: bool = True) -> None:
     """Every policy is said to cost `estimated` of its limit."""
     said = {"within_limit": within, "verdict": "said of it", "trusted": trusted}
-    said["doubts"] = [] if trusted else ["few rows"]
+    said["warnings"] = [] if trusted else ["few rows"]
     runs = [told_run("pdocrl", limit, seed, 0.5, estimated, **said) for limit in LIMITS for seed in SEEDS]
     write_ope(folder, told("Toy", "pdocrl", runs))
 
@@ -307,7 +307,7 @@ def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
     folder = make_run()
     say(folder, 0.4, True)
     now = json.loads((folder / "ope.json").read_text())
-    assert now.pop("format") == 1
+    assert now.pop("format") == 2
     before = read_ope(folder)
     (folder / "ope.json").write_text(json.dumps(now))
     assert read_ope(folder) == before
@@ -319,7 +319,7 @@ def test_estimates_of_0_1_that_have_no_format_number_are_read(make_run):
         (lambda told: told["runs"][1].update(trusted="very"), "field `runs[1].trusted`: expected `bool`, got `str`"),
         (lambda told: told["runs"][0].update(reward_interval=[0.1]), "field `runs[0].reward_interval`: expected"),
         (lambda told: told.pop("method"), "missing required field `method`"),
-        (lambda told: told.update(format=2), "field `format` is 2, this version reads 1"),
+        (lambda told: told.update(format=3), "field `format` is 3, this version reads 2"),
         (lambda told: told["runs"].pop(), "holds 3 of 4 runs"),
     ],
 )

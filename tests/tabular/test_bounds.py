@@ -11,10 +11,10 @@ from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta, group_influence, score
-from pdocrl.tabular.inference.bounds_worst import chi2_ball, pessimistic
 from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.io.groups import MOST, group_of
 from pdocrl.tabular.solvers import exact
+from research.bounds_worst import chi2_ball, pessimistic
 
 BOUNDS = (delta, clustered, chi2_ball, pessimistic, lambda e: model_bootstrap(e, resamples=100))
 

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.certify import certify_solved
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.result.policy import InputError, TabularPolicy, UnseenStateError, load
+from pdocrl.tabular.result.record import read_solved
 from pdocrl.tabular.result.report import save
 
 
@@ -127,3 +129,14 @@ def test_a_state_that_is_not_known_is_refused(state: Any) -> None:
     policy = TabularPolicy({"actions": [0], "rows": [], "unseen": {"chances": [1.0]}, "columns": {"state": "room"}})
     with pytest.raises(InputError, match="column `"):
         policy.state(state)
+
+
+def test_a_folder_of_0_2_is_read_and_its_claim_is_not_repeated() -> None:
+    """That version called limits shown by testing other policies than the one it returned."""
+    folder = Path(__file__).parent / "solved_0_2"
+    found = read_solved(folder)
+    assert (found.status, found.limits) == ("shown", {"cost": 0.15})
+    assert load(folder).probabilities(0)["fast"] == pytest.approx(0.401625)
+    certificate, _ = certify_solved(folder)
+    assert certificate.statements[0].verdict == "cannot be shown"
+    assert "version 0.2" in certificate.statements[0].sentence

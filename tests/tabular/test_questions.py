@@ -61,10 +61,11 @@ def test_policies_are_compared_on_the_same_rows(tmp_path: Path) -> None:
         save(result, tmp_path / str(k))
     policies = {name: load(tmp_path / name) for name in ("0", "1")}
     judged = compare(counts, 0.9, {"cost": 0.2}, policies)
-    np.testing.assert_allclose(judged.estimate[:, 0], [result.value for result in results])
-    np.testing.assert_allclose(judged.estimate[:, 1], [0.1, 0.3], atol=1e-6)
-    assert judged.difference[1, 0, 0] > 0  # more cost allowed, more reward, beyond luck
-    assert judged.difference[0].tolist() == [[0, 0], [0, 0]]
+    first, second = judged.policies
+    assert [one.estimate["reward"] for one in judged.policies] == pytest.approx([result.value for result in results])
+    assert [one.estimate["cost"] for one in judged.policies] == pytest.approx([0.1, 0.3], abs=1e-6)
+    assert second.lead["reward"][0] > 0  # more cost allowed, more reward, beyond luck
+    assert first.lead == {"reward": (0, 0), "cost": (0, 0)}
 
 
 def test_an_estimate_lies_in_its_interval_also_where_pairs_have_one_row(tmp_path: Path) -> None:
@@ -74,8 +75,9 @@ def test_an_estimate_lies_in_its_interval_also_where_pairs_have_one_row(tmp_path
     counts = Counts.from_arrays(s, a, rng.permutation(s), rng.random(200), 0.1 * a, d0=np.full(40, 1 / 40))
     save(solve(counts, 0.9, {"cost": 0.2}, C=np.inf, min_count=1, resamples=0), tmp_path)
     judged = compare(counts, 0.9, {"cost": 0.2}, {"it": load(tmp_path)})
-    assert np.all((judged.low <= judged.estimate) & (judged.estimate <= judged.high))
-    assert judged.high[0, 1] < 0.3  # and not the .4 of the worst action for ever
+    it = judged.policies[0]
+    assert all(it.low[name] <= it.estimate[name] <= it.high[name] for name in ("reward", "cost"))
+    assert it.high["cost"] < 0.3  # and not the .4 of the worst action for ever
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -40,6 +40,7 @@ from pdocrl.policies.policy import DialPolicy
 
 STARTS = 48  # first states that are rolled out
 MEMBERS = 5  # models; each leaves out another fifth of the episodes
+CANDIDATES = 4  # settings of which one is drawn for a row that the critics learn from
 
 
 class DialConfig(AgentConfig):
@@ -49,7 +50,7 @@ class DialConfig(AgentConfig):
     hidden: tuple[int, ...] = static((256, 256, 256))  # widths of the policy's hidden layers
     model_hidden: tuple[int, ...] = static((256, 256))  # widths of the hidden layers of models and critics
     model_batch: int = static(64)  # of a step's transitions, those that each model learns from
-    critic_batch: int = static(64)  # … and the critics
+    critic_batch: int = static(128)  # … and the critics
     actor_rate: float = 3e-4  # learning rate of π
     model_rate: float = 1e-3  # learning rate of the dynamics models and the critics
     target_rate: float = 0.02  # rate of the moving average that backups are made with
@@ -260,17 +261,24 @@ def models_loss(models: MixtureModel, config: DialConfig, state: DialState, batc
 def critic_loss(
     critic: ConditionalCritic, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
 ) -> Array:
-    """The backup of each row under a setting that is drawn for it; half of the rows with another amount spent."""
+    """The backup of each row under a setting that is drawn for it; half of the rows with another amount spent.
+
+    Of `CANDIDATES` settings the one under which π acts most like the log is taken: where values are asked for, π acts.
+    The choice looks at state and action alone, never at what followed, so chance is averaged over as before.
+    """
     count = min(config.critic_batch, len(batch.fold))
     data, given, logged = jax.tree.map(lambda x: x[:count], (batch.transitions, batch.condition, batch.spent))
     largest, keys = state.max_episode_cost, jax.random.split(key)
     targets, _ = settings(np.ones(len(largest), np.float32), config.relative_returns, config.cost_caps)
-    drawn = jax.random.randint(keys[0], (count,), 0, len(targets.relative_return))
+    drawn = jax.random.randint(keys[0], (CANDIDATES, count), 0, len(targets.relative_return))
     wished, target, cap = (jnp.asarray(table)[drawn] for table in targets)
-    luck = jax.random.uniform(keys[1], (count, 4))
-    wished = jnp.where(luck[:, 0] < 0.5, wished, luck[:, 1])  # what lies between the settings is asked as well
-    spent = jnp.where(luck[:, 2:3] < 0.5, logged, luck[:, 3:] * jnp.minimum(target, cap) * largest)
-    at = Conditioned(data.obs, wished[:, None], target * largest, cap * largest, spent, given[:, 1:2])
+    luck = jax.random.uniform(keys[1], (4, CANDIDATES, count, 1))
+    wished = jnp.where(luck[0] < 0.5, wished[..., None], luck[1])  # what lies between the settings is asked as well
+    spent = jnp.where(luck[2] < 0.5, logged, luck[3] * jnp.minimum(target, cap) * largest)
+    obs, left = (jnp.broadcast_to(x, (CANDIDATES, *x.shape)) for x in (data.obs, given[:, 1:2]))
+    every = Conditioned(obs, wished, target * largest, cap * largest, spent, left)
+    apart = jnp.square(state.average.mode(every.inputs(largest)) - data.action).sum(-1)
+    at: Conditioned = jax.tree.map(lambda x: x[apart.argmin(0), jnp.arange(count)], every)
     paid = jnp.concatenate([data.reward[:, None] / return_unit(state), data.cost / largest], -1)
     return fqe_loss(
         critic,

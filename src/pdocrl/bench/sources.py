@@ -28,8 +28,7 @@ def refuse_unsourced(rows: Sequence[Row]) -> None:
         if missing:
             raise PdocrlError(
                 f"results: rows of {row.method} on {row.task} do not say their {', '.join(missing)}, and a table of "
-                "numbers nobody can trace is not made. Train them again with `pdocrl bench` from a git checkout or an "
-                "installed wheel."
+                "numbers nobody can trace is not made. Train them again with `pdocrl bench`."
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -118,7 +118,7 @@ def certify(
     roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
     named = {name: column for name, column in roles.items() if column is not None}
     lists = {"costs": list(costs), "columns": list(state_columns)}
-    columns = {"action": action, "reward": reward, "episode": None if episode == "none" else episode}
+    columns: dict[str, Any] = {"action": action, "reward": reward, "episode": None if episode == "none" else episode}
     certificate = certificates.certify(
         several or None,
         log,

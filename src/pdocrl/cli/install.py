@@ -32,7 +32,7 @@ def install(
         dry_run: Print the commands and stop.
         json: Print one JSON object instead of a table.
     """
-    from pdocrl.envs.install import commands, explain, play
+    from pdocrl.envs.install import commands, explain, verify
     from pdocrl.envs.install import install as run
 
     typed = [shlex.join(command) for command in commands(simulator, wheels)]
@@ -46,7 +46,7 @@ def install(
         log(line)
     run(simulator, wheels)
     log("playing a seeded episode of each …")
-    episodes = play(simulator)
+    episodes = verify(simulator)
     if json:
         print_json({"simulator": simulator, "commands": typed, "episodes": [as_plain(e) for e in episodes]})
     else:

@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "a suite of tasks and agents: train, play, tables beside the published numbers, a page",
     ),
     "collect": ("collect", "collect", "train safe experts and keep their episodes: a dataset of one's own"),
-    "solve": ("solve", "solve", "finite states and actions: a log to a certified policy"),
+    "solve": ("solve", "solve", "a log of decisions, of states or of columns, to a policy within the limits"),
 }
 
 

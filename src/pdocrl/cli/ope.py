@@ -205,7 +205,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
             "normalised reward",
             "normalised cost",
             "verdict",
-            "doubts",
+            "warnings",
         ],
         [
             [
@@ -217,7 +217,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
                 _with_interval(r.normalized_reward, r.normalized_reward_interval),
                 _with_interval(r.normalized_cost, r.normalized_cost_interval),
                 r.verdict,
-                "; ".join(r.doubts),
+                "; ".join(r.warnings),
             ]
             for r in result.runs
         ],

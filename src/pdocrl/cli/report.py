@@ -16,6 +16,7 @@ def report(
     out: Path | None = None,
     data: str | None = None,
     film: bool = True,
+    figures: Path | None = None,
     json: bool = False,
 ) -> None:
     """Write a folder as one HTML page that needs no network.
@@ -31,7 +32,8 @@ def report(
         folder: what `pdocrl train`, `pdocrl bench` or `pdocrl solve` wrote with --out.
         out: the page; default: in the folder, report.html of a benchmark and index.html of all else.
         data: the training data, when it is no longer where it was: a task's name or a file.
-        film: film an episode of a training, where the simulator is installed.
+        film: film episodes of a training, where the simulator is installed.
+        figures: a folder for every picture of the page as SVG and PDF.
         json: print one JSON object.
     """
     from pdocrl.data import load
@@ -41,18 +43,23 @@ def report(
     from pdocrl.report.page_tables import at_one_limit
     from pdocrl.report.record import is_suite
     from pdocrl.report.solved import is_solved
+    from pdocrl.report.solved_columns import is_portfolio
+    from pdocrl.report.vector import save_figures
 
-    if is_suite(folder) or (is_solved(folder) and not (folder / "run.json").exists()):
+    solved = is_solved(folder) or is_portfolio(folder)
+    if is_suite(folder) or (solved and not (folder / "run.json").exists()):
         page = write(folder, out)
-        print_json({"page": str(page)}) if json else print(page)
+        made = [] if figures is None else save_figures(page, figures)
+        print_json({"page": str(page), "figures": [str(path) for path in made]}) if json else print(page)
         return
     record = read_results(folder, None if data is None else load(data))
     page = write(record, out, film=film)
+    made = [] if figures is None else save_figures(page, figures)
     if json:
         rows = [{"runs": row.label, **as_plain(row.score)} for row in at_one_limit(record)]
         for row in rows:
             row["over_limit"] = row["tail"]["over"]
         step = None if record.trained is None else record.trained.step
-        print_json({"page": str(page), "step": step, "scores": rows})
+        print_json({"page": str(page), "step": step, "scores": rows, "figures": [str(path) for path in made]})
         return
     print(page)

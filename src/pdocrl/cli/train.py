@@ -66,6 +66,7 @@ def train(
         json: print one JSON object.
     """
     from pdocrl.data.tasks import find_task
+    from pdocrl.training.config import BENCHMARK
     from pdocrl.training.train import resume as go_on
     from pdocrl.training.train import train as begin
 
@@ -77,7 +78,7 @@ def train(
         "seed": seed,
         "steps": steps,
         "out": out,
-        "cost_limit": "benchmark" if cost_limit is None and resume is None else [limit(w) for w in cost_limit or ()],
+        "cost_limit": [limit(word) for word in cost_limit] if cost_limit else None,
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
         "log_every": log_every,
@@ -89,7 +90,7 @@ def train(
     }
     given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        others = [name for name in given if name != "steps" and given[name] != []]
+        others = [name for name in given if name != "steps"]
         if others:
             option = "--" + {"settings": "set"}.get(others[0], others[0]).replace("_", "-")
             raise PdocrlError(f"{option} cannot be changed: --resume goes on as {resume} was begun. Leave it out.")
@@ -97,7 +98,7 @@ def train(
     elif dataset is None:
         raise PdocrlError("which data? Give a task's name or a file, or --resume FOLDER.")
     else:
-        trained = begin(dataset, loggers=logger, **given)
+        trained = begin(dataset, loggers=logger, **{"cost_limit": BENCHMARK, **given})
     last = {line["run"]: line for line in trained.metrics}
     rows = [
         {
@@ -140,12 +141,12 @@ def train(
     for row in rows:
         if row["predicted_within"] is None:
             continue
-        costs, limit = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"]), shown(row["cost_limit"])
+        costs, told = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"]), shown(row["cost_limit"])
         if row["predicted_within"]:
-            print(f"run {row['run']}: cost limit {limit} is predicted to be satisfied: predicted cost {costs}.")
+            print(f"run {row['run']}: cost limit {told} is predicted to be satisfied: predicted cost {costs}.")
         else:
             print(
-                f"run {row['run']}: cost limit {limit} is not predicted to be satisfied; the setting that exceeds it "
+                f"run {row['run']}: cost limit {told} is not predicted to be satisfied; the setting that exceeds it "
                 f"least acts: predicted cost {costs}."
             )
     if trained.folder is not None:

@@ -68,7 +68,7 @@ class EpisodeList(Sequence[LoggedEpisode], Generic[D]):
         self._data = dataset
 
     def __len__(self) -> int:
-        return self._data.n_episodes
+        return int(self._data.n_episodes)
 
     @overload
     def __getitem__(self, number: int) -> LoggedEpisode: ...

@@ -102,11 +102,11 @@ def _panel(
     right = max(cost.max(), max(limits, default=0)) * 1.04 + 0.5
     (line,) = panel.step(np.append(levels, right), np.append(best, best[-1]), where="post", color=INK, lw=1.4, zorder=3)
 
-    top = panel.get_xaxis_transform()
+    top, lines = panel.get_xaxis_transform(), label_lines(limits, 0.07 * right)
     for index, limit in enumerate(limits):
         panel.axvline(limit, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-        label = f"limit {limit:g}" if index == 0 else f"{limit:g}"
-        panel.text(limit, 1.01, label, transform=top, ha="center", va="bottom", color=MUTED, fontsize=8.5)
+        label, height = f"limit {limit:g}" if index == 0 else f"{limit:g}", 1.01 + 0.04 * lines[index]
+        panel.text(limit, height, label, transform=top, ha="center", va="bottom", color=MUTED, fontsize=8.5)
         if levels[0] <= limit:
             height = best[np.searchsorted(levels, limit, side="right") - 1]
             colour = _safe_colour(index, len(limits))
@@ -143,6 +143,17 @@ def _panel(
     panel.set_axisbelow(True)
     panel.margins(y=0.08)
     return line
+
+
+def label_lines(places: Sequence[float], gap: float) -> list[int]:
+    """For labels at rising places, the line each stands on so that none is within `gap` of another on its line."""
+    ends: list[float] = []
+    found = []
+    for place in places:
+        line = next((i for i, end in enumerate(ends) if place >= end + gap), len(ends))
+        ends[line : line + 1] = [place]
+        found.append(line)
+    return found
 
 
 def _safe_colour(index: int, count: int) -> str:

@@ -93,6 +93,20 @@ def install(simulator: str, wheels: Path | None = None) -> None:
     importlib.invalidate_caches()
 
 
+def verify(simulator: str) -> list[Played]:
+    """`play` in a new process: this one may have imported a package that pip has just replaced."""
+    code = "import sys, msgspec; from pdocrl.envs.install import play; "
+    code += "print(msgspec.json.encode(play(sys.argv[1])).decode())"
+    command = [sys.executable, "-W", "ignore", "-c", code, simulator]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise PdocrlError(
+            f"{simulator} is installed, but its first episode fails: {last.partition('Error: ')[2] or last}"
+        )
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=list[Played])
+
+
 def play(simulator: str) -> list[Played]:
     """A seeded episode of each task named in `SIMULATORS`."""
     return [play_seeded(task) for task in SIMULATORS[simulator]]

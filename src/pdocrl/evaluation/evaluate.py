@@ -5,6 +5,7 @@ folder ─▶ policies, each at the limit it is asked to keep ─▶ episodes �
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +25,15 @@ from pdocrl.policies.dial import prediction
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained
 
 if TYPE_CHECKING:
     from pdocrl.envs.rollout import EnvLike, Episodes
 
 FILE = "scores.json"
+OWN_FILE = "scores_own.json"  # of an environment other than the task's
+LONGEST = 1_000_000  # steps of an episode whose environment alone says when it ends
 
 
 class EpisodeScore(Part, frozen=True, kw_only=True):
@@ -90,15 +94,41 @@ class Scores(Record, frozen=True, kw_only=True):
     runs: list[RunScore]
     summary: list[VariantScore]
     played: Provenance | None = None  # what played them; None in files of 0.2
+    environment: str = ""  # the id that was played, or the function that made it; "": a file of 0.2, the task's own
+    own_environment: bool = False  # whether it was given to `evaluate` in place of the task's simulator
 
     def __repr__(self) -> str:
         episodes = sum(len(run.episodes) for run in self.runs)
         kept = sum(run.safe for run in self.runs)
         reward = sum(run.normalized_reward for run in self.runs) / max(len(self.runs), 1)
+        where = (
+            f"{self.environment} (not the task's simulator), scored as {self.task}"
+            if self.own_environment
+            else self.task
+        )
         return (
-            f"Scores({self.task}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
+            f"Scores({where}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
             f"mean normalised reward {reward:.3f})"
         )
+
+    def _repr_html_(self) -> str:
+        names = ("cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        rows = [
+            (
+                r.cost_limit,
+                r.seed,
+                f"{r.reward:.4g}",
+                [round(c, 4) for c in r.cost],
+                f"{r.normalized_reward:.3f}",
+                f"{r.normalized_cost:.3f}",
+                "yes" if r.safe else "NO",
+            )
+            for r in self.runs
+        ]
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+        told = "<br>".join(html.escape(variant.score.sentence()) for variant in self.summary)
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{body}</table><p>{told}</p>"
 
 
 @runtime_checkable
@@ -117,10 +147,10 @@ class Asked(NamedTuple):
 
 
 def evaluate(
-    trained: Trained | str | os.PathLike[str],
+    trained: Trained | Policy | str | os.PathLike[str],
     episodes: int = 20,
     *,
-    cost_limit: Sequence[float | Sequence[float]] | None = None,
+    cost_limit: float | Sequence[float | Sequence[float]] | None = None,
     limits: Limits = (),
     cost_max: float | None = None,
     task: str | None = None,
@@ -130,19 +160,28 @@ def evaluate(
 ) -> Scores:
     """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
 
-    `cost_limit` asks policies that serve every limit for these instead of the ones they were trained at, and plays of
-    others those that were trained for these. The seeds of episodes depend on `seed` alone, so all policies meet the
-    same starts. With a folder, the result is also written there as scores.json. `env`, an id or a function that makes
-    the environment, is played in place of the task's own, and no longer than the horizon either.
-
-    `limits`, such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], are scored on every run's episodes beside its cost
-    limit: estimate, bounds at 95 % and verdict in `RunScore.limits`. `cost_max` is the largest cost an episode can
-    have; upper bounds on a mean and a CVaR rest on it.
+    Args:
+        trained: a training, its folder, or a policy (which needs `env` and `cost_limit`).
+        episodes: of each policy. Their seeds depend on `seed` alone, so all policies meet the same starts.
+        cost_limit: a limit, or several. Policies that serve every limit are asked for these instead of the ones they
+            were trained at; of others those play that were trained for these.
+        limits: such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], scored on every run's episodes beside its cost
+            limit: estimate, bounds at 95 % and verdict in `RunScore.limits`.
+        cost_max: the largest cost an episode can have; upper bounds on a mean and a CVaR rest on it.
+        task: gives simulator and reference scores, where the training names none.
+        seed: decides the starts.
+        workers: processes; default: one per core. 0 plays in this one.
+        env: an id, or a function that makes the environment, played in place of the task's simulator and no longer
+            than the horizon. The record names it, and scores are written as scores_own.json, not as scores.json.
     """
     from pdocrl.envs.registry import capped
     from pdocrl.envs.rollout import Rollouts
 
-    found = trained if isinstance(trained, Trained) else load_trained(trained)
+    cost_limit = [cost_limit] if isinstance(cost_limit, int | float) else cost_limit
+    if isinstance(trained, str | os.PathLike):
+        found = load_trained(trained)
+    else:
+        found = trained if isinstance(trained, Trained) else _alone(trained, env, cost_limit)
     config = found.config
     name = task or config.task
     spec = find_task(name) if name else None
@@ -150,7 +189,7 @@ def evaluate(
         spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), config.horizon)
     if spec is None or (spec.env_id is None and env is None):
         raise PdocrlError(
-            f"{found.folder or config.data}: no simulator known for this data; name the task with --task."
+            f"{found.folder or config.data}: no simulator known for this data; name the task (task=…, --task)."
         )
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
@@ -169,7 +208,42 @@ def evaluate(
     with progress() as bar, Rollouts(world, workers, tuple(config.cost_names)) as pool:
         row = bar.add_task(f"{spec.name}: episodes", total=len(asked) * episodes)
         played = pool.run([one.policy for one in asked], episodes, seed, progress=lambda: bar.advance(row))
-    return score_played(found, spec, played, asked, held, cost_max)
+    return score_played(found, spec, played, asked, held, cost_max, _environment(env))
+
+
+def _environment(env: EnvLike | None) -> str:
+    """How the record names an environment that was given: its id, or the function that makes it; "" where none was."""
+    if env is None or isinstance(env, str):
+        return env or ""
+    inner = getattr(env, "func", env)  # of a partial
+    return f"{getattr(inner, '__module__', '?')}:{getattr(inner, '__qualname__', type(inner).__name__)}"
+
+
+def _alone(policy: Policy, env: EnvLike | None, cost_limit: Sequence[float | Sequence[float]] | None) -> Trained:
+    """A policy as a training of one run, of which no more is known."""
+    if env is None or cost_limit is None:
+        raise PdocrlError("a policy alone is played with env=… and held against cost_limit=…; give both.")
+    if len(cost_limit) != 1:
+        raise PdocrlError("a policy alone is held against one cost limit; give one, or [[a, b]] with two constraints.")
+    limit = [float(x) for x in (cost_limit[0] if isinstance(cost_limit[0], Sequence) else (cost_limit[0],))]
+    config = TrainingConfig(
+        data="",
+        data_digest="",
+        task=None,
+        horizon=LONGEST,
+        cost_names=["cost"] if len(limit) == 1 else [f"cost_{k}" for k in range(len(limit))],
+        agent="policy",
+        training=[0],
+        settings={},
+        runs=[{"cost_limit": limit, "seed": 0}],
+        steps=0,
+        log_every=1,
+        checkpoint_every=1,
+        evaluate_every=0,
+        evaluate_episodes=1,
+        versions={},
+    )
+    return Trained(config, 0, [policy], {}, [])
 
 
 def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = None) -> list[Asked]:
@@ -194,7 +268,7 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
         shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
         raise PdocrlError(
             f"{place}: a policy of `{found.config.agent}` serves one limit, those here {shown}. Train with the "
-            "--cost-limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
+            "cost limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
         )
     numbers = training_numbers(found)
     firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
@@ -207,7 +281,9 @@ def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
 
 
 def training_numbers(found: Trained) -> list[int]:
-    """[R] which training each run belongs to; an agent not installed here is taken to train every run for itself."""
+    """[R] which training each run belongs to, as recorded; files of 0.2 do not say, and the agent is asked."""
+    if found.config.training:
+        return found.config.training
     from pdocrl.agents.registry import find_agent
     from pdocrl.training.trainer import trainings
 
@@ -225,8 +301,12 @@ def score_played(
     asked: Sequence[Asked] | None = None,
     limits: Sequence[Limit] = (),
     cost_max: float | None = None,
+    own_environment: str = "",
 ) -> Scores:
-    """Score the episodes of every policy of a training; with a folder, write scores.json there."""
+    """Score the episodes of every policy of a training; with a folder, write scores.json there.
+
+    Those of an environment other than the task's go to scores_own.json, which no page takes for the simulator's.
+    """
     config, numbers = found.config, training_numbers(found)
     asked = ask(found) if asked is None else asked
     runs = []
@@ -236,15 +316,19 @@ def score_played(
         runs.append(_run(found, spec, own, one, numbers[one.run], held))
     result = Scores(
         task=spec.name,
-        protocol=protocol_of([r.cost_limit for r in runs], [r.seed for r in runs], len(played) // len(runs)),
+        protocol="custom"
+        if own_environment
+        else protocol_of([r.cost_limit for r in runs], [r.seed for r in runs], len(played) // len(runs)),
         data=DataName(name=Path(config.data).name, digest=config.data_digest),
         step=found.step,
         runs=runs,
         summary=summarise(spec, runs),
         played=provenance(PLAYING),
+        environment=own_environment or spec.env_id or "",
+        own_environment=bool(own_environment),
     )
     if found.folder is not None:
-        write_record(found.folder / FILE, result)
+        write_record(found.folder / (OWN_FILE if own_environment else FILE), result)
     return result
 
 

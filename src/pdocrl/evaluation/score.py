@@ -79,6 +79,7 @@ class Score(Part, frozen=True, kw_only=True):
     episodes: int  # per run
     by_limit: list[Score] = field(default_factory=list)
     tail: Tail | None = None  # None: read from a file of before version 0.3
+    trainings_over: int | None = None  # trainings whose mean cost exceeds the limit; None: of before version 0.3
 
     def words(self, what: Literal["reward", "cost"]) -> str:
         """The interval as tables show it: "[0.10, 0.20]", and what it is over where that is not trainings."""
@@ -88,7 +89,12 @@ class Score(Part, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Reward and cost with their intervals, and at how many limits it is safe."""
         figures = f"reward {self.reward:.3f} {self.words('reward')}, cost {self.cost:.3f} {self.words('cost')}"
-        return f"{figures}, safe at {self.safe_limits} of {self.limits} limits"
+        over = ""
+        if self.trainings_over is not None and self.trainings > 1:
+            low, high = binomial_interval(self.trainings_over, self.trainings)
+            over = f"; over the limit on average: {self.trainings_over} of {self.trainings} trainings"
+            over += f" [{100 * low:.0f}, {100 * high:.0f}] %"
+        return f"{figures}, safe at {self.safe_limits} of {self.limits} limits{over}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -237,6 +243,10 @@ def _measured(limits: Sequence[AtLimit]) -> tuple[Measured, Measured]:
 def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
     reward, cost = _measured(limits)
     runs = np.concatenate([at.run_rewards for at in limits])
+    paid: dict[Hashable, list[float]] = {}  # training → mean normalised cost of its runs
+    for at, costs in zip(limits, _worst(limits), strict=True):
+        for name, cost_of_run in zip(at.trainings, costs.mean(axis=1), strict=True):
+            paid.setdefault(name, []).append(float(cost_of_run))
     least = 0.0 if all((at.costs >= 0).all() for at in limits) else -np.inf
     return Score(
         limit=None if limit is None else list(limit),
@@ -251,6 +261,7 @@ def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
         safe=cost.value <= 1,
         safe_limits=sum(at.safe for at in limits),
         limits=len(limits),
+        trainings_over=sum(float(np.mean(own)) > 1 for own in paid.values()),
         runs=len(runs),
         trainings=len({name for at in limits for name in at.trainings}),
         episodes=int(limits[0].rewards.shape[1]),

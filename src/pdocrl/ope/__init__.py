@@ -1,7 +1,7 @@
 """What policies would gain and cost, from logged data alone, and certificates."""
 
 from pdocrl.callable_package import make_callable
-from pdocrl.ope.ensemble import THOROUGH as THOROUGH
+from pdocrl.ope.ensemble import SELECTION as SELECTION
 from pdocrl.ope.ensemble import EnsembleConfig as EnsembleConfig
 from pdocrl.ope.entry import judge_policies as judge_policies
 from pdocrl.ope.estimate import METHODS as METHODS

@@ -28,9 +28,9 @@ from pdocrl.ope.estimators.problem import Floats
 from pdocrl.ope.policy_table import from_file
 from pdocrl.tabular.result.policy import UnseenStateError
 from pdocrl.tabular.result.policy import load as load_solved
-from pdocrl.training.config import FILE as RUN_FILE
+from pdocrl.training import config
 
-SOLVED_FILE = "policy.json"
+RUN_FILE, SOLVED_FILE = config.FILE, "policy.json"
 
 
 def named_policies(policies: Any, log: EventLog) -> dict[str, Floats]:

@@ -1,9 +1,9 @@
-"""How far the committees are off, measured on truth the log has: groups of episodes that one of them never saw.
+"""How far the ensembles are off, measured on truth the log has: groups of episodes that one of them never saw.
 
-A held-out group stands for a policy. Its episodes are played again in the committee that never saw them, from their own
+A held-out group stands for a policy. Its episodes are played again in the ensemble that never saw them, from their own
 starts, with the actions that were recorded, and with the group's own reaction to where the model went astray:
 
-    a_t = a_t(recorded) + π_g(s_t) − π_g(s_t(recorded)),    π_g a clone of the group, see `reactions`
+    a_t = a_t(recorded) + π_g(s_t) − π_g(s_t(recorded)),    π_g a clone of the group, see `feedback`
 
 Were the model right, it would repeat every episode exactly, so what differs is the model's error and nothing else:
 neither a clone's error nor the luck of few episodes. How much of the noise the members speak of is drawn, κ, is chosen
@@ -15,8 +15,8 @@ Not all groups are equally hard. Where members disagree on the way, they are wro
     scale(x) = least + a + b x,   a, b ≥ 0 fitted to the |errors|, x the members' mean disagreement per step
     score_g  = error_g / scale(x_g)
 
-A new policy is predicted by every committee f: v_f, at doubt x_f. Each group speaks for the committee that had not
-seen it, f(g), so that committees which disagree on the policy leave a wide interval:
+A new policy is predicted by every ensemble f: v_f, at disagreement x_f. Each group speaks for the ensemble that had not
+seen it, f(g), so that ensembles which disagree on the policy leave a wide interval:
 
     upper end = the quantile over g of  v_f(g) + |score_g| · scale(x_f(g));   one-sided bounds: signed scores
 
@@ -54,12 +54,12 @@ NOISES = (0.0, 0.3, 1.0)  # κ that are tried, in this order
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calibration:
-    """Of G held-out groups: the truth, what the committee that never saw a group predicted, and its doubt."""
+    """Of G held-out groups: the truth, what the ensemble that never saw a group predicted, and its disagreement."""
 
     truth: Floats  # [G, 1 + K] mean over the group's episodes
     predicted: Floats  # [G, 1 + K]
-    doubt: Floats  # [G]
-    fold: Groups  # [G] the committee that had not seen it
+    disagreement: Floats  # [G]
+    fold: Groups  # [G] the ensemble that had not seen it
 
     @property
     def error(self) -> Floats:
@@ -68,54 +68,54 @@ class Calibration:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        """[2, 1 + K]: the scale without doubt, and what a unit of doubt adds."""
+        """[2, 1 + K]: the scale without disagreement, and what a unit of disagreement adds."""
         found = np.zeros((2, self.truth.shape[1]))
         for k, size in enumerate(np.abs(self.error).T):
             least = 0.1 * max(float(np.median(size)), 1e-6)
-            found[:, k] = nnls(np.column_stack([np.ones(len(size)), self.doubt]), size)[0]
+            found[:, k] = nnls(np.column_stack([np.ones(len(size)), self.disagreement]), size)[0]
             found[0, k] += least
         return found
 
-    def scale(self, doubt: Floats | float) -> Floats:
-        """[..., 1 + K] what errors are measured in, at doubts [...]."""
-        return np.asarray(self.weights[0] + self.weights[1] * np.asarray(doubt)[..., None])
+    def scale(self, disagreement: Floats | float) -> Floats:
+        """[..., 1 + K] what errors are measured in, at disagreements [...]."""
+        return np.asarray(self.weights[0] + self.weights[1] * np.asarray(disagreement)[..., None])
 
     @functools.cached_property
     def scores(self) -> Floats:
         """[G, 1 + K] errors in scales."""
-        return np.asarray(self.error / self.scale(self.doubt))
+        return np.asarray(self.error / self.scale(self.disagreement))
 
     def factor(self, level: float) -> Floats:
         """[1 + K] how many scales hold the truth on both sides, at this level."""
         return _wide(np.abs(self.scores), level)
 
-    def interval(self, value: Floats, doubt: Floats, level: float) -> Floats:
-        """[1 + K, 2] what holds the truth, given each committee's prediction [F, 1 + K] and doubt [F].
+    def interval(self, value: Floats, disagreement: Floats, level: float) -> Floats:
+        """[1 + K, 2] what holds the truth, given each ensemble's prediction [F, 1 + K] and disagreement [F].
 
-        A committee that is not heard predicts NaN; its groups are not heard either.
+        An ensemble that is excluded predicts NaN; its groups are excluded either.
         """
-        value, scale, scores = self._voices(value, doubt)
+        value, scale, scores = self._voices(value, disagreement)
         width = np.abs(scores) * scale
         return np.stack([-_wide(width - value, level), _wide(value + width, level)], axis=-1)
 
-    def bounds(self, value: Floats, doubt: Floats, level: float) -> tuple[Floats, Floats]:
+    def bounds(self, value: Floats, disagreement: Floats, level: float) -> tuple[Floats, Floats]:
         """[1 + K] what the truth is not below, and not above, each at this level; told as `interval` is."""
-        value, scale, scores = self._voices(value, doubt)
+        value, scale, scores = self._voices(value, disagreement)
         return -_quantile(-value - scores * scale, level), _quantile(value + scores * scale, level)
 
-    def _voices(self, value: Floats, doubt: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of every group that is heard [≤ G, 1 + K]: its committee's prediction and scale, and the group's score."""
-        heard = np.isfinite(value[self.fold, 0])
-        fold = self.fold[heard]
-        return value[fold], self.scale(doubt)[fold], self.scores[heard]
+    def _voices(self, value: Floats, disagreement: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of every group that is included [≤ G, 1 + K]: its ensemble's prediction and scale, and the group's score."""
+        included = np.isfinite(value[self.fold, 0])
+        fold = self.fold[included]
+        return value[fold], self.scale(disagreement)[fold], self.scores[included]
 
     def coverage(self, level: float) -> Floats:
         """[1 + K] share of the groups whose truth lies in the interval made from all other groups."""
         held = []
         for g in range(len(self.truth)):
             left = np.arange(len(self.truth)) != g
-            rest = Calibration(self.truth[left], self.predicted[left], self.doubt[left], self.fold[left])
-            held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.doubt[g]))
+            rest = Calibration(self.truth[left], self.predicted[left], self.disagreement[left], self.fold[left])
+            held.append(np.abs(self.error[g]) <= rest.factor(level) * rest.scale(self.disagreement[g]))
         return np.asarray(np.mean(held, axis=0))
 
     @property
@@ -151,10 +151,10 @@ def _wide(scores: Floats, level: float) -> Floats:
 def calibrate(
     data: Dataset, ensembles: Sequence[Ensemble], groups: Groups, fold: Groups, clones: MLP, seed: int
 ) -> tuple[Ensemble, Calibration]:
-    """Play every group's episodes again in the committee of its fold [G]; the ensemble with the best κ, and its errors.
+    """Play every group's episodes again in the ensemble of its fold [G]; the ensemble with the best κ, and its errors.
 
-    Of several ensembles, committees alike but learned in different ways, each committee keeps one. `clones` are the
-    groups' reactions, batched over groups.
+    Of several ensembles, ensembles alike but learned in different ways, each ensemble keeps one. `clones` are the
+    groups' feedback, batched over groups.
     """
     rng = np.random.default_rng([seed, 6])
     chosen = np.stack([np.resize(rng.permutation(np.flatnonzero(groups == g)), EPISODES) for g in range(len(fold))])
@@ -164,8 +164,8 @@ def calibrate(
         found = []
         for kappa in NOISES:
             drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
-            sums, doubt = _replay(data, drawn, chosen, fold, clones, seed)
-            found.append((drawn, Calibration(truth, sums.mean(axis=1), doubt.mean(axis=1), fold)))
+            sums, disagreement = _replay(data, drawn, chosen, fold, clones, seed)
+            found.append((drawn, Calibration(truth, sums.mean(axis=1), disagreement.mean(axis=1), fold)))
             if found[-1][1].one_sided <= 1:
                 break
         return min(found, key=lambda one: one[1].one_sided)
@@ -176,7 +176,7 @@ def calibrate(
 
 
 def choose(errors: Floats, fold: Groups, folds: int) -> NDArray[np.int64]:
-    """[F] which of W ways each committee keeps: the least mean |error| [W, G, k], on the groups of other folds alone.
+    """[F] which of W ways each ensemble keeps: the least mean |error| [W, G, k], on the groups of other folds alone.
 
     So what is measured on a fold had no part in choosing for it. Errors of each column are in their mean.
     """
@@ -188,7 +188,7 @@ def choose(errors: Floats, fold: Groups, folds: int) -> NDArray[np.int64]:
 def _replay(
     data: Dataset, ensemble: Ensemble, episode: NDArray[np.int64], fold: Groups, clones: MLP, seed: int
 ) -> tuple[Floats, Floats]:
-    """Sums [G, n, 1 + K] and doubts [G, n] of episodes [G, n], each group's in the committee of its fold."""
+    """Sums [G, n, 1 + K] and disagreements [G, n] of episodes [G, n], each group's in the ensemble of its fold."""
     # Folds side by side; one with fewer groups plays some of them twice.
     most = int(np.bincount(fold).max())
     order = np.stack([np.resize(np.flatnonzero(fold == f), most) for f in range(ensemble.folds)])  # [F, g]
@@ -201,9 +201,9 @@ def _replay(
     own = jax.tree.map(lambda x: x[order], clones)
     given = (jnp.asarray(x) for x in (data.obs[rows], data.action[rows], going, low, high))
     played_again = _replay_all(ensemble, own, *given, seed, discrete_actions=bool(data.discrete_actions))
-    sums, doubt = (np.asarray(x, np.float64) for x in played_again)
+    sums, disagreement = (np.asarray(x, np.float64) for x in played_again)
     at = np.array([np.argwhere(order == g)[0] for g in range(len(fold))]).T
-    return sums[at[0], at[1]], doubt[at[0], at[1]]
+    return sums[at[0], at[1]], disagreement[at[0], at[1]]
 
 
 @functools.partial(jax.jit, static_argnames="discrete_actions")
@@ -218,7 +218,7 @@ def _replay_all(
     seed: int,
     discrete_actions: bool,
 ) -> tuple[Array, Array]:
-    """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], doubts [F, g, n]. Of discrete actions, the likeliest."""
+    """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], disagreements [F, g, n]. Of discrete actions, the likeliest."""
     c, shape = ensemble.scales, obs.shape[1:4]
 
     def react(state: Array) -> Array:
@@ -228,18 +228,18 @@ def _replay_all(
         return x.reshape(shape[0], -1, x.shape[-1])
 
     def step(carry: Any, now: Any) -> tuple[Any, None]:
-        (memory, state, not_done, total, doubt), (key, o, a, on) = carry, now
+        (memory, state, not_done, total, disagreement), (key, o, a, on) = carry, now
         reacted = a + react(state) - react(o)
         chosen = jax.nn.one_hot(reacted.argmax(-1), a.shape[-1]) if discrete_actions else jnp.clip(reacted, low, high)
         memory, *drawn = ensemble.step(key, memory, flat(state), flat(chosen))
         after, signal, end, unsure = (x.reshape(*shape, *x.shape[2:]) for x in drawn)
         not_done = not_done & on
         counted = jnp.stack([not_done * unsure, not_done], -1)
-        return (memory, after, not_done & ~end, total + not_done[..., None] * signal, doubt + counted), None
+        return (memory, after, not_done & ~end, total + not_done[..., None] * signal, disagreement + counted), None
 
     blank = ensemble.blank((shape[0], shape[1] * shape[2]))
-    sums, doubts = jnp.zeros((*shape, 1 + c.cost_mean.shape[0])), jnp.zeros((*shape, 2))
-    carry = blank, obs[0], jnp.ones(shape, bool), sums, doubts
+    sums, disagreements = jnp.zeros((*shape, 1 + c.cost_mean.shape[0])), jnp.zeros((*shape, 2))
+    carry = blank, obs[0], jnp.ones(shape, bool), sums, disagreements
     keys = jax.random.split(jax.random.key(seed), len(obs))
     found: Any = jax.lax.scan(step, carry, (keys, obs, action, going))[0]
     return found[-2], found[-1][..., 0] / found[-1][..., 1]

@@ -24,7 +24,7 @@ from pdocrl.ope.estimate import judge, training_data
 from pdocrl.ope.picture import Shown, draw
 from pdocrl.ope.played import policy_name
 from pdocrl.ope.prepare import Prepared
-from pdocrl.ope.support import doubts, never_seen
+from pdocrl.ope.support import never_seen, support_warnings
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.records import write_record
 from pdocrl.tabular.result.record import SolvedFile, read_solved
@@ -80,9 +80,9 @@ def _from_log(
     fresh: bool,
     confidence: float,
 ) -> Shown:
-    costs, name = told.imagined[:, 1 + k], found.config.cost_names[k]
+    costs, name = told.simulated[:, 1 + k], found.config.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
-    unknown = doubts(outside, groups=len(ready.calibration.truth), level=confidence)
+    unknown = support_warnings(outside, groups=len(ready.calibration.truth), level=confidence)
     unseen = never_seen(ready.dataset)[k]
     unknown += [unseen] if unseen else []
     side: Verdict = (
@@ -129,7 +129,7 @@ def _from_log(
         episodes_needed=needed,
         largest_cost=largest,
     )
-    return Shown(statement, imagined=costs)
+    return Shown(statement, simulated=costs)
 
 
 def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[str]]:

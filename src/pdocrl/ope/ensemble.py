@@ -1,18 +1,18 @@
-"""Committees of networks that learned one step of the world: F of them, of m members each.
+"""Ensembles of networks that learned one step of the world: F of them, of m members each.
 
-    Δ ~ N(mean over the committee of θ·φ + network, κ² · σ²)    how the state changes
-    (r, c, end) = mean over the committee of outcome(a, Δ, s′)   what the step earns, costs, and whether it is the last
+    Δ ~ N(mean over the ensemble of θ·φ + network, κ² · σ²)    how the state changes
+    (r, c, end) = mean over the ensemble of outcome(a, Δ, s′)   what the step earns, costs, and whether it is the last
 
-A committee steps by its mean: what one member gets wrong the others seldom do, and small errors of one sign would add
+An ensemble steps by its mean: what one member gets wrong the others seldom do, and small errors of one sign would add
 up over an episode. σ is what the members call noise. Some of it is the world's and some is what they did not learn, and
-a world that is shaken by the second falls over; κ, how much of it is drawn, is what repeats held-out episodes best, see
-`calibrate`. How far the members are apart is the committee's doubt.
+a rollout that is perturbed by the second diverges; κ, how much of it is drawn, is what repeats held-out episodes best,
+see `calibrate`. How far the members are apart is the ensemble's disagreement.
 
 φ holds 1, s, a, their products, and the step before (its change and action), since worlds have motors that observations
 hide. The regression is exact for much of mechanics and comes in closed form; what it leaves is standardised, so that
 the network sees errors of every coordinate at the same size. A cost is zero or not, a border that least squares would
 smear, so it has a probability, and a size where it is not zero; it is drawn: a disaster that happens once in a hundred
-steps happens once in a hundred imagined steps. Committee f never sees the episodes of fold f, so that what it predicts
+steps happens once in a hundred simulated steps. Ensemble f never sees the episodes of fold f, so that what it predicts
 of them is a test.
 """
 
@@ -28,13 +28,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn.mlp import MLP
-from pdocrl.ope.lessons import Base
 from pdocrl.ope.scales import Scales, with_one
+from pdocrl.ope.targets import Base
 
 LOG_STD = (-5.0, 2.0)  # of what the regression leaves
-# How a member learns a step: how many it goes on by itself, and how far rows are shaken; see `learn`.
-WAYS = {"recorded": (1, 0.0), "own": (4, 0.0), "shaken": (1, 0.3)}
-THOROUGH = ("own", "shaken")  # the two that were best on one task or another, at twice the time
+# How a member learns a step: how many it goes on by itself, and how much noise its rows have; see `learn`.
+WAYS = {"recorded": (1, 0.0), "own": (4, 0.0), "noise": (1, 0.3)}
+SELECTION = ("own", "noise")  # the two that were best on one task or another, at twice the time
 EPOCHS, FEWEST_STEPS = 100, 1000  # how often a row is seen at most, unless that were fewer steps than these
 
 
@@ -42,9 +42,9 @@ EPOCHS, FEWEST_STEPS = 100, 1000  # how often a row is seen at most, unless that
 class EnsembleConfig:
     """The size of the ensemble and of its training; what a stored fit is named by."""
 
-    folds: int = 6  # committees; each misses one fold of the groups of episodes
-    each: int = 2  # members of a committee
-    ways: tuple[str, ...] = ("recorded",)  # of WAYS; of several, each committee keeps one, see `calibrate`
+    folds: int = 6  # ensembles; each misses one fold of the groups of episodes
+    each: int = 2  # members of an ensemble
+    ways: tuple[str, ...] = ("recorded",)  # of WAYS; of several, each ensemble keeps one, see `calibrate`
     hidden: tuple[int, ...] = (128, 128)
     outcome_hidden: tuple[int, ...] = (96, 96)
     steps: int = 8000  # at most
@@ -62,7 +62,7 @@ class EnsembleConfig:
 
 
 class Ensemble(eqx.Module):
-    """F committees of m models of one step; states are [F, B, S], each committee its own."""
+    """F ensembles of m models of one step; states are [F, B, S], each ensemble its own."""
 
     change: MLP  # → mean and log σ of what the regression leaves, [F, m, B, 2S]
     outcome: MLP  # → reward left, logits of cost ≠ 0 [K], sizes [K], logit of the end, [F, m, B, 2K + 2]
@@ -88,12 +88,13 @@ class Ensemble(eqx.Module):
     ) -> tuple[Array, Array, Array, Array, Array]:
         """Draw what follows: memory, next state [F, B, S], reward and costs [F, B, 1 + K], whether it ends [F, B].
 
-        Last, the doubt [F, B]: how far the members are apart, in standard deviations of changes, mean over coordinates.
+        Last, the disagreement [F, B]: how far the members are apart, in standard deviations of changes (mean over
+        coordinates).
         """
         c, keys = self.scales, jax.random.split(key, 3)
         means, stds = self.changes(memory, obs, action)
         mean, std = means.mean(1), jnp.sqrt(jnp.square(stds).mean(1))
-        doubt = jnp.sqrt(jnp.square(means - mean[:, None]).mean(1)).mean(-1)
+        disagreement = jnp.sqrt(jnp.square(means - mean[:, None]).mean(1)).mean(-1)
         change = c.change_mean + c.change_scale * (mean + self.noise * std * jax.random.normal(keys[0], mean.shape))
         after = jnp.clip(obs + change, c.low, c.high)
         reward, chance, size, end = self.outcomes(obs, action, after)
@@ -101,7 +102,7 @@ class Ensemble(eqx.Module):
         cost = jnp.where(happens, jnp.clip(c.cost_mean + c.cost_scale * size, c.cost_low, c.cost_high), 0.0)
         signal = jnp.concatenate([(c.reward_mean + c.reward_scale * reward)[..., None], cost], -1)
         ends = jax.random.uniform(keys[2], end.shape) < end
-        return c.memory(obs, action, after), after, signal, ends, doubt
+        return c.memory(obs, action, after), after, signal, ends, disagreement
 
     @property
     def folds(self) -> int:
@@ -125,8 +126,8 @@ def parts(out: Array) -> tuple[Array, Array, Array, Array]:
     return out[..., 0], out[..., 1 : 1 + k], out[..., 1 + k : 1 + 2 * k], out[..., -1]
 
 
-def in_committees(change: MLP, outcome: MLP, base: Base, scales: Scales, folds: int) -> Ensemble:
-    """Members [M, …], those of a committee one after another, as committees [F, M/F, …]; all noise is drawn."""
+def by_fold(change: MLP, outcome: MLP, base: Base, scales: Scales, folds: int) -> Ensemble:
+    """Members [M, …], those of an ensemble one after another, as ensembles [F, M/F, …]; all noise is drawn."""
 
     def split(tree: Any) -> Any:
         return jax.tree.map(lambda x: x.reshape(folds, x.shape[0] // folds, *x.shape[1:]), tree)
@@ -136,7 +137,7 @@ def in_committees(change: MLP, outcome: MLP, base: Base, scales: Scales, folds: 
 
 
 def mixed(ensembles: Sequence[Ensemble], kept: Sequence[int]) -> Ensemble:
-    """Committee f of ensemble kept[f], for every f; all noise is drawn."""
+    """Ensemble f of ensemble kept[f], for every f; all noise is drawn."""
 
     def pick(*trees: Any) -> Any:
         return jax.tree.map(lambda *x: jnp.stack([x[w][f] for f, w in enumerate(kept)]), *trees)

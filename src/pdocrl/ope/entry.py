@@ -1,6 +1,7 @@
 """`pdocrl.ope(policies, log, limits=…)`: one call for every kind of policy and log.
 
 a folder of `pdocrl train`, its dataset           ─▶ `estimate.estimate`: learned dynamics, calibrated   ─▶ OffPolicy
+any policies, a dataset of vectors                ─▶ `judge_dataset`: learned dynamics, calibrated       ─▶ OpeReport
 any policies, a log with columns, discrete actions ─▶ `judge.judge`: every off-policy estimator           ─▶ OpeReport
 """
 
@@ -10,9 +11,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import read_table
+from pdocrl.data.tasks import all_tasks
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.judge import judge
@@ -42,14 +45,16 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         policies: a folder of `pdocrl train` (or what `pdocrl.train` returned), judged on its own dataset; or any policy
             for discrete actions, several in a list or by name: a function, `module:name`, a classifier, a folder of
             `pdocrl solve`, an .onnx file, a table of probabilities, an array, a column of the log.
-        log: an `EventLog`, or a file, DataFrame or dict of arrays to be read as one; of a training's folder its data,
-            where it is not where it was.
+        log: an `EventLog`, or a file, DataFrame or dict of arrays to be read as one; or a `Dataset`, its file (HDF5,
+            npz) or a task's name; of a training's folder its data, where it is not where it was.
         limits: on totals of an episode: {"cost": 4}, "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40"; a list of them.
         options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
             `terminal`, `decider`, `propensity`, `columns`, `keep`); those of `judge.judge` (`confidence`, `discount`,
-            `regressor`, `newer`, `seed`) or, of a training, those of `estimate.estimate`.
+            `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
+            `estimate.estimate`.
     """
     from pdocrl.ope.estimate import estimate
+    from pdocrl.ope.judge_dataset import judge_dataset
     from pdocrl.ope.prepare import Prepared
 
     columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}
@@ -57,17 +62,33 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         if columns:
             raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
         return judge(policies, log, limits, **options)
-    if isinstance(log, Dataset | Prepared) or (log is None and not columns) or (is_training(policies) and not columns):
-        if not is_training(policies):
-            raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
-        if limits:
-            raise PdocrlError(f"{_words(policies)}: a training has the limits it was trained for; give none.")
-        return estimate(policies[0] if isinstance(policies, list | tuple) else policies, log, **options)
+    dataset = log if isinstance(log, Dataset | Prepared) else _dataset(log)
+    if is_training(policies) and not limits and not columns:
+        one = policies[0] if isinstance(policies, list | tuple) else policies
+        return estimate(one, log if dataset is None else dataset, **options)
+    if dataset is not None:
+        return judge_dataset(policies, dataset, limits, **options)
+    if log is None:
+        raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
     known = read_log(log, policies, limits, **columns)
     newer = options.pop("newer", None)
     if newer is not None and not isinstance(newer, EventLog):
         newer = read_log(newer, policies, limits, **columns)
     return judge(policies, known, limits, newer=newer, **options)
+
+
+VECTORS = (".hdf5", ".h5", ".npz")  # files of datasets, not of logs with columns
+
+
+def _task_names() -> set[str]:
+    return {task.name for task in all_tasks()}
+
+
+def _dataset(log: Any) -> Dataset | None:
+    """The dataset of vectors that a file or a task's name stands for; None of a log with columns."""
+    if isinstance(log, str | os.PathLike) and (Path(log).suffix in VECTORS or str(log) in _task_names()):
+        return load(log)
+    return None
 
 
 def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:

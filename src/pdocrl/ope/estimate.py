@@ -1,6 +1,6 @@
 """`ope`: what trained policies earn and cost over an episode, and whether they keep their limits, from data alone.
 
-folder, dataset ─▶ ensemble ─▶ episodes imagined in it ─▶ estimates, calibrated intervals ─▶ verdict, doubts ─▶ ope.json
+folder, dataset ─▶ ensemble ─▶ rollouts ─▶ estimates, calibrated intervals ─▶ verdict, warnings ─▶ ope.json
 
 With `compare`, fitted Q evaluation stands beside it, a point without an interval.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import DataName
-from pdocrl.ope import imagine
+from pdocrl.ope import rollouts
 from pdocrl.ope.actors import StepMany, begin_many, remembers, slow
 from pdocrl.ope.ensemble import EnsembleConfig
 from pdocrl.ope.fitted_q import Act
@@ -40,14 +41,14 @@ from pdocrl.ope.result import (
     reward_score,
     write_ope,
 )
-from pdocrl.ope.support import doubts, never_seen
+from pdocrl.ope.support import never_seen, support_warnings
 from pdocrl.ope.verdict import Calibrated
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
 METHODS = ("ensemble", "fqe")
-STARTS = 128  # episodes imagined in each committee …
+STARTS = 128  # episodes simulated in each ensemble …
 STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
 
@@ -103,22 +104,33 @@ class Judged:
 
 def judge(found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False) -> list[Judged]:
     """Of each run the estimate, and how far the data carries it."""
-    plan, place = found.config, found.folder or found.config.data
+    place = found.folder or found.config.data
+    where = [f"{place}: run {i}" for i in range(len(found.policies))]
+    return judge_policies(found.policies, where, ready, found.config.horizon, seed, level, compare)
+
+
+def judge_policies(
+    policies: Sequence[Policy],
+    where: Sequence[str],
+    ready: Prepared,
+    horizon: int,
+    seed: int = 0,
+    level: float = LEVEL,
+    compare: bool = False,
+) -> list[Judged]:
+    """Of each policy; `where` names it in messages."""
     unseen = [why for why in never_seen(ready.dataset) if why is not None]
-    possible = _possible(ready.dataset, plan.horizon)
+    possible = _possible(ready.dataset, horizon)
     groups = len(ready.calibration.truth)
     judged = []
-    for i, played in imagined(found, ready, seed).items():
+    for i, played in simulated(policies, where, ready, horizon, seed).items():
         distance = ready.recorded.nearest(played.pairs, 1)[0]
         outside = float((distance > ready.recorded.radius).mean())
         calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
-        unknown = doubts(outside, groups=groups, level=level)
-        policy, where = found.policies[i], f"{place}: run {i}"
-        fqe = (
-            ready.system.values(_on_rows(policy, where, seed), plan.horizon)
-            if compare and not remembers(policy)
-            else None
-        )
+        unknown = support_warnings(outside, groups=groups, level=level)
+        fqe = None
+        if compare and not remembers(policies[i]):
+            fqe = ready.system.values(_on_rows(policies[i], where[i], seed), horizon)
         judged.append(Judged(calibrated.unknown(possible) if unknown else calibrated, outside, groups, unseen, fqe))
     return judged
 
@@ -131,22 +143,23 @@ def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
     return np.asarray(horizon * ends)
 
 
-def imagined(found: Trained, ready: Prepared, seed: int) -> dict[int, imagine.Imagined]:
-    """Episodes of every run in the ensemble, from starts of the data."""
-    plan, place = found.config, found.folder or found.config.data
+def simulated(
+    policies: Sequence[Policy], where: Sequence[str], ready: Prepared, horizon: int, seed: int
+) -> dict[int, rollouts.Rollouts]:
+    """Rollouts of every policy in the ensemble, from starts of the data."""
     rng = np.random.default_rng([seed, 10])
-    played: dict[int, imagine.Imagined] = {}
+    played: dict[int, rollouts.Rollouts] = {}
     with progress() as bar:
-        row = bar.add_task("imagined steps", total=0)
+        row = bar.add_task("simulated steps", total=0)
         for kind, count in ((False, STARTS), (True, STARTS_SLOW)):
-            own = [i for i, policy in enumerate(found.policies) if slow(policy) == kind]
+            own = [i for i, policy in enumerate(policies) if slow(policy) == kind]
             if not own:
                 continue
-            bar.update(row, total=plan.horizon + (bar.tasks[row].total or 0))
+            bar.update(row, total=horizon + (bar.tasks[row].total or 0))
             which = rng.integers(ready.dataset.n_episodes, size=(ready.ensemble.folds, count))
             starts = ready.dataset.initial_obs[which]
-            begin = [_beginning(found.policies[i], seed, f"{place}: run {i}") for i in own]
-            told = imagine.play(ready.ensemble, begin, starts, plan.horizon, seed, lambda: bar.advance(row))
+            begin = [_beginning(policies[i], seed, where[i]) for i in own]
+            told = rollouts.play(ready.ensemble, begin, starts, horizon, seed, lambda: bar.advance(row))
             played |= dict(zip(own, told, strict=True))
     return dict(sorted(played.items()))
 
@@ -184,7 +197,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
     if not (np.isfinite(chosen.value).all() and np.isfinite(chosen.interval).all()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    why = doubts(told.outside, groups=told.groups)
+    why = support_warnings(told.outside, groups=told.groups)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
     if limit and told.unseen:  # what other costs break stands all the same
@@ -192,7 +205,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
     by_method = {"ensemble": EstimatedSums.of(chosen)}
     if told.fqe is not None and np.isfinite(told.fqe).all():
         by_method["fqe"] = EstimatedSums(reward=float(told.fqe[0]), cost=told.fqe[1:].tolist())
-    sums = by_method["ensemble"]
+    reward_ends, *cost_ends = [(low, high) for low, high in chosen.interval.tolist()]
     reward, reward_interval = reward_score(find_task(plan.task) if plan.task else None, chosen)
     cost, cost_interval = cost_score(chosen, limit)
     return OpeRun(
@@ -200,10 +213,10 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
         cost_limit=list(limit),
         seed=run["seed"],
         varied={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
-        reward=sums.reward,
-        reward_interval=sums.reward_interval,
-        cost=sums.cost,
-        cost_interval=sums.cost_interval,
+        reward=float(chosen.value[0]),
+        reward_interval=reward_ends,
+        cost=chosen.value[1:].tolist(),
+        cost_interval=cost_ends,
         normalized_reward=reward,
         normalized_reward_interval=reward_interval,
         normalized_cost=cost,
@@ -211,7 +224,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
         within_limit=within,
         verdict=VERDICTS[within] if limit else "no limit",
         trusted=not why,
-        doubts=why,
+        warnings=why,
         outside=told.outside,
         by_method=by_method,
     )

@@ -109,8 +109,8 @@ def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
     """All estimators on all signals."""
     found: list[Estimate] = []
     weights = ratios(problem)
-    forward = forward_ratios(problem) if _long(problem) and trees.installed() else None
     state = dynamics.states(problem.log, problem.discount)
+    forward = forward_ratios(problem) if state is None and _long(problem) and trees.installed() else None
     for signal in problem.log.signals:
         q = q_values(problem, signal, regressor)
         found += [estimator(problem, signal, kind) for estimator in IMPORTANCE for kind in importance.KINDS]

@@ -1,4 +1,4 @@
-"""How the committees learn: all members side by side, each from the groups of episodes of its bag.
+"""How the ensembles learn: all members side by side, each from the groups of episodes of its bag.
 
 How the state changes is asked hundreds of times in a row, each time from where the last answer led. A model that has
 seen nothing but the world's own states may let small errors grow there. Three ways, and no one is best everywhere:
@@ -7,7 +7,7 @@ seen nothing but the world's own states may let small errors grow there. Three w
     own       a member takes a few recorded actions in a row and learns, from each state it came to itself, what leads
               to where the world was (Venkatraman et al. 2015, "Improving multi-step prediction of learned time series
               models"); how noisy a step is, is learned at recorded states alone: elsewhere the way back is not noise
-    shaken    rows begin a little beside where they were (Sanchez-Gonzalez et al. 2020, "Learning to simulate …"), for
+    noisy    rows begin a little beside where they were (Sanchez-Gonzalez et al. 2020, "Learning to simulate …"), for
               the regression too, whose products of states that go together throw what is a little off far away
 """
 
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optim import adam_step
-from pdocrl.ope.ensemble import WAYS, Ensemble, EnsembleConfig, gaussian, in_committees, networks, parts
+from pdocrl.ope.ensemble import WAYS, Ensemble, EnsembleConfig, by_fold, gaussian, networks, parts
 from pdocrl.ope.groups import Groups
-from pdocrl.ope.lessons import Base, Lessons, Rows, lessons, regress, rows_of, shaken
 from pdocrl.ope.scales import JUMP, Scales
+from pdocrl.ope.targets import Base, Rows, Targets, regress, regression_targets, rows_of, with_noise
 
 ROWS = 150_000  # most rows to learn from
 BLOCK = 25  # steps per compiled call
@@ -39,7 +39,7 @@ State = tuple[Networks, optax.OptState]
 Met = tuple[Array, Array, Array]
 
 
-def loss(change: MLP, outcome: MLP, met: Met, batch: Lessons) -> Array:
+def loss(change: MLP, outcome: MLP, met: Met, batch: Targets) -> Array:
     """Negative log-likelihood of the change, squared errors and cross-entropies of the outcome, all members'."""
     mean, log_std = gaussian(change(met[0]))
     log_std = jnp.where(met[2], log_std, jax.lax.stop_gradient(log_std))
@@ -66,19 +66,19 @@ def fit(
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Ensemble:
     """Train the members in one way, each on the groups of its bag [M, G]. `advance` is told of every block of steps."""
-    ahead, shake = WAYS[way]
+    ahead, noise = WAYS[way]
     scales = Scales.of(data)
     chosen = np.random.default_rng([config.seed, 7]).permutation(len(data))[:ROWS]  # shuffled: any chunk is a sample
     everything = rows_of(data, scales)
     rows = moved = jax.tree.map(lambda x: x[chosen], everything)
     group = np.repeat(groups, data.episode_length)[chosen]
     base = regress(rows, scales, bag, group)
-    if shake:
-        moved = shaken(rows, scales, shake * base.change_left, np.random.default_rng([config.seed, 13]))
+    if noise:
+        moved = with_noise(rows, scales, noise * base.change_left, np.random.default_rng([config.seed, 13]))
         base = Base(regress(moved, scales, bag, group).change, base.change_left, base.reward, base.reward_left)
     change, outcome = networks(jax.random.key(config.seed), scales, config)
     known = [np.flatnonzero(own[group]) for own in bag]
-    told = jax.tree.map(np.asarray, lessons(rows, moved, scales, base))
+    told = jax.tree.map(np.asarray, regression_targets(rows, moved, scales, base))
     begun = _beginnings(data, groups, bag, ahead)
     world = jax.tree.map(np.asarray, everything)
     state = (change, outcome), optax.scale_by_adam().init((change, outcome))
@@ -101,7 +101,7 @@ def fit(
         jax.block_until_ready(state)  # type: ignore[no-untyped-call]
         advance(size)
     (change, outcome), _ = state
-    return in_committees(change, outcome, base, scales, config.folds)
+    return by_fold(change, outcome, base, scales, config.folds)
 
 
 def _beginnings(data: Dataset, groups: Groups, bag: NDArray[np.bool_], ahead: int) -> list[NDArray[np.int64]] | None:
@@ -145,10 +145,10 @@ def _in_batches(x: Array, each: tuple[int, int]) -> Array:
     return x.reshape(k, m, *each, -1).transpose(2, 1, 0, 3, 4).reshape(each[0], m, k * each[1], -1)
 
 
-def _batches(told: Lessons, at: NDArray[np.int64]) -> Lessons:
-    """The rows `at` [steps, M, B] of the lessons."""
+def _batches(told: Targets, at: NDArray[np.int64]) -> Targets:
+    """The rows `at` [steps, M, B] of the regression targets."""
     member = np.arange(at.shape[1])[:, None]
-    return Lessons(
+    return Targets(
         inputs=told.inputs[at],
         change=told.change[member, at],
         outcome_inputs=told.outcome_inputs[at],
@@ -160,8 +160,8 @@ def _batches(told: Lessons, at: NDArray[np.int64]) -> Lessons:
 
 
 @jax.jit
-def _block(state: State, met: Met, batches: Lessons, rates: Array) -> State:
-    def step(carry: State, now: tuple[Met, Lessons, Array]) -> tuple[State, None]:
+def _block(state: State, met: Met, batches: Targets, rates: Array) -> State:
+    def step(carry: State, now: tuple[Met, Targets, Array]) -> tuple[State, None]:
         (weights, opt), (way, some, rate) = carry, now
         gradient = jax.grad(lambda w: loss(w[0], w[1], way, some))(weights)
         return adam_step(gradient, opt, weights, rate), None

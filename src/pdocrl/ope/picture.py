@@ -13,18 +13,18 @@ from pdocrl.data.plot import FAINT, INK, MUTED, STYLE
 from pdocrl.ope.certificate import Statement
 
 COLOUR = {"within": "#0b6e6e", "over": "#d1495b", "cannot be shown": "#8a6d1d"}
-IMAGINED = "#30638e"
+SIMULATED = "#30638e"
 MOST = 12  # panels
 BINS = 30
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shown:
-    """A statement and the costs of the episodes behind it: played ones, imagined ones, or both."""
+    """A statement and the costs of the episodes behind it: played ones, simulated ones, or both."""
 
     statement: Statement
     played: NDArray[np.float64] | None = None
-    imagined: NDArray[np.float64] | None = None
+    simulated: NDArray[np.float64] | None = None
     unit: str = "of an episode"
     at_least: bool = False  # the limit is kept on its right
 
@@ -49,7 +49,7 @@ def draw(panels: list[Shown], path: Path) -> None:
 def _panel(axes: Any, one: Shown) -> None:
     told = one.statement
     colour, limit = COLOUR[told.verdict], told.cost_limit
-    samples = [x for x in (one.played, one.imagined) if x is not None]
+    samples = [x for x in (one.played, one.simulated) if x is not None]
     bounds = [x for x in (told.mean_cost_lower, told.mean_cost_upper, told.mean_cost) if x is not None]
     right = 1.08 * max([limit, *bounds, *(float(x.max(initial=0.0)) for x in samples), 1e-9])
     edges = _edges(limit, right, samples)
@@ -60,9 +60,9 @@ def _panel(axes: Any, one: Shown) -> None:
             edges[:-1], share, np.diff(edges), align="edge", color=colour, alpha=0.45, lw=0, label="episodes played"
         )
         top = max(top, float(share.max()))
-    if one.imagined is not None:
-        share = _shares(one.imagined, edges)
-        axes.stairs(share, edges, color=IMAGINED, lw=1.3, label="episodes imagined")
+    if one.simulated is not None:
+        share = _shares(one.simulated, edges)
+        axes.stairs(share, edges, color=SIMULATED, lw=1.3, label="episodes simulated")
         top = max(top, float(share.max()))
     top = top or 1.0
     axes.axvline(limit, color=COLOUR["over"], lw=1.6)
@@ -75,7 +75,7 @@ def _panel(axes: Any, one: Shown) -> None:
         axes.plot([low, high], [1.1 * top] * 2, color=colour, lw=3, solid_capstyle="butt")
         axes.plot(told.mean_cost, 1.1 * top, "o", color=colour, ms=6, label="mean, with its bounds")
     if told.estimate_beside is not None:
-        axes.plot(told.estimate_beside, 1.1 * top, "D", color=IMAGINED, ms=5, label="the log's estimate")
+        axes.plot(told.estimate_beside, 1.1 * top, "D", color=SIMULATED, ms=5, label="the log's estimate")
     axes.set(xlim=(edges[0], right), ylim=(0, 1.25 * top), ylabel="share of episodes")
     axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(1.0, 1.25 * top)])
     if not samples:  # a bound from counts: there are no episodes to draw

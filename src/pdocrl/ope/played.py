@@ -5,7 +5,7 @@ a training, a file of episodes  ─▶ each policy's own episodes against its ow
 a training, a simulator         ─▶ episodes until the answer is there
 
 A bound on a mean rests on the most an episode can cost. Where nobody says, a training's data does: its horizon times
-the dearest logged step.
+the costliest logged step.
 """
 
 from __future__ import annotations
@@ -170,10 +170,10 @@ def _largest(
     if given:
         return list(_per_cost(given, plan.cost_names, str(found.folder or plan.data), "--largest-cost")), nothing
     try:
-        dearest = training_data(found, data).cost.max(axis=0).astype(np.float64)
+        costliest = training_data(found, data).cost.max(axis=0).astype(np.float64)
     except PdocrlError:
         return nothing, nothing
-    return nothing, [plan.horizon * step if step > 0 else None for step in dearest.tolist()]
+    return nothing, [plan.horizon * step if step > 0 else None for step in costliest.tolist()]
 
 
 def policy_name(found: Trained, i: int) -> str:

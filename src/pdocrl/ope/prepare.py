@@ -22,18 +22,18 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.calibrate import Calibration, calibrate
-from pdocrl.ope.ensemble import THOROUGH, Ensemble, EnsembleConfig, in_committees, networks
+from pdocrl.ope.ensemble import SELECTION, Ensemble, EnsembleConfig, by_fold, networks
+from pdocrl.ope.feedback import feedback
 from pdocrl.ope.fitted_q import System
 from pdocrl.ope.groups import deal, group_episodes
 from pdocrl.ope.learn import fit
-from pdocrl.ope.lessons import Base
 from pdocrl.ope.log import Log
-from pdocrl.ope.reactions import reactions
 from pdocrl.ope.scales import Scales, with_one
 from pdocrl.ope.support import Recorded
+from pdocrl.ope.targets import Base
 from pdocrl.training import checkpoint
 
-KIND = "crossed committees"  # of ensemble: files of another kind are left alone
+KIND = "crossed ensembles"  # of ensemble: files of another kind are left alone
 REACTION_SHARE = 8  # a clone of a group takes one step where a member of the ensemble takes eight
 
 
@@ -58,7 +58,7 @@ class Prepared:
         if seed < 0:
             raise PdocrlError(f"seed is {seed}, must be at least 0.")
         config = dataclasses.replace(config or EnsembleConfig(), seed=seed)
-        config = dataclasses.replace(config, ways=THOROUGH) if model_selection else config
+        config = dataclasses.replace(config, ways=SELECTION) if model_selection else config
         return Prepared(dataset, config, seed, cache)
 
     @functools.cached_property
@@ -102,7 +102,7 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
     with progress() as bar:
         row = bar.add_task("ensemble of the data, once per dataset", total=steps * len(config.ways))
         ensembles = [fit(dataset, groups, bag, config, way, lambda done: bar.advance(row, done)) for way in config.ways]
-    clones = reactions(dataset, groups, ensembles[0].scales, max(1, steps // REACTION_SHARE), config.seed)
+    clones = feedback(dataset, groups, ensembles[0].scales, max(1, steps // REACTION_SHARE), config.seed)
     return calibrate(dataset, ensembles, groups, fold, clones, config.seed)
 
 
@@ -151,9 +151,9 @@ def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int) -> dict[str, 
         e = with_one(scales.outcome_inputs(obs, action, obs)).shape[-1]
         m = config.members
         base = Base(jnp.zeros((m, d, dataset.obs_dim)), jnp.zeros(dataset.obs_dim), jnp.zeros((m, e, 1)), jnp.zeros(()))
-        return in_committees(change, outcome, base, scales, config.folds)
+        return by_fold(change, outcome, base, scales, config.folds)
 
     signals = 1 + dataset.n_costs
     sums, ones = np.zeros((groups, signals)), np.zeros(groups)
-    blanks = Calibration(truth=sums, predicted=sums, doubt=ones, fold=ones.astype(np.int64))
+    blanks = Calibration(truth=sums, predicted=sums, disagreement=ones, fold=ones.astype(np.int64))
     return _tree(jax.eval_shape(blank), blanks)

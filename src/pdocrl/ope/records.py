@@ -35,7 +35,7 @@ class LimitVerdict(Part, frozen=True, kw_only=True):
     value: float | None
     lower: float | None  # the interval that decided, at the report's confidence
     upper: float | None
-    p_value: float  # least 1 − confidence at which it is shown within
+    p_value: float  # least 1 − confidence at which it is shown within; 1 where none was computed
     confounding: float | None  # Γ: odds of decisions off by this factor at every step would overturn the verdict
     why: str
 
@@ -113,7 +113,7 @@ class Choice(Part, frozen=True, kw_only=True):
 
 
 class OpeReport(Record, frozen=True, kw_only=True):
-    """Policies judged from a log of discrete decisions."""
+    """Policies judged from a log of discrete decisions, or from a dataset of vectors."""
 
     FORMAT: ClassVar[int] = 1
     log: str
@@ -121,7 +121,7 @@ class OpeReport(Record, frozen=True, kw_only=True):
     episodes: int
     actions: list[str]
     costs: list[str]  # their names, [K]
-    propensities: Literal["logged", "estimated"]
+    propensities: Literal["logged", "estimated", "not used"]
     discount: float
     confidence: float  # of intervals and of verdicts
     limits: list[str]

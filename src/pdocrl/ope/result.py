@@ -1,6 +1,6 @@
 """What `pdocrl ope` says of each policy, and what ope.json holds: estimates, intervals, one verdict, one flag.
 
-format                  1; files from before there was a number are read, too
+format                  2; files of version 0.2 are read, too
 method                  `ensemble`; with --compare, fitted Q evaluation is under `by_method` too
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
@@ -15,7 +15,7 @@ runs[i]                 in the plan's order; every run has
     normalized_cost, normalized_cost_interval          of the worst constraint; null without constraints
     within_limit        true: shown, false: shown to be over, null: neither
     verdict             the same in words
-    trusted, doubts     false with the reasons, when the data cannot carry the estimate; see `pdocrl.ope.support`
+    trusted, warnings   false with the reasons, when the data cannot carry the estimate; see `pdocrl.ope.support`
     outside                                            what the flag is decided by
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
@@ -25,12 +25,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
+from pdocrl import deprecations
 from pdocrl.data.tasks import Task
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
@@ -89,7 +90,7 @@ class OpeRun(Part, frozen=True, kw_only=True):
     within_limit: bool | None
     verdict: str
     trusted: bool
-    doubts: list[str]
+    warnings: list[str]
     outside: float
     by_method: dict[str, EstimatedSums]
 
@@ -129,12 +130,13 @@ class OpeSettings(Part, frozen=True, kw_only=True):
     """What the numbers were made with."""
 
     seed: int
-    ways: tuple[str, ...] = ("recorded",)  # in which the committees learned, each keeps one of them
+    ways: tuple[str, ...] = ("recorded",)  # in which the ensembles learned, each keeps one of them
 
 
 class OffPolicy(Record, frozen=True, kw_only=True):
     """The estimates of every run of a training: what ope.json holds."""
 
+    FORMAT: ClassVar[int] = 2
     task: str | None
     agent: str
     method: str
@@ -149,8 +151,9 @@ class OffPolicy(Record, frozen=True, kw_only=True):
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Files from before there was a number have the same fields."""
-        return fields
+        """Files of version 0.2 have other names."""
+        plain = deprecations.fields(FILE, fields)
+        return plain | {"runs": [deprecations.fields(FILE, run) for run in plain["runs"]]}
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the settings that vary stand beside the other fields of a run."""

@@ -33,7 +33,7 @@ class Scales(eqx.Module):
     reward_scale: Float[Array, ""]
     cost_mean: Float[Array, " K"]  # of the costs that are not 0
     cost_scale: Float[Array, " K"]
-    low: Float[Array, " S"]  # no imagined state leaves the box the data lies in; what is rounding stays where it is
+    low: Float[Array, " S"]  # no simulated state leaves the box the data lies in; what is rounding stays where it is
     high: Float[Array, " S"]
     cost_low: Float[Array, " K"]  # of the costs that are not 0
     cost_high: Float[Array, " K"]

@@ -2,12 +2,12 @@
 
     mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning with
                   forward density ratios (those linear in the features are too often biased)
-    share, CVaR   weighted episodes, if usable
+    share, CVaR   weighted episodes, with 100 effective ones of which none has more than a twentieth of the weight
     max           never shown within: no finite sample excludes a larger step
 
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
-that makes no further assumption has an interval apart from it. A cost that is rare has a bound that knows what few
+that makes no further assumption contradicts it. A cost that is rare has a bound that knows what few
 episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
@@ -16,6 +16,7 @@ episodes may have missed: with k of n effective episodes that cost anything, and
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,15 +25,18 @@ from scipy.stats import beta
 from pdocrl.limits import Limit
 from pdocrl.ope import distribution, sensitivity
 from pdocrl.ope.estimators import dynamics
-from pdocrl.ope.estimators.intervals import p_value
+from pdocrl.ope.estimators.intervals import interval, p_value
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
 from pdocrl.ope.records import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights
+OF_TAILS = (100.0, 0.05)  # the same two where whole episodes are weighted for a share or a CVaR
+APART = 1.5  # joint half-widths by which estimates must differ to contradict each other: three standard errors
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
 FORWARD = "double reinforcement learning (forward)"
+WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -44,10 +48,10 @@ MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised imp
 Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
-def usable(estimate: Estimate) -> bool:
+def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST) -> bool:
     """Whether its diagnostics let it decide, or contradict what does."""
-    size, largest = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= FEWEST and largest <= LARGEST
+    size, share = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
+    return estimate.interval is not None and size >= fewest and share <= largest
 
 
 def decider(estimates: Estimates, signal: str) -> Estimate | None:
@@ -61,19 +65,25 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     if limit.measure == "max":
         return _on_every_step(problem, limit)
     chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
-    if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
+    ready = chosen is not None and (usable(chosen) if limit.measure == "mean" else usable(chosen, *OF_TAILS))
+    if chosen is None or not ready or chosen.interval is None or chosen.influence is None:
         size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
         if chosen is not None:
             size = chosen.effective_sample_size or 0.0
-        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+        fewest = FEWEST if limit.measure == "mean" else OF_TAILS[0]
+        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {fewest:g} are needed"
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
     sized = limit.sense == "<=" and limit.measure != "exceedance"
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
-    low, high = chosen.interval
-    p = p_value(chosen.influence, chosen.effective_sample_size or 1.0, limit.value, limit.sense)
+    influence = chosen.influence
+    if chosen.estimator == FORWARD:
+        influence = influence.mean() + WIDER * (influence - influence.mean())
+    size = chosen.effective_sample_size or 1.0
+    low, high = interval(influence, size, problem.level) or chosen.interval
+    p = p_value(influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
@@ -91,7 +101,7 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     told: Verdict = "within" if within else "over" if over else "not shown"
     if apart is not None:
         told, p, words = "not shown", 1.0, f"{words}; but {apart} contradicts it"
-    elif rare is not None:
+    elif rare is not None and rare.k < RARE:
         words += f" (only {rare.k:.1f} of {rare.n:.0f} effective episodes had the cost)"
     gamma = None
     if told != "not shown" and chosen.estimator in (WEIGHTED, distribution.NAME):
@@ -145,7 +155,7 @@ class _Rare:
 
 
 def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> _Rare | None:
-    """Where few effective episodes had the cost, or none."""
+    """Where few effective episodes had the cost, or none; of a share always."""
     n = chosen.effective_sample_size or 1.0
     if chosen.estimator not in (WEIGHTED, distribution.NAME):
         weights = np.ones(problem.episodes)  # weights of rows: whole episodes are not weighted
@@ -154,19 +164,17 @@ def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> 
         return None
     k = n * float(weights @ (y > 0) / weights.sum())
     largest = 1.0 if limit.measure == "exceedance" else float(y.max())
-    return _Rare(k, n, largest, problem.level) if k < RARE else None
+    return _Rare(k, n, largest, problem.level) if k < RARE or limit.measure == "exceedance" else None
 
 
 def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str | None:
-    """A usable estimator with an interval apart from the one that decides."""
-    assert chosen.interval is not None
-    low, high = chosen.interval
+    """A usable estimator farther from the one that decides than their intervals explain."""
     for (name, signal), other in estimates.items():
         if signal != limit.name or not usable(other) or other.interval is None:
             continue
         if name not in (BY_PROPENSITY if chosen.estimator == WEIGHTED else MARKOV):
             continue
-        if other.interval[0] > high or other.interval[1] < low:
+        if distance(chosen, other) > APART:
             return name
     return None
 
@@ -201,16 +209,15 @@ def together(verdicts: list[LimitVerdict]) -> Verdict | None:
     return "over" if "over" in told else "within" if told == {"within"} else "not shown"
 
 
+def distance(a: Estimate, b: Estimate) -> float:
+    """|a − b| in the root of the sum of their squared half-widths."""
+    if a.interval is None or b.interval is None or a.value is None or b.value is None or a.value == b.value:
+        return 0.0
+    halves = [(one[1] - one[0]) / 2 for one in (a.interval, b.interval)]
+    return abs(a.value - b.value) / max(math.hypot(*halves), 1e-300)
+
+
 def disagreement(signal: str, estimates: Estimates) -> float:
     """The largest distance of two usable estimates, in their joint half-widths."""
     ready = [e for (_, s), e in estimates.items() if s == signal and usable(e)]
-    halves = [(e.interval[1] - e.interval[0]) / 2 if e.interval else 0.0 for e in ready]
-    return max(
-        (
-            abs((a.value or 0.0) - (b.value or 0.0)) / max(halves[i] + halves[j], 1e-300)
-            for i, a in enumerate(ready)
-            for j, b in enumerate(ready[:i])
-            if a.value != b.value
-        ),
-        default=0.0,
-    )
+    return max((distance(a, b) for i, a in enumerate(ready) for b in ready[:i]), default=0.0)

@@ -6,13 +6,16 @@ With a confidence 1 − α, candidates are tested in an order that the learning 
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
 "shown"; the chance that any of them is over a limit is at most α, as far as errors are what they are said to be. Only
 they are eligible. Without a confidence those estimated to be one standard error within are, and nothing is tested.
-Among the eligible the largest reward less its standard error is taken, else the best decider whose own episodes kept
-the limits, else whoever is nearest to them.
+Among the eligible the largest reward less its standard error is taken. Before one is, a second opinion is asked, of
+another function class: who is not within every limit by it, at the same level, is eligible no more, and its reward
+counts if it is lower. If nobody is left: the best decider whose own episodes kept the limits, else whoever is nearest
+to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,7 +26,19 @@ from pdocrl.portfolio.candidates import Candidate
 from pdocrl.portfolio.record import HeldOut, Status
 
 ONE_ERROR = float(stats.norm.sf(1.0))
+MOST_ASKED = 6  # second opinions
 Verdict = Literal["shown", "within", "unclear", "over"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What is returned, and what may be said of it."""
+
+    name: str
+    status: Status
+    why: str
+    shown: set[str]
+    second: dict[str, Mapping[str, HeldOut] | None]  # of those that were about to be chosen
 
 
 def p_value(one: HeldOut, limit: Limit) -> float:
@@ -65,32 +80,55 @@ def choose(
     limits: Sequence[Limit],
     confidence: float | None,
     order: Sequence[str] = (),
-) -> tuple[str, Status, str, set[str]]:
-    """The name, the status, why in words, and all that are shown; `order` is that of the tests."""
-    p_values = {one.name: worst(held[one.name], limits) for one in candidates}
+    second: Callable[[str], Mapping[str, HeldOut] | None] = lambda _: None,
+    tested: Mapping[str, Mapping[str, HeldOut]] | None = None,
+) -> Choice:
+    """Choose a candidate.
+
+    Args:
+        candidates: all of them.
+        held: name → signal → held-out estimate.
+        limits: on totals.
+        confidence: None: nothing is tested.
+        order: of the tests.
+        second: name → signal → estimate of another function class; None where there is nothing to ask.
+        tested: estimates that the learning part has no share in, for the tests; by default `held`.
+    """
+    asks = confidence is not None and bool(limits)
+    judged = held if tested is None or not asks else tested
+    p_values = {one.name: worst(judged[one.name], limits) for one in candidates}
     shown: set[str] = set()
-    if confidence is not None:
+    if confidence is not None and asks:
         shown = first_failure(p_values, order, 1 - confidence)
-    if confidence is not None and limits:
-        eligible = [one for one in candidates if one.name in shown]
-        status: Status = "shown"
-        why = f"the best of {len(eligible)} shown within every limit with confidence {confidence:g}"
+        eligible = [one.name for one in candidates if one.name in shown]
+        why = f"shown within every limit with confidence {confidence:g}"
     else:
-        eligible = [one for one in candidates if p_values[one.name] <= ONE_ERROR and held[one.name]["reward"].overlap]
-        status = "estimated"
-        why = f"the best of {len(eligible)} estimated to be a standard error within every limit; not tested"
-        if not limits:
-            why = f"the best of {len(eligible)} by held-out estimates; not tested"
-    if eligible:
-        best = max(eligible, key=lambda one: _cautious(held[one.name]["reward"]))
-        return best.name, status, why + f", of {len(candidates)} candidates", shown
-    lead = "no candidate is shown within every limit" if confidence is not None else "no candidate is clearly within"
+        eligible = [x.name for x in candidates if p_values[x.name] <= ONE_ERROR and held[x.name]["reward"].overlap]
+        why = "estimated to be a standard error within every limit; not tested" if limits else "not tested"
+    number = len(eligible)
+    score = {name: _cautious(held[name]["reward"]) for name in eligible}
+    asked: dict[str, Mapping[str, HeldOut] | None] = {}
+    level = 1 - confidence if confidence is not None and asks else ONE_ERROR
+    while score:
+        best = max(score, key=lambda name: score[name])
+        if best in asked:
+            why = f"the best of {number} {why}, of {len(candidates)} candidates"
+            return Choice(best, "shown" if asks else "estimated", why, shown, asked)
+        asked[best] = second(best) if len(asked) < MOST_ASKED else None
+        values = asked[best]
+        if values is not None and any(p_value(values[x.name], x) > level for x in limits if x.name in values):
+            shown.discard(best)
+            del score[best]
+        elif values is not None and "reward" in values:
+            score[best] = min(score[best], values["reward"].value)
+    lead = "no candidate is shown within every limit" if asks else "no candidate is clearly within every limit"
     deciders = [one for one in candidates if one.decider is not None and _kept(held[one.name], limits)]
     if deciders:
-        best = max(deciders, key=lambda one: held[one.name]["reward"].value)
-        return best.name, "best decider", f"{lead}; {best.name} is the best decider whose episodes kept them", shown
-    best = min(candidates, key=lambda one: (p_values[one.name], _excess(held[one.name], limits)))
-    return best.name, "none", f"{lead}, and no decider kept them; this one comes nearest", shown
+        name = max(deciders, key=lambda one: held[one.name]["reward"].value).name
+        why = f"{lead}; {name} is the best decider whose episodes kept them"
+        return Choice(name, "best decider", why, shown, asked)
+    name = min(candidates, key=lambda one: (p_values[one.name], _excess(held[one.name], limits))).name
+    return Choice(name, "none", f"{lead}, and no decider kept them; this one comes nearest", shown, asked)
 
 
 def _cautious(reward: HeldOut) -> float:

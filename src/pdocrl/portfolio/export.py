@@ -1,4 +1,4 @@
-"""A policy folder: policy.json, models.npz, act.py (NumPy alone) and result.json. No pickle."""
+"""A policy folder: policy.json, models.npz, act.py (NumPy alone) and portfolio.json. No pickle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pdocrl.portfolio.candidates import Candidate
 from pdocrl.portfolio.record import SolvedLog
 from pdocrl.records import write_record
 
-RESULT = "result.json"
+RESULT = "portfolio.json"
 
 
 def save(folder: Path, record: SolvedLog, candidate: Candidate) -> list[Path]:

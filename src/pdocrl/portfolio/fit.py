@@ -6,9 +6,10 @@ log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits,
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ from pdocrl.ope.estimators.basis import basis
 from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.act import RowPolicy
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
-from pdocrl.portfolio.choose import choose, verdict
+from pdocrl.portfolio.choose import Choice, choose, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
-from pdocrl.portfolio.heldout import Bench
+from pdocrl.portfolio.heldout import ON_POLICY, Bench, own_episodes
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
@@ -38,10 +39,18 @@ MOST_JUDGED = 60_000  # rows
 class Portfolio:
     """What `solve` returns for a log of columns: the record, the policy, and the log to explain it with."""
 
-    def __init__(self, record: SolvedLog, candidates: Sequence[Candidate], learner: Learner, rows: Rows) -> None:
+    def __init__(
+        self,
+        record: SolvedLog,
+        candidates: Mapping[str, Candidate],
+        learner: Learner,
+        rows: Rows,
+        second: Callable[[str], dict[str, HeldOut] | None],
+        tested: Mapping[str, Mapping[str, HeldOut]],
+    ) -> None:
         self.record = record
-        self.candidates = {one.name: one for one in candidates}
-        self.learner, self._rows = learner, rows
+        self.candidates = candidates
+        self.learner, self.second, self.tested, self._rows = learner, second, tested, rows
 
     @property
     def policy(self) -> RowPolicy:
@@ -74,7 +83,7 @@ class Portfolio:
         return explain.row(self.learner, self._candidate, self._rows, row, step, similar)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write policy.json, models.npz, act.py and result.json into a new folder."""
+        """Write policy.json, models.npz, act.py and portfolio.json into a new folder."""
         return export.save(Path(folder), self.record, self._candidate)
 
 
@@ -125,8 +134,21 @@ def fit(
         else:
             held[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
     order = learner.sequence(candidates) if confidence is not None and on_totals else []
-    name, status, why, shown = choose(candidates, held, on_totals, confidence, order)
-    best = next(one for one in candidates if one.name == name)
+    by_name = {one.name: one for one in candidates}
+
+    @functools.cache
+    def second(name: str) -> dict[str, HeldOut] | None:
+        if held[name]["reward"].estimator == ON_POLICY:
+            return None
+        progress(f"a second opinion of {name}")
+        return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
+
+    tested = {name: dict(signals) for name, signals in held.items()}
+    for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
+        if one.decider is not None:
+            held[one.name] = own_episodes(rows, totals, one.decider)
+    choice = choose(candidates, held, on_totals, confidence, order, second, tested)
+    best = by_name[choice.name]
     progress("explaining the policy")
     surrogate = explain.surrogate(learner, best, bench)
     record = SolvedLog(
@@ -142,14 +164,12 @@ def fit(
         limits=[str(one) for one in chosen],
         confidence=confidence,
         seed=seed,
-        chosen=name,
-        status=status,
-        why=why,
+        chosen=choice.name,
+        status=choice.status,
+        why=choice.why,
         logged={s: float(factor * rows.sense[j] * totals[j].mean()) for j, s in enumerate(bench.signals)},
         deciders=view(rows, totals, chosen, factor),
-        candidates=[
-            _found(one, held[one.name], chosen, on_totals, one.name in shown, rows, factor) for one in candidates
-        ],
+        candidates=[_found(one, held[one.name], chosen, on_totals, choice, rows, factor) for one in candidates],
         validation=[
             msgspec.structs.replace(
                 one, predicted=factor * one.predicted, realised=factor * one.realised, error=factor * one.error
@@ -164,7 +184,7 @@ def fit(
         notes=[*notes, *_notes(rows)],
         seconds=time.monotonic() - began,
     )
-    return Portfolio(record, candidates, learner, rows)
+    return Portfolio(record, by_name, learner, rows, second, tested)
 
 
 def unit_words(horizon: int, gamma: float | None) -> str:
@@ -184,11 +204,12 @@ def _found(
     held: dict[str, HeldOut],
     limits: Sequence[Limit],
     on_totals: Sequence[Limit],
-    shown: bool,
+    choice: Choice,
     rows: Rows,
     factor: float,
 ) -> CandidateFound:
     names = ["reward", *rows.names]
+    second = choice.second.get(one.name)
     believed = None
     if one.believed is not None:
         believed = {s: float(factor * rows.sense[j] * one.believed[j]) for j, s in enumerate(names)}
@@ -197,7 +218,10 @@ def _found(
         what=one.what,
         held_out={signal: scaled(x, factor) for signal, x in held.items()},
         believed=believed,
-        limits={str(a): verdict(held[a.name], b, shown) for a, b in zip(limits, on_totals, strict=True)},
+        second=None if second is None else {signal: factor * x.value for signal, x in second.items()},
+        limits={
+            str(a): verdict(held[a.name], b, one.name in choice.shown) for a, b in zip(limits, on_totals, strict=True)
+        },
     )
 
 

@@ -5,7 +5,8 @@
 e_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
 the episodes of the *others*. That is the error no standard error knows of: a wrong representation, columns that are no
 Markov state. What flattered deciders on average is taken off, what merely scattered widens; like a standard error that
-grows with the distance from the log. Each signal takes the estimator with the least f·se:
+grows with the distance from the log. Who is about to be chosen is also evaluated with boosted trees in place of linear
+functions (`second_opinion`). Each signal takes the estimator with the least f·se:
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
@@ -24,6 +25,7 @@ from pdocrl.data.named_columns import Flags, Floats
 from pdocrl.ope.estimators import propensity
 from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
+from pdocrl.ope.estimators.forward import forward_ratios
 from pdocrl.ope.estimators.fqe import q_values
 from pdocrl.ope.estimators.marginalised import ratios
 from pdocrl.ope.estimators.problem import LEVEL, Estimate, Problem
@@ -33,6 +35,8 @@ from pdocrl.portfolio.record import HeldOut, Validated
 
 FEWEST = 20  # episodes of a decider whose outcome is predicted
 ON_POLICY = "own episodes"
+SECOND = "double reinforcement learning (trees)"
+MOST_SECOND = 10_000  # rows of a second opinion
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,20 +114,32 @@ class Bench:
                 return {name: self._own(j, own) for j, name in enumerate(self.signals)}
         return {signal: self._best(signal, each) for signal, each in self.values(chances).items()}
 
+    def second_opinion(self, chances: Floats) -> dict[str, HeldOut]:
+        """Signal → double reinforcement learning with boosted trees for Q and for the density ratio; on a sample.
+
+        Of another function class than the estimates: what a linear Q and linear ratios smooth over, trees may see.
+        """
+        kept = self.rows.sampled(MOST_SECOND, self.seed)
+        rows = self.rows.take(kept)
+        given = (chances[kept], self.propensity[kept], self.estimated, self.features[kept])
+        problem = Problem(rows.log, *given, rows.discount, self.seed)
+        weights = forward_ratios(problem)
+        found = {}
+        for signal in dict.fromkeys(self.signals):
+            value = _value(double(problem, signal, q_values(problem, signal, "trees"), weights))
+            if value is not None:
+                found[signal] = HeldOut(
+                    value=value.value, error=value.error, freedom=value.freedom, estimator=SECOND, overlap=True
+                )
+        return found
+
     def everyone(self) -> dict[str, HeldOut]:
         """Of the behaviour policy: the mean of all episodes."""
         every = np.ones(len(self.rows.starts), bool)
         return {name: self._own(j, every) for j, name in enumerate(self.signals)}
 
     def _own(self, j: int, own: Flags) -> HeldOut:
-        totals = self.rows.sense[j] * self.totals[j][own]
-        return HeldOut(
-            value=float(totals.mean()),
-            error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
-            freedom=float(len(totals) - 1),
-            estimator=ON_POLICY,
-            overlap=True,
-        )
+        return _mean(self.rows.sense[j] * self.totals[j][own])
 
     def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
         j = self.signals.index(signal)
@@ -180,6 +196,22 @@ class Bench:
             self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
             if len(tried) > 1:  # one trial cannot tell flattery from chance
                 self.flattery[key] = max(0.0, float(better * off.mean()))
+
+
+def own_episodes(rows: Rows, totals: Floats, decider: str) -> dict[str, HeldOut]:
+    """Signal → the mean of all episodes [1 + K, E] that a decider decided."""
+    own = decided_by(rows, rows.log.deciders.index(decider))
+    return {name: _mean(rows.sense[j] * totals[j][own]) for j, name in enumerate(["reward", *rows.names])}
+
+
+def _mean(totals: Floats) -> HeldOut:
+    return HeldOut(
+        value=float(totals.mean()),
+        error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
+        freedom=float(len(totals) - 1),
+        estimator=ON_POLICY,
+        overlap=True,
+    )
 
 
 def _value(one: Estimate) -> Value | None:

@@ -47,6 +47,7 @@ class CandidateFound(Part, frozen=True, kw_only=True):
     what: str
     held_out: dict[str, HeldOut]
     believed: dict[str, float] | None  # by the learner itself, on its own part
+    second: dict[str, float] | None = None  # by trees, of those that were about to be chosen
     limits: dict[str, Literal["shown", "within", "unclear", "over"]]  # limit → verdict
 
 

@@ -34,10 +34,13 @@ def candidates(record: SolvedLog) -> Table:
             *(held(one.held_out[signal]) for signal in signals),
             *(one.limits[limit] for limit in record.limits),
             one.held_out["reward"].estimator,
+            DASH
+            if one.second is None
+            else " / ".join(f"{one.second[signal]:.4g}" for signal in signals if signal in one.second),
         ]
         for one in order
     ]
-    heads = ["candidate (* chosen)", *signals, *record.limits, "estimated by"]
+    heads = ["candidate (* chosen)", *signals, *record.limits, "estimated by", "second opinion (trees)"]
     return Table.of(heads, rows, f"Held-out estimates ± one standard error: {record.unit}")
 
 

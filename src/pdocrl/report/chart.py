@@ -178,6 +178,11 @@ def whisker(series: int, x: float, low: float, high: float) -> str:
     return f'<path class="bar s{series % COLOURS}" d="M{_px(x)} {_px(low)}V{_px(high)}"/>'
 
 
+def across(series: int, y: float, left: float, right: float) -> str:
+    """An interval, lying down."""
+    return f'<path class="bar s{series % COLOURS}" d="M{_px(left)} {_px(y)}H{_px(right)}"/>'
+
+
 def mark(series: int, x: float, y: float, title: str, *, filled: bool = True, large: bool = False) -> str:
     """A series' shape at a point, with words for whoever points at it. The shapes are defined once, by the page."""
     kind = ("" if filled else " hollow") + (" large" if large else "")

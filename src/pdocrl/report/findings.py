@@ -30,19 +30,19 @@ def lead(record: Results) -> str:
     )
     order = standings(record.cells)
     if len(order) == 1:
-        return f"{size} {order[0].method} keeps its limits {_often(order[0])}."
+        return f"{size} {order[0].method} satisfies its limits {_often(order[0])}."
     most = max(s.safe_limits / s.limits for s in order)
-    keepers = [s for s in order if s.safe_limits / s.limits == most]
-    verb, their = ("keeps", "its") if len(keepers) == 1 else ("keep", "their")
-    often = _often(keepers[0]) if len({s.limits for s in keepers}) == 1 else f"{100 * most:.0f} % of the time"
-    said = f" {_named(keepers)} {verb} {their} limits most often, {often}"
-    if most == 1 and len(keepers) == len(order):
-        said = " All keep every limit (task × limit)"
+    safest = [s for s in order if s.safe_limits / s.limits == most]
+    verb, their = ("satisfies", "its") if len(safest) == 1 else ("satisfy", "their")
+    often = _often(safest[0]) if len({s.limits for s in safest}) == 1 else f"{100 * most:.0f} % of the time"
+    said = f" {_named(safest)} {verb} {their} limits most often, {often}"
+    if most == 1 and len(safest) == len(order):
+        said = " All satisfy every limit (task × limit)"
     first = [s for s in order if np.isclose(s.rank, order[0].rank)]
     if len(first) == len(order):
         return f"{size}{said}; all have the same average rank."
     share = "has" if len(first) == 1 else "share"
-    whose = " and" if first == keepers else f"; {_named(first)}"
+    whose = " and" if first == safest else f"; {_named(first)}"
     return f"{size}{said}{whose} {share} the best average rank, {first[0].rank:.1f} of {len(order)}."
 
 
@@ -66,25 +66,27 @@ def _lead_alone(record: Results) -> str:
             return steps
         within = sum(run.within_limit is True for run in ope.runs)
         return f"{steps} From the data alone, {within} of {len(ope.runs)} policies are shown to be within their limit."
-    kept = sum(row.score.safe for row in rows)
+    safe = sum(row.score.safe for row in rows)
     episodes = sum(row.episodes for row in rows)
     if not rows[0].limit:
         whose = "Played"
     elif len(rows) == 1:
-        whose = "The policy keeps its cost limit" if kept else "The policy does not keep its cost limit"
+        whose = "The policy satisfies its cost limit" if safe else "The policy violates its cost limit"
     else:
-        whose = f"{'All' if kept == len(rows) else f'{kept} of'} {len(rows)} policies keep their cost limit"
+        whose = f"{'All' if safe == len(rows) else f'{safe} of'} {len(rows)} policies satisfy their cost limit"
     rewards = [row.score.reward for row in rows]
     low, high = min(rewards), max(rewards)
     earned = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
     data = "logged data" if record.dataset is None else f"{record.dataset.n_episodes:,} logged episodes"
-    played = f"{whose} over {episodes} episodes in the real simulator."
+    played = f"{whose} over {episodes} episodes in the simulator."
     return f"{played} Normalised reward {earned}, learned from {data} alone."
 
 
 def findings(record: Results) -> list[str]:
     """What a careful reader would point out."""
-    alone = [*_unsafe(record), *_timid(record), *_broke_off(record), *_older_scores(record)] if record.alone else []
+    alone = (
+        [*_unsafe(record), *_conservative(record), *_broke_off(record), *_older_scores(record)] if record.alone else []
+    )
     found = [
         *alone,
         *_other_steps(record),
@@ -109,23 +111,23 @@ def _unsafe(record: Results) -> list[str]:
     return [f"At {row.label} the mean cost is {row.score.cost:.2f} times the limit: not safe." for row in rows]
 
 
-def _timid(record: Results) -> list[str]:
-    """Safe, far below the limit, and earning clearly less than some logged episode that kept it."""
+def _conservative(record: Results) -> list[str]:
+    """Safe, far below the limit, and with clearly less reward than some logged episode within it."""
 
-    def is_timid(row: AtOneLimit) -> bool:
+    def is_conservative(row: AtOneLimit) -> bool:
         if not row.limit or row.best_logged is None or not row.score.safe or row.score.cost >= 0.5:
             return False
         return row.reward < row.best_logged - 0.1 * abs(row.best_logged)
 
-    timid = [
-        f"{amount(row.reward)} where a logged episode within the limit earned {amount(row.best_logged or 0.0)} "
+    found = [
+        f"{amount(row.reward)} where a logged episode within the limit has {amount(row.best_logged or 0.0)} "
         f"({row.label})"
         for row in at_one_limit(record)
-        if is_timid(row)
+        if is_conservative(row)
     ]
-    return (
-        [f"Safe but timid: less than half the allowed cost is used, and it earns {'; '.join(timid)}."] if timid else []
-    )
+    if not found:
+        return []
+    return [f"Safe but conservative: less than half of the allowed cost is used, and the return is {'; '.join(found)}."]
 
 
 def _broke_off(record: Results) -> list[str]:
@@ -239,7 +241,7 @@ def _other_data(record: Results) -> list[str]:
         return []
     return [
         f"Re-collected data, not the published files: {', '.join(tasks)}. Compare the methods with each other; the "
-        "paper's numbers stand beside them for orientation only."
+        "paper's numbers are for orientation only."
     ]
 
 

@@ -68,11 +68,11 @@ def find_stops(record: Results) -> list[Stop]:
     """From the tightest limit to the loosest."""
     assert record.trained is not None
     rows = {row.limit[0]: row for row in at_one_limit(record)}
-    networks = [getattr(policy, "network", policy) for policy in record.trained.policies]
+    networks: list[Any] = [getattr(policy, "network", policy) for policy in record.trained.policies]
     serving = [network for network in networks if hasattr(network, "setting")]
     limits = {*rows, *(run["cost_limit"][0] for run in record.trained.config.runs)}
     if serving:
-        loosest = max(*limits, float(_table(serving[0], "max_episode_cost")[0]))
+        loosest = max(*limits, float(serving[0].max_episode_cost[0]))
         step = chart.round_step(loosest / POSITIONS)
         limits |= {step * k for k in range(int(np.ceil(loosest / step)) + 1)}
     if serving:
@@ -83,31 +83,17 @@ def find_stops(record: Results) -> list[Stop]:
 def _predicted(networks: Sequence[Any], limit: float) -> tuple[float, float]:
     """Return, and cost with its error and margin, of the setting each takes."""
     chosen = [(network, network.setting(np.array([[limit]]))[0]) for network in networks]
-    told = [(_table(network, "reward")[i], _table(network, "bound")[i, 0]) for network, i in chosen]
+    told = [(network.reward[i], network.bound[i, 0]) for network, i in chosen]
     reward, cost = np.mean(told, axis=0)
     return float(reward), float(cost)
 
 
 def _targets(network: Any, limit: float) -> str:
     (i,) = network.setting(np.array([[limit]]))
-    wanted, cost, cap = (_table(network, name)[i] for name in ("relative_return", "target_cost", "cost_cap"))
-    most = _table(network, "max_episode_cost")[0]
+    wanted, cost, cap = (network.relative_return[i], network.target_cost[i], network.cost_cap[i])
+    most = network.max_episode_cost[0]
     capped = f", cost cap {amount(float(cap[0]), 1)}" if cap[0] < most else ""
     return f"relative return {float(wanted):.2f}, target cost {amount(float(cost[0]), 1)}{capped}"
-
-
-NAMES = {
-    "max_episode_cost": "largest",
-    "relative_return": "quality",
-    "target_cost": "ask",
-    "cost_cap": "stop",
-    "bound": "cost",
-}
-
-
-def _table(network: Any, name: str) -> Any:
-    """A table of a dial's settings."""
-    return getattr(network, name) if hasattr(network, name) else getattr(network, NAMES[name])
 
 
 def _spread(stops: list[Stop]) -> list[Stop]:

@@ -42,9 +42,9 @@ def overview_table(rows: Sequence[Row], cells: Sequence[Cell], notes: Sequence[s
                 Text(_listed({row.pdocrl for row in made_by})),
             )
         )
-    names = ("method", *tasks, "limits kept", "steps", "seeds", "version")
+    names = ("method", *tasks, "limits satisfied", "steps", "seeds", "version")
     note = (
-        "Normalised reward / cost over limit, mean over limits and seeds; bold: the cost is within. Limits kept: at "
+        "Normalised reward / cost over limit, mean over limits and seeds; bold: the cost is within. Satisfied: at "
         "how many pairs of task and limit the mean cost over seeds is within. Seeds: how many. A gap was not run."
     )
     belongs = tuple((("method", line[0].text),) for line in body)

@@ -34,6 +34,8 @@ from pdocrl.report.limit_slider import limit_slider
 from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
+from pdocrl.report.solved_columns import is_portfolio, render_portfolio
+from pdocrl.report.solved_tails import is_solved_tails, render_solved_tails
 from pdocrl.table import amount
 
 
@@ -63,7 +65,12 @@ def report(
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
     if suite is not None and suite.kind == "tabular":
         raise PdocrlError(f"{folder}: figures of the theory; `python -m research --out {folder} all` makes their page.")
-    if not isinstance(run, Results) and suite is None and not (folder / "run.json").exists() and is_solved(folder):
+    alone = not isinstance(run, Results) and suite is None and not (folder / "run.json").exists()
+    if alone and is_portfolio(folder):
+        text = render_portfolio(folder)
+    elif alone and is_solved_tails(folder):
+        text = render_solved_tails(folder)
+    elif alone and is_solved(folder):
         text = render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)
@@ -150,17 +157,17 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
     found = [
         _panels(
             record,
-            "The data, and where the policies came to lie",
+            "The data and the policies",
             pictures.data_planes(record),
-            "Each dot is a logged episode, darker the tighter the limit it keeps, grey if it keeps none. The line is "
+            "Each dot is a logged episode, darker the tighter the limit it satisfies, grey if none. The line is "
             "the best return logged at no more cost. The large marks are the learned policies.",
         ),
         _panels(
             record,
-            "Limits asked, costs played",
+            "Cost limit and cost played",
             pictures.asked_and_played(record),
-            "Across, the limit that was asked for; up, what was paid and earned, with 95 % intervals. Below the dashed "
-            "line the limit is kept. A method that answers to its limit follows the line from below; hollow: over it.",
+            "Across, the cost limit; up, cost and reward as played, with 95 % intervals. Below the dashed line the "
+            "limit is satisfied. A method that responds to its limit follows the line from below; hollow: over it.",
             methods=True,
         ),
     ]
@@ -170,8 +177,8 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
                 record,
                 "Every run in the plane of reward and cost",
                 pictures.planes(record),
-                "A mark is a policy: filled, it keeps its limit; hollow, it does not. The dashed line is the limit. "
-                "The cost axis is a square root, so that the safe side has room.",
+                "A mark is a policy: filled, it satisfies its limit; hollow, it does not. The dashed line is the "
+                "limit. The cost axis is a square root, so that the safe side has room.",
             )
         )
     found += [
@@ -187,8 +194,8 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             record,
             "Performance profiles",
             pictures.profiles(record),
-            "Left, the share of all runs that keep their limit and earn at least so much; right, the share that costs "
-            "at most so much of its limit. Higher is better, everywhere.",
+            "Left, the share of all runs that satisfy their limit with at least this reward; right, the share with at "
+            "most this cost over its limit. Higher is better, everywhere.",
             methods=True,
         ),
         _panels(
@@ -219,7 +226,7 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             record,
             "Estimated from the data, and played",
             pictures.estimates(record),
-            "Across, what a policy earned and cost in the simulator; up, what was estimated of it from logged data "
+            "Across, reward and cost in the simulator; up, the estimate from logged data "
             "alone, with 95 % intervals. On the dashed line both agree. Hollow: the estimate does not call itself "
             "trusted.",
             has=lambda training: training.ope is not None,

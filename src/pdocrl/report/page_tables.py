@@ -120,7 +120,7 @@ def of_estimates(record: Results) -> Table:
                 _estimated(told.normalized_reward, told.normalized_reward_interval),
                 _estimated(told.normalized_cost, told.normalized_cost_interval),
                 Text(told.verdict or DASH, kind),
-                Text("; ".join(told.doubts) or ("" if told.trusted else "not trusted")),
+                Text("; ".join(told.warnings) or ("" if told.trusted else "not trusted")),
                 _as_played(played.get(run)),
             )
         )

@@ -57,7 +57,7 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
         for run, spent, gained in means
     )
     description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {places}."
-    return chart.drawing(f"data-{k}", height, "The data, and where the policies came to lie", description, body)
+    return chart.drawing(f"data-{k}", height, "The data and the policies", description, body)
 
 
 def logged_episodes(dataset: Dataset, k: int, limits: Sequence[float], x: Axis, y: Axis) -> str:

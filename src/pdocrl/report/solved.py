@@ -1,4 +1,4 @@
-"""The page of a `solve` folder: what the policy earns and costs against its limits, and how far to trust it."""
+"""The page of a `solve` folder: reward and costs against the limits, and how far to trust them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
-from pdocrl.tabular.analysis.compared_file import ComparedFile, read_compared
+from pdocrl.tabular.analysis.comparison import Comparison, read_compared
 from pdocrl.tabular.analysis.policy_map import read_map
 from pdocrl.tabular.result import tables
 from pdocrl.tabular.result.record import FILE, SolvedFile, read_solved
 
 PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows
-UNITS = {"step": "a step", "discounted": "in (1−γ)J, what an episode pays times 1−γ,", "episode": "an episode"}
+UNITS = {"step": "a step", "discounted": "in (1−γ)J, the discounted total times 1−γ,", "episode": "an episode"}
 
 
 def is_solved(folder: str | os.PathLike[str]) -> bool:
@@ -46,11 +46,11 @@ _ALT = "Reward and costs with their intervals against the limits, and how the lo
 
 
 def _lead(result: SolvedFile) -> str:
-    gain = f"{result.value:.4g} {UNITS[result.unit]} where the log earned {result.log.value:.4g}"
+    gain = f"{result.value:.4g} {UNITS[result.unit]} where the behaviour policy has {result.log.value:.4g}"
     if not result.limits:
-        return f"A policy that earns {gain}."
+        return f"Estimated reward {gain}."
     kept = sum(tables.keeps(result, name) for name in result.limits)
-    return f"A policy that earns {gain}, and by the log's own count keeps {kept} of {len(result.limits)} limits."
+    return f"Estimated reward {gain}; estimated within {kept} of {len(result.limits)} limits."
 
 
 def _policy(result: SolvedFile) -> Table:
@@ -64,36 +64,27 @@ def _policy(result: SolvedFile) -> Table:
 def _notes(result: SolvedFile) -> list[str]:
     found = []
     if result.status == "not_shown":
-        found.append("The limits are not shown to be kept at the confidence asked: more rows would be needed.")
+        found.append("The limits are not shown to be satisfied at the confidence asked for: more rows would be needed.")
     elif result.status == "approximate":
         found.append("The method was stopped before the best policy: its certificate says how far from it at most.")
     elif result.status == "not_markov":
         found.append("The states hide what matters, so nothing is shown and nothing is called optimal.")
-        for one in result.hidden or []:
-            found.append(f"Of the surprises in {one.signal}, {one.by} explains {100 * one.share:.2g} %.")
     elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
     broken = [name for name in result.limits if not tables.keeps(result, name)]
     if broken:
-        found.append(f"Not kept, by the log's own count: {', '.join(broken)}.")
+        found.append(f"Estimated to be violated: {', '.join(broken)}.")
     if result.intervals is not None and result.status != "shown":  # then halves have decided
         ends = {name: (low, math.inf if high is None else high) for name, (low, high) in result.intervals.costs.items()}
         open_ = [name for name, (low, high) in ends.items() if low <= result.limits.get(name, math.inf) < high]
         if open_:
-            found.append(f"Kept or not is undecided, the interval holds the limit: {', '.join(open_)}.")
+            found.append(f"Undecided, the interval holds the limit: {', '.join(open_)}.")
     if result.assumptions:
         found.append(f"What is said assumes: {'; '.join(result.assumptions)}.")
-    if result.thin > tables.FEW:
-        found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at states and actions with few rows: "
-            "what they earn and cost is a guess, and probably too good."
-        )
-    if result.coverage.outside > 0.01:
-        found.append(f"The policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
-    return found
+    return found + [note[0].upper() + note[1:] for note in result.notes or []]
 
 
-def answered(result: SolvedFile, compared: ComparedFile | None) -> list[Section]:
+def answered(result: SolvedFile, compared: Comparison | None) -> list[Section]:
     """One section for each thing that was asked, in the order people ask."""
     found = []
     if result.frontier is not None:

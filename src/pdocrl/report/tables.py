@@ -2,7 +2,7 @@
 
     overview     a line per method with its steps, seeds and version
     results      tasks × methods, mean ± standard deviation over limits × seeds, as the paper prints it
-    published    each of those with its 95 % interval and its interquartile mean, beside what the paper prints
+    published    each of those with its 95 % interval and its interquartile mean, and what the paper prints
     limits       every limit for itself
     ranks        methods over all tasks
     profile      the share of runs that are safe and earn at least so much
@@ -213,7 +213,7 @@ def profile_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colo
         for s in standings(cells)
     ]
     names = ("method", *(f"reward ≥ {level:g}" for level in LEVELS))
-    note = "Share of all runs (tasks × limits × seeds) that keep their limit and earn at least so much."
+    note = "Share of all runs (tasks × limits × seeds) that satisfy their limit with at least this reward."
     return _by_method("profile", "Performance profile", names, body, (note, *notes))
 
 

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
+from msgspec import structs
 
 from pdocrl import deprecations
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw, widened
 from pdocrl.tabular.inference.bounds import PolicyEstimate
@@ -23,6 +25,7 @@ from pdocrl.tabular.inference.confidence import (
     SafetyTest,
     Tested,
     behaviour_of,
+    named,
     nothing_keeps,
     run_safety_tests,
     split_log,
@@ -31,7 +34,7 @@ from pdocrl.tabular.inference.confidence import (
 from pdocrl.tabular.inference.coverage import Coverage, cover
 from pdocrl.tabular.inference.markov import MarkovTest, markov_test
 from pdocrl.tabular.inference.optimism import SPLITS, optimism_bias
-from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, sensitivity
+from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, try_bounds
 from pdocrl.tabular.io.episodes import weighted
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.certificate import Certificate, Point
@@ -60,8 +63,10 @@ class Result:
     tightened: Floats  # [I] the limits that were solved for; other than `limits` only with a confidence
     multipliers: Floats  # [I] λ: what one unit of each limit is worth in reward
     certificate: Certificate
-    margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
+    slater_margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
     coverage: Coverage
+    mu: Floats  # [S, A] μ^π, the policy's share of time at each pair of the log's own model
+    mu_D: Floats  # [S, A] μ̂_D, the log's
     intervals: Intervals | None
     choices: tuple[Choice, ...]  # what other C would have given, if C was chosen
     mixture: Mixture | None  # of pdocrl and pdorl
@@ -84,12 +89,12 @@ class Result:
         return f"Result({self.status}: value {self.value:.4g}; {costs or 'no limits'}; {S} states, {A} actions)"
 
     @property
-    def thin(self) -> float:
+    def low_count_share(self) -> float:
         """The share of the policy's steps at pairs with fewer than `BELIEVED` rows: there its estimate is a guess."""
         enough = self.min_count == 1 if self.shown is None else self.shown.one_row_is_enough
         if self.n is None or enough:
             return 0.0
-        mu = self.coverage.mu
+        mu = self.mu
         return float(mu[self.n < BELIEVED].sum() / max(float(mu.sum()), 1e-300))
 
 
@@ -191,39 +196,37 @@ def _solve_once(
     log: Counts | None, L: Lagrangian, limits: tuple[Limit, ...], options: _Options, progress: Progress
 ) -> Result:
     """The optimum of the log's own model, with intervals moved out by the optimism of learning from the same log."""
-    counts, min_count = log, options.min_count
+    counts, min_count, whole = log, options.min_count, L
     if log is not None:
         counts, min_count = _frequent(log, L.gamma, limits, min_count)
-        L = Lagrangian.empirical(counts, L.gamma, limits)
+        L = whole if counts is log else Lagrangian.empirical(counts, L.gamma, limits)
     pairs = int(L.seen.sum())
     resamples, refits = options.sized(pairs)
     C = options.C
     if C is None and (counts is None or not resamples):
         raise PdocrlError("choosing C takes counts and resamples: give C.")
     choices: tuple[Choice, ...] = ()
+    solved: list[Solution] = []
     if C is None and pairs > LP_UP_TO:
         C = np.inf
     elif C is None and counts is not None:
-        choices = sensitivity(
-            counts,
-            L.gamma,
-            limits,
-            grid=GRID if pairs <= SIMPLEX_UP_TO else COARSE,
-            resamples=min(resamples, 100),
-            refits=refits,
-            seed=options.seed,
-            progress=progress,
-        )
+        grid = GRID if pairs <= SIMPLEX_UP_TO else COARSE
+        choices, solved = try_bounds(counts, L, limits, grid, min(resamples, 100), refits, options.seed, progress)
     best = max(choices, key=lambda choice: (choice.limits == "kept", choice.score), default=None)
-    setup = Setup(best.C if best else float(C or 0.0), options.B, options.method, options.iterations)
-    progress(f"solving with C = {setup.C:g}")
-    solution = solve_saddle(L, setup)
+    if best is not None:
+        C = np.inf if best.C is None else best.C
+    setup = Setup(float(C or 0.0), options.B, options.method, options.iterations)
+    if best is not None and setup == Setup(setup.C):  # it was solved to be chosen
+        solution = solved[choices.index(best)]
+    else:
+        progress(f"solving with C = {setup.C:g}")
+        solution = solve_saddle(L, setup)
     spread = None
     if log is not None and counts is not None and resamples:
-        optimism = None if best is None else best.optimism
+        optimism = None if best is None else np.array(best.optimism)
         learned_by = Candidate(Setup(setup.C, options.B), min_count or 1)
         spread = _intervals(log, counts, limits, solution, learned_by, optimism, L.tau, options, progress)
-    return make_result(log, limits, solution, options.method, spread, choices, min_count or 1)
+    return make_result(log, limits, solution, options.method, spread, choices, min_count or 1, whole)
 
 
 def _intervals(
@@ -271,26 +274,26 @@ def _solve_tested(
     candidates = _candidates(part, options, min_count)
     if nothing_keeps(log, L.gamma, limits, candidates):
         result = _solve_once(log, L, limits, options, progress)
-        test = dataclasses.replace(untested(confidence, limits, possible=False), estimate=result.costs)
+        estimates = named(limits, result.costs)
+        test = structs.replace(untested(confidence, limits), possible=False, estimates=estimates)
         return dataclasses.replace(result, shown=test)
     tested = run_safety_tests(learning, held_out, L.gamma, limits, candidates, confidence, options.seed, progress)
     if tested.policy is not None:
         return _held_out_result(log, L, limits, options, tested, held_out)
     last, test = candidates[-1], tested.test
-    if test.objective == "behaviour":
+    if test.learned == "behaviour":
         policy, estimate = behaviour_of(log, L.gamma, limits)
         solution = with_policy(solve_saddle(L, Setup(np.inf)), policy)
-        test = dataclasses.replace(test, estimate=estimate)
+        test = structs.replace(test, estimates=named(limits, estimate))
     else:
         progress("planning for costs inflated by what few rows can hide")
         min_count = last.rows(log, L.gamma, limits)
         solution = last.solve(last.problem(log, L.gamma, limits), np.zeros(len(limits)))
-        test = dataclasses.replace(
-            test, objective="inflated", min_count=min_count, one_row_is_enough=last.one_row_is_enough
-        )
+        one_row = last.one_row_is_enough
+        test = structs.replace(test, learned="inflated", min_count=min_count, one_row_is_enough=one_row)
     counts = frequent_only(log, min_count)
     spread = _intervals(log, counts, limits, solution, last, None, solution.L.tau, options, progress)
-    return make_result(log, limits, solution, options.method, spread, (), min_count, test)
+    return make_result(log, limits, solution, options.method, spread, (), min_count, L, test)
 
 
 def _held_out_result(
@@ -309,7 +312,7 @@ def _held_out_result(
     solution = with_policy(solve_saddle(L, Setup(np.inf)), tested.policy)
     estimate = PolicyEstimate(held_out, L.gamma, tested.policy)
     spread = intervals(estimate, np.zeros(1 + len(limits)), limits, options.level)
-    result = make_result(log, limits, solution, options.method, spread, (), tested.test.min_count, tested.test)
+    result = make_result(log, limits, solution, options.method, spread, (), tested.test.min_count, L, tested.test)
     rows = [1 + limit.index(log.cost_names) for limit in limits]
     ends = [int(limit.sign < 0) for limit in limits]
     signs = np.array([limit.sign for limit in limits])
@@ -363,12 +366,13 @@ def make_result(
     spread: Intervals | None,
     choices: tuple[Choice, ...],
     min_count: int,
+    whole: Lagrangian,
     shown: SafetyTest | None = None,
 ) -> Result:
-    """All that is said about a solution."""
+    """All that is said about a solution; `whole` is of the log with all its pairs."""
     L, signs = solution.L, np.array([limit.sign for limit in limits])
-    everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
-    log = outcome(pessimistic_model(everything), everything.behaviour)
+    log = outcome(pessimistic_model(whole), whole.behaviour)
+    mu = occupancy(pessimistic_model(L), solution.policy)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
     status = solution.status
     if shown is not None and shown.possible:
@@ -376,9 +380,9 @@ def make_result(
     markov = None if counts is None else markov_test(counts, L.gamma, solution.policy, limits)
     if markov is not None and markov.failed and not status.startswith("infeasible"):
         status = "not_markov"
-        shown = None if shown is None else dataclasses.replace(shown, reached=False)
+        shown = None if shown is None else structs.replace(shown, reached=False)
     if markov is not None and spread is not None:
-        spread = widened(spread, markov, limits)
+        spread = widened(spread, markov)
     return Result(
         status=status,
         policy=solution.policy,
@@ -390,8 +394,10 @@ def make_result(
         tightened=signs * L.tau,
         multipliers=solution.multipliers,
         certificate=solution.certificate,
-        margin=solution.margin,
-        coverage=cover(L, solution.policy, states),
+        slater_margin=solution.margin,
+        coverage=cover(L, mu, states),
+        mu=mu,
+        mu_D=L.mu_D,
         intervals=spread,
         choices=choices,
         mixture=solution.mixture,
@@ -405,6 +411,6 @@ def make_result(
         n=None if counts is None else counts.n,
         min_count=min_count,
         markov=markov,
-        careful=careful(everything.mu_D, everything.g),
+        careful=careful(whole.mu_D, whole.g),
         shown=shown,
     )

@@ -14,7 +14,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, per_step
 from pdocrl.records import write_record
 from pdocrl.tabular.analysis import questions
-from pdocrl.tabular.analysis.compared_file import ComparedFile, compared_file, write_compared
+from pdocrl.tabular.analysis.comparison import Comparison, write_compared
 from pdocrl.tabular.analysis.policy_map import FILE as MAP
 from pdocrl.tabular.analysis.policy_map import policy_map
 from pdocrl.tabular.api import Result
@@ -180,7 +180,7 @@ def compare_policies(
     limit_horizon: float | None = None,
     level: float = 0.95,
     out: Path | None = None,
-) -> tuple[ComparedFile, list[Path]]:
+) -> tuple[Comparison, list[Path]]:
     """Stored policies judged by one log, by the cells they were stored with if no others are given.
 
     Args:
@@ -197,7 +197,7 @@ def compare_policies(
         raise PdocrlError(f"--out {out} is a file; name a folder.")
     found = {str(folder): load_policy(folder) for folder in policies}
     counts = read.count(log, [one.name for one in chosen], read.spec() or questions.cells_of(found))
-    record = compared_file(questions.compare(counts, gamma, chosen, found, level), chosen, level)
+    record = questions.compare(counts, gamma, chosen, found, level)
     return record, [] if out is None else [write_compared(out, record)]
 
 

@@ -124,16 +124,17 @@ def test_estimated_propensities_approach_the_behaviour() -> None:
     assert np.abs(found - truth).max() < 0.05
 
 
-def test_trees_beat_a_line_where_q_is_curved() -> None:
+@pytest.mark.parametrize("curved", ["trees", "network"])
+def test_trees_and_networks_beat_a_line_where_q_is_curved(curved: str) -> None:
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     x, z, action = rng.uniform(-1, 1, 3000), rng.uniform(-1, 1, 3000), rng.integers(0, 2, 3000)
     log = EventLog.read({"x": x, "z": z, "action": action, "reward": np.sign(x * z) * (2.0 * action - 1)}, episode=None)
     target = np.eye(2)[(x * z > 0).astype(int)]
     problem = Problem(log, target, np.full(3000, 0.5), False, basis(log, time=False))
-    line, trees = (
-        direct(problem, "reward", q_values(problem, "reward", kind), kind).value for kind in ("linear", "trees")
+    line, found = (
+        direct(problem, "reward", q_values(problem, "reward", kind), kind).value for kind in ("linear", curved)
     )
     assert line is not None
-    assert trees is not None
-    assert abs(trees - 1) < 0.1 < abs(line - 1)
+    assert found is not None
+    assert abs(found - 1) < 0.1 < abs(line - 1)

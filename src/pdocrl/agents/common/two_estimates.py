@@ -1,11 +1,14 @@
 """Settings of a conditional policy, predicted by two estimates that are checked against the log and each other.
 
-    bound_j = max(C_model, C_critic, target)_j + error_j        cost of setting j, of each constraint
-    reward_j = that of the estimate which returns of logged episodes bear out better
+    cost_j = max(C_model, C_critic − τ)_j,   τ = median_i |C_critic − C_model|_i    of each constraint
+    bound_j = max(cost_j + error_j, target_j)
+    reward_j = the models', or the critic's where it misses the returns of logged episodes by half as much at most
 
-A limit is predicted to be satisfied where the bound is within it, so only where both estimates agree that it is. A
-setting without a cap copies whole episodes: it costs no less than its target and returns no more than the best logged
-episodes of its predicted cost.
+A limit is predicted to be satisfied where the bound is within it: the models say so, and the critic does not object by
+more than the two differ at most settings. τ is the critic's own error where the models are right; it is small where the
+critic can follow the world, so that there both must agree, and large where costs begin so sharply that it smooths over
+them. A setting without a cap copies whole episodes: it costs no less than its target and returns no more than the best
+logged episodes of its predicted cost.
 
 Both are compared with groups of logged episodes of like cost, under settings that ask for what these had. A model that
 misses them by much where the critic does not has failed (in many dimensions rollouts fall over within an episode), and
@@ -97,9 +100,10 @@ def select(
         beyond = np.maximum(probed.outcomes[:, 1:] - critic.at(groups).cost, 0)
         cost, bound = critic.cost[own], critic.cost[own] + spread + np.quantile(beyond, MISSED, axis=0)
     else:
-        cost = np.maximum(model.cost, critic.cost)[own]
+        doubt = np.median(np.abs(critic.cost[own] - model.cost[own]), axis=0)
+        cost = np.maximum(model.cost[own], critic.cost[own] - doubt)
         bound = cost + spread
-    better = critic if failed or of_critic[0] < of_model[0] else model
+    better = critic if failed or WORSE * of_critic[0] < of_model[0] else model
     reward = better.reward[own]
     reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
     bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)

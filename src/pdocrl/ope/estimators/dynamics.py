@@ -13,6 +13,7 @@ them there is no estimate.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -31,7 +32,7 @@ MOST_UNSEEN = 0.01
 def states(log: EventLog, discount: float) -> Ints | None:
     """[N] the state of each row; None where they are too many to be counted."""
     lengths = np.bincount(log.episode)
-    columns = [c.values for c in log.columns] + [c.missing for c in log.columns if c.missing.any()]
+    columns: list[Any] = [c.values for c in log.columns] + [c.missing for c in log.columns if c.missing.any()]
     if discount == 1 and lengths.max() > 1 and (lengths == lengths[0]).all():
         columns.append(log.step)
     if not columns:

@@ -84,13 +84,14 @@ class Problem:
     def following(self) -> Ints:
         """[N] the next row of the episode; −1 after a terminal one, −2 where the record was cut."""
         last = np.r_[self.log.step[1:] == 0, True]
-        return np.where(last, np.where(self.log.terminal, -1, -2), np.arange(1, len(self.log) + 1))
+        after: Ints = np.where(last, np.where(self.log.terminal, -1, -2), np.arange(1, len(self.log) + 1))
+        return after
 
     @functools.cached_property
     def inputs(self) -> Floats:
         """[N, D + 1] the encoded columns and, where totals are not discounted, the time step: what trees are given."""
         time = self.log.step if self.discount == 1 else np.zeros(len(self.log))
-        return np.c_[self.log.features()[0], time]
+        return np.asarray(np.c_[self.log.features()[0], time], np.float64)
 
     @property
     def longest(self) -> int:

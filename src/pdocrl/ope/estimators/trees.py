@@ -41,24 +41,23 @@ def regressor(
     )
 
 
-def fit_q(problem: Problem, rows: Ints, y: Floats) -> Any:
-    """Regress y [n] on the inputs and logged actions of some rows."""
-    inputs = with_action(problem, rows, problem.log.action[rows])
-    few = problem.target.shape[1] <= MOST_CATEGORIES
-    return regressor([inputs.shape[1] - 1] if few else None, seed=problem.seed).fit(inputs, y)
+class TreesQ:
+    """Regression of y [n] on the inputs of rows and actions."""
 
+    def __init__(self, problem: Problem, rows: Ints) -> None:
+        self.problem = problem
+        few = problem.target.shape[1] <= MOST_CATEGORIES
+        self.categorical = [problem.inputs.shape[1]] if few else None
+        self.model: Any = None
 
-def with_action(problem: Problem, rows: Ints, action: Ints) -> Floats:
-    """[n, D + 1]"""
-    return np.c_[problem.inputs[rows], action]
+    def fit(self, rows: Ints, y: Floats) -> TreesQ:
+        inputs = self._inputs(rows, self.problem.log.action[rows])
+        self.model = regressor(self.categorical, seed=self.problem.seed).fit(inputs, y)
+        return self
 
+    def predict(self, rows: Ints, action: Ints) -> Floats:
+        """[n]"""
+        return np.asarray(self.model.predict(self._inputs(rows, action)), np.float64)
 
-def expected(problem: Problem, model: Any, rows: Ints) -> Floats:
-    """[n] Σ_a π(a|s) g(s, a), asking only for actions the policy takes."""
-    found = np.zeros(len(rows))
-    for a in range(problem.target.shape[1]):
-        taken = np.flatnonzero(problem.target[rows, a] > 0)
-        if taken.size:
-            asked = with_action(problem, rows[taken], np.full(taken.size, a))
-            found[taken] += problem.target[rows[taken], a] * model.predict(asked)
-    return found
+    def _inputs(self, rows: Ints, action: Ints) -> Floats:
+        return np.asarray(np.c_[self.problem.inputs[rows], action], np.float64)

@@ -12,15 +12,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import limit_names
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.analysis.questions import action_values
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.result.record import limit_names
 from pdocrl.tabular.solvers.lagrangian import Floats
 
 FILE = "map.json"
@@ -54,7 +55,7 @@ class PolicyMap(Record, frozen=True, kw_only=True):
 def policy_map(counts: Counts, result: Result, line: Sequence[Result] = ()) -> PolicyMap:
     """The map of a result and of the results along a frontier."""
     Q = action_values(counts, result)
-    time = result.coverage.mu.sum(axis=1)
+    time = result.mu.sum(axis=1)
     order = np.lexsort((-counts.n.sum(axis=1), -np.round(time, 6)))[: max(MOST // counts.n_actions, 1)]
     chosen = np.sort(order) if len(order) == len(time) else order  # all of them: as the log has them
     names = limit_names(result.limits)
@@ -78,7 +79,7 @@ def read_map(folder: str | os.PathLike[str]) -> PolicyMap | None:
         return None
     found = read_record(path, PolicyMap, f"Make it again: pdocrl solve LOG --out {folder}")
     shape = (len(found.states), len(found.actions))
-    matrices = {"rows": found.rows, "policy": found.policy, "value": found.value} | found.costs
+    matrices: dict[str, Any] = {"rows": found.rows, "policy": found.policy, "value": found.value} | found.costs
     matrices |= {f"frontier {point.limit:g}": point.policy for point in found.frontier}
     for name, matrix in matrices.items():
         if np.shape(matrix) != shape:

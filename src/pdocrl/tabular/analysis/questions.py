@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
-from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.limits import Limit, Limits, as_limits, limit_names
+from pdocrl.tabular.analysis.comparison import ComparedPolicy, Comparison
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
-from pdocrl.tabular.inference.coverage import cover
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.episodes import steps, weighted
 from pdocrl.tabular.io.rows import MARK, split_label
@@ -71,7 +72,7 @@ def frontier(
         one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
         if one.intervals is not None:
             low, high = one.intervals.value
-            moved_out = dataclasses.replace(one.intervals, value=(min(low, max(low - overrated, least)), high))
+            moved_out = msgspec.structs.replace(one.intervals, value=(min(low, max(low - overrated, least)), high))
             one = dataclasses.replace(one, intervals=moved_out)
         found.append(one)
     return tuple(found)
@@ -90,25 +91,13 @@ def other_clusterings(
     return tuple(found)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Compared:
-    """Policies on one log, [p, 1+I] value and costs of each; the rows are the same for all, so differences pair."""
-
-    names: tuple[str, ...]
-    estimate: Floats  # [p, 1+I]
-    low: Floats
-    high: Floats
-    outside: Floats  # [p] share of time where the log never was
-    difference: Floats  # [p, 1+I, 2] interval of each policy's lead over the first
-
-
 def compare(
     counts: Counts,
     gamma: float | None,
     limits: Limits,
     policies: Mapping[str, TabularPolicy],
     level: float = 0.95,
-) -> Compared:
+) -> Comparison:
     """Judge policies found elsewhere by one log; what it never tried is followed by the worst."""
     chosen = as_limits(limits)
     signs = np.array([1.0, *(limit.sign for limit in chosen)])
@@ -122,9 +111,25 @@ def compare(
     # As in the estimate, what the log lacks is at its worst: little reward, much cost.
     leads = np.array([[lead(estimates[0], one, high, level)[rows] for high in (False, True)] for one in estimates])
     difference = np.where((signs < 0)[:, None], leads[:, 1], leads[:, 0])
-    outside = np.array([cover(L, pi, counts.states).outside for pi in tables])
+    outside = [float(occupancy(pessimistic_model(L), pi)[~L.seen].sum() / (1 - discount)) for pi in tables]
     low, high = np.minimum(bounds[..., 0], here), np.maximum(bounds[..., 1], here)
-    return Compared(tuple(policies), here, low, high, outside, difference)
+    names = ["reward", *limit_names(chosen)]
+
+    def named(values: Floats) -> dict[str, Any]:
+        return dict(zip(names, values.tolist(), strict=True))
+
+    judged = [
+        ComparedPolicy(
+            name=name,
+            estimate=named(here[p]),
+            low=named(low[p]),
+            high=named(high[p]),
+            lead={key: (least, most) for key, (least, most) in named(difference[p]).items()},
+            outside=outside[p],
+        )
+        for p, name in enumerate(policies)
+    ]
+    return Comparison(level=level, policies=judged)
 
 
 def cells_of(policies: Mapping[str, TabularPolicy]) -> CellSpec | None:

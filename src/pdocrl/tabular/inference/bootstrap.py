@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 from scipy.stats import norm
 
-from pdocrl.limits import Limit
+from pdocrl.limits import Limit, limit_names
+from pdocrl.records import Part
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.inference.bounds import (
     PolicyEstimate,
@@ -39,13 +41,12 @@ from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
 DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Intervals:
+class Intervals(Part, frozen=True, kw_only=True):
     """Two-sided intervals of (1−γ)J of a policy learned from the same log."""
 
     level: float
     value: tuple[float, float]
-    costs: Floats  # [I, 2] of each limited column, in its own sign; up to infinity if it was 0 in every row
+    costs: dict[str, tuple[float, float | None]]  # None: the column is 0 in every row, and no upper end is known
     optimism: float  # by how much the value is probably overrated; the lower end is moved by it
 
 
@@ -192,17 +193,18 @@ def redraw(
     return log
 
 
-def widened(spread: Intervals, test: MarkovTest, limits: Sequence[Limit]) -> Intervals:
+def widened(spread: Intervals, test: MarkovTest) -> Intervals:
     """Intervals moved out by what states that fail the Markov test hide: a policy may always meet the worse part."""
     shift = {one.signal: one.shift for one in test.failed}
     if not shift:
         return spread
-    by = np.array([shift.get(limit.name, 0.0) for limit in limits])[:, None] * np.array([-1.0, 1.0])
+    costs = {}
+    for name, (low, high) in spread.costs.items():
+        by = next((size for signal, size in shift.items() if name == signal or name.startswith(f"{signal} ")), 0.0)
+        costs[name] = (max(low - by, min(low, 0.0)), None if high is None else high + by)
     low, high = spread.value
-    costs = spread.costs + by
-    costs[:, 0] = np.maximum(costs[:, 0], np.minimum(spread.costs[:, 0], 0))
     moved = shift.get("reward", 0.0)
-    return dataclasses.replace(spread, value=(low - moved, high + moved), costs=costs)
+    return structs.replace(spread, value=(low - moved, high + moved), costs=costs)
 
 
 def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit], level: float) -> Intervals:
@@ -218,8 +220,9 @@ def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit
         bound[row, int(limit.sign < 0)] -= limit.sign * max(float(overrated), 0.0)
     bound = estimate.possible(bound)
     never = unknown_size(estimate.counts, limits)
-    for row, limit in zip(rows, limits, strict=True):
-        if limit.name in never:
-            bound[row, 1] = np.inf
-    low, high = bound[0]
-    return Intervals(level, (float(low), float(high)), bound[rows], float(optimism[0]))
+    costs = {
+        name: (float(bound[row, 0]), None if limit.name in never else float(bound[row, 1]))
+        for name, row, limit in zip(limit_names(limits), rows, limits, strict=True)
+    }
+    value = (float(bound[0, 0]), float(bound[0, 1]))
+    return Intervals(level=level, value=value, costs=costs, optimism=float(optimism[0]))

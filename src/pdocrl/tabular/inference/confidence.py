@@ -20,12 +20,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from msgspec import structs
 from scipy.stats import norm
 
 from pdocrl.errors import PdocrlError
-from pdocrl.limits import Limit
+from pdocrl.limits import Limit, limit_names
+from pdocrl.records import Part
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.inference.bounds import PolicyEstimate, score, spread_of_episodes, unknown_size
 from pdocrl.tabular.inference.candidates import Candidate, Objective
@@ -37,18 +40,17 @@ PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
 LONGEST = 12  # tests in a sequence
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SafetyTest:
+class SafetyTest(Part, frozen=True, kw_only=True):
     """What the test part says of the policy. Columns are in their own sign."""
 
-    confidence: float
+    asked: float  # the confidence
     reached: bool  # whether every limit is kept by its bound
-    bound: Floats  # [I] the worst end, at the confidence, of each limited column; infinite if it never occurred
-    estimate: Floats  # [I] by the test part
-    objective: Objective
-    min_count: int
-    one_row_is_enough: bool
-    tested_on: str  # "held-out episodes", "held-out rows"; "nothing" for a policy that was not tested
+    by: str  # "held-out episodes", "held-out rows"; "nothing" for a policy that was not tested; "halves" in 0.2
+    learned: Objective = "costs"  # what was planned for; "behaviour": it is the behaviour policy
+    bounds: dict[str, float | None]  # the worst end of each limited column; None if it never occurred
+    estimates: dict[str, float]  # by the test part
+    min_count: int = 1  # rows that a pair needed
+    one_row_is_enough: bool = False  # as in a deterministic world
     tests: int = 0  # in the sequence, the first failure included
     possible: bool = True  # whether any policy of the log's own model keeps the limits
 
@@ -69,10 +71,15 @@ def split_log(counts: Counts, confidence: float, seed: int = 0) -> tuple[Counts,
     return split(counts, np.random.default_rng([seed, 0]))
 
 
-def untested(confidence: float, limits: Sequence[Limit], possible: bool = True) -> SafetyTest:
+def untested(confidence: float, limits: Sequence[Limit]) -> SafetyTest:
     """That nothing is shown, since nothing could be tested."""
-    bound = np.array([-limit.sign * np.inf for limit in limits])
-    return SafetyTest(confidence, False, bound, np.full(len(limits), np.nan), "costs", 1, True, "nothing", 0, possible)
+    bounds: dict[str, float | None] = dict.fromkeys(limit_names(limits))
+    return SafetyTest(asked=confidence, reached=False, by="nothing", bounds=bounds, estimates={})
+
+
+def named(limits: Sequence[Limit], values: Floats) -> dict[str, Any]:
+    """By limits' names."""
+    return dict(zip(limit_names(limits), values.tolist(), strict=True))
 
 
 def run_safety_tests(
@@ -100,7 +107,7 @@ def run_safety_tests(
     on = "held-out rows" if held_out.groups is None else "held-out episodes"
     nothing = np.zeros(len(limits))
     if unknown_size(learning, limits) and unknown_size(held_out, limits):
-        test = dataclasses.replace(untested(confidence, limits), objective="behaviour")
+        test = structs.replace(untested(confidence, limits), learned="behaviour")
         return Tested(None, test, nothing)
     sequence = _sequence(learning, gamma, limits, candidates, confidence, seed, progress)
     passed = None
@@ -111,15 +118,15 @@ def run_safety_tests(
         bound, estimate = upper_bounds([held_out], [policy], gamma, limits, confidence, seen_by=learning)
         kept = _short(bound, limits, np.ones(len(limits))) <= 0
         test = SafetyTest(
-            confidence,
-            kept,
-            bound,
-            estimate,
-            candidate.objective,
-            candidate.min_count,
-            candidate.one_row_is_enough,
-            on,
-            number + 1,
+            asked=confidence,
+            reached=kept,
+            by=on,
+            learned=candidate.objective,
+            bounds=named(limits, bound),
+            estimates=named(limits, estimate),
+            min_count=candidate.min_count,
+            one_row_is_enough=candidate.one_row_is_enough,
+            tests=number + 1,
         )
         found = Tested(policy, test, inward)
         first = first or found

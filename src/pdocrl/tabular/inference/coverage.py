@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from pdocrl.tabular.cmdp import occupancy
+from pdocrl.records import Part
 from pdocrl.tabular.counts import Label
-from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian
 
 
-@dataclasses.dataclass(frozen=True)
-class ThinState:
+class ThinState(Part, frozen=True, kw_only=True):
     """A state where the policy spends much time for how little of the log there is."""
 
     state: Label
@@ -22,8 +20,7 @@ class ThinState:
     data: float  # μ̂_D(s), the log's share
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Coverage:
+class Coverage(Part, frozen=True, kw_only=True):
     """Of a policy in the log's own model."""
 
     pairs: int  # pairs (s, a) tried
@@ -32,14 +29,11 @@ class Coverage:
     states_total: int
     concentrability: float  # max μ^π/μ̂_D over tried pairs: the estimate of C^π
     outside: float  # the policy's share of time after leaving the tried pairs
-    mu: Floats  # [S, A] μ^π, the policy's share of time at each pair
-    mu_D: Floats  # [S, A] μ̂_D, the log's
-    thinnest: tuple[ThinState, ...]  # the least covered states it visits, worst first
+    thinnest: list[ThinState]  # the least covered states it visits, worst first
 
 
-def cover(L: Lagrangian, pi: Floats, states: Sequence[Label], most: int = 5) -> Coverage:
-    """How the data of L covers the policy π [S, A]."""
-    mu = occupancy(pessimistic_model(L), pi)
+def cover(L: Lagrangian, mu: Floats, states: Sequence[Label], most: int = 5) -> Coverage:
+    """How the data of L covers a policy of occupancy μ [S, A] in its own model."""
     time, data = mu.sum(axis=1), L.mu_D.sum(axis=1)
     ratio = np.divide(mu, L.mu_D, out=np.zeros_like(mu), where=L.seen)
     thin = np.divide(time, data, out=np.zeros_like(time), where=data > 0)
@@ -51,7 +45,8 @@ def cover(L: Lagrangian, pi: Floats, states: Sequence[Label], most: int = 5) -> 
         states_total=len(data),
         concentrability=float(ratio.max()),
         outside=float(mu[~L.seen].sum() / (1 - L.gamma)),
-        mu=mu,
-        mu_D=L.mu_D,
-        thinnest=tuple(ThinState(states[s], float(thin[s]), float(time[s]), float(data[s])) for s in visited[:most]),
+        thinnest=[
+            ThinState(state=states[s], ratio=float(thin[s]), time=float(time[s]), data=float(data[s]))
+            for s in visited[:most]
+        ],
     )

@@ -5,14 +5,15 @@
 is, for V and Q of the policy that was found, the surprise at step t. If states are Markov nothing that was known before
 the step explains it. So surprises are regressed, within each state and action, on what came before: the actions of the
 last steps, what they paid, the surprises so far (something that stays through an episode is hidden), the time in the
-episode, and, where states are cells, the columns the cells were made of, now and a step before. Two numbers count:
+episode, who decided where the log says so, and, where states are cells, the columns the cells were made of, now and a
+step before. Two numbers count:
 
     p        of the strongest single correlation, with episodes as the independent parts, times the number tried
     share    of the variance of surprises that a regression learned on half of the episodes explains on the other half
 
 States fail where p < `ALPHA` and share > `SHARE` for the reward or a limited cost: with many rows everything is
-significant, and with few rows everything seems to explain something. Where the log names who decided, each decider's
-realised totals are also held against those that the model predicts for how that decider acts (`replay`).
+significant, and with few rows everything seems to explain something. A decider whose surprises are not 0 on average
+earns or costs more than the model predicts for the same states and actions.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pdocrl.tabular.io.trajectories import Trajectories
 ALPHA = 0.01
 SHARE = 0.01  # of the variance of surprises, from which hidden differences matter
 LAGS = 3  # steps back for actions
+MANY_DECIDERS = 20
 MANY_ACTIONS = 8  # of more, only what they paid is used
 LONG = 10  # rows of an episode that two hardly share by chance
 FEWEST = 4  # rows of a pair, to tell a difference within it
@@ -150,6 +152,9 @@ def _features(
             for a in range(A - 1):
                 when = "one step" if steps == 1 else f"{steps} steps"
                 yield f"the action {when} before ({counts.actions[a]!r})", lag((action == a).astype(np.float64), steps)
+    names_of = [] if log.decider is None else np.unique(log.decider).tolist()
+    for who in names_of if 2 <= len(names_of) <= MANY_DECIDERS else []:
+        yield f"who decided ({who!r})", (log.decider == who).astype(np.float64)
     for name, values in zip(log.columns, () if log.values is None else log.values, strict=True):
         yield f"`{name}`", values
         yield f"`{name}` one step before", lag(values, 1)

@@ -8,34 +8,33 @@ those C within which the limits can be kept, if there are any.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pdocrl.limits import Limits, as_limits
+from pdocrl.limits import Limit, Limits, as_limits, limit_names
+from pdocrl.records import Part
+from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import redraw
 from pdocrl.tabular.inference.coverage import cover
-from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, Solution, solve_saddle
 
 GRID = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 200.0, np.inf)
 COARSE = (2.0, 5.0, 20.0, np.inf)  # for logs where one linear program takes seconds
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Choice:
-    """One row of the sensitivity table."""
+class Choice(Part, frozen=True, kw_only=True):
+    """One row of the sensitivity table: what one bound C gives."""
 
-    C: float
+    C: float | None  # None: no bound
     value: float
-    costs: Floats  # [I]
+    costs: dict[str, float]
     score: float  # what it can be expected to earn, less the price of missed limits
-    optimism: Floats  # [1+I] by how much value and constraint rewards are probably overrated
+    optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably overrated
     concentrability: float
-    limits: Literal["kept", "missed"]  # whether covered policies can keep them
+    limits: str  # whether covered policies can keep them: kept or missed
 
 
 def sensitivity(
@@ -51,13 +50,27 @@ def sensitivity(
     """What each bound C would give. Once C does not bind, larger ones give the same policy and are left out."""
     chosen = as_limits(limits)
     L = Lagrangian.empirical(counts, gamma, chosen)
+    return try_bounds(counts, L, chosen, grid, resamples, refits, seed, progress)[0]
+
+
+def try_bounds(
+    counts: Counts,
+    L: Lagrangian,
+    limits: Sequence[Limit],
+    grid: tuple[float, ...],
+    resamples: int,
+    refits: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> tuple[tuple[Choice, ...], list[Solution]]:
+    """`sensitivity` of counts and their L, and the solution for each row."""
     solved: list[Solution] = []
     for C in sorted(grid):
         progress(f"solving with C = {C:g}")
         solved.append(solve_saddle(L, Setup(C)))
         if np.isfinite(C) and np.all(solved[-1].point.mu <= 0.999 * solved[-1].sets.C * L.mu_D):
             break
-    redrawn = redraw(counts, chosen, solved, resamples, refits, seed, progress)
+    redrawn = redraw(counts, limits, solved, resamples, refits, seed, progress)
     B = float(np.median([s.sets.B for s in solved]))  # one for all, so that scores compare
     price = B * solved[0].units.multipliers
 
@@ -67,16 +80,18 @@ def sensitivity(
 
     overrated = (penalised(redrawn.there) - penalised(redrawn.here)).sum(axis=1) / max(refits, 1)
     score = penalised(redrawn.outcomes).mean(axis=1) - overrated
-    signs = np.array([limit.sign for limit in chosen])
-    return tuple(
+    signs = np.array([limit.sign for limit in limits])
+    model, names = pessimistic_model(L), limit_names(limits)
+    choices = tuple(
         Choice(
-            C=s.sets.C,
+            C=s.sets.C if np.isfinite(s.sets.C) else None,
             value=float(s.estimate[0]),
-            costs=signs * s.estimate[1:] + 0.0,  # no −0
+            costs=dict(zip(names, (signs * s.estimate[1:] + 0.0).tolist(), strict=True)),  # no −0
             score=float(score[index]),
-            optimism=redrawn.optimism[index],
-            concentrability=cover(L, s.policy, counts.states).concentrability,
+            optimism=tuple(redrawn.optimism[index].tolist()),
+            concentrability=cover(L, occupancy(model, s.policy), counts.states).concentrability,
             limits="kept" if s.slater_margin >= -TOLERANCE else "missed",
         )
         for index, s in enumerate(solved)
     )
+    return choices, solved

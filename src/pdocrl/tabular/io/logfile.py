@@ -22,7 +22,7 @@ from pdocrl.tabular.io.rows import LIMB, MARK, Ints, check_length
 
 LABELS = ("state", "action", "next_state")
 REQUIRED = (*LABELS, "reward")
-OPTIONAL = ("terminal", "initial", "episode", "step")
+OPTIONAL = ("terminal", "initial", "episode", "step", "decider")
 INTEGERS = {"BOOLEAN", *(f"{u}{kind}" for u in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"))}
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "HUGEINT", "DECIMAL"}
 TEXTS = {"VARCHAR", "ENUM", '"NULL"'}  # the last of columns without any value, as in an empty file
@@ -175,6 +175,7 @@ class LogFile:
             *(f"{self._number(x)} AS x{i}" for i, x in enumerate(self.signals)),
             *(f"{self._number(x)} AS c{i}" for i, x in enumerate(own)),
             *(f"{self._number(x)} AS o{i}" for i, x in enumerate(others)),
+            *([f"CAST({_quote(self.column['decider'])} AS VARCHAR) AS decider"] if "decider" in self.column else []),
         ]
         asked = (
             f"SELECT {episode} AS episode, {time} AS time, {state} AS s, {self.label('action')} AS a, {over} AS over, "

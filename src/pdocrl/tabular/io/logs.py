@@ -5,6 +5,7 @@ A log has the columns state, action, next_state, reward and any number of costs,
     terminal         true where the world stopped; next_state is then ignored and may be missing
     initial          true in the first row of an episode, or instead of it
     episode, step    the episode's name and the time within it (without `step`, rows are in time order)
+    decider          who acted, for the test of the Markov property
 
 Labels of states and actions are integers or strings. Two scans: the first checks every value and finds each signal's
 magnitude, the second groups. Sums are integers, so files, threads and machines may split the rows in any way.
@@ -226,7 +227,9 @@ def _trajectories(log: LogFile, counts: Counts) -> Trajectories | None:
     signals = numbers("x", log.signals)
     assert signals is not None, "a log has a reward"
     episode = np.unique(np.asarray(table["episode"]).astype(str), return_inverse=True)[1].astype(np.int64)
-    return Trajectories(episode, pair, to, signals, columns, numbers("c", columns), outcomes, numbers("o", outcomes))
+    who = np.ma.filled(np.ma.asarray(table["decider"]), "").astype(str) if "decider" in table else None
+    values, outcome_values = numbers("c", columns), numbers("o", outcomes)
+    return Trajectories(episode, pair, to, signals, columns, values, outcomes, outcome_values, who)
 
 
 def _codes(name: str, labels: NDArray[Any], read: Callable[[NDArray[Any]], list[Any]], known: Sequence[Label]) -> Ints:

@@ -34,9 +34,8 @@ def draw(result: Result, path: Path) -> None:
 
 def _signal(axes: Any, result: Result, i: int | None) -> None:
     """One signal on its own scale: log, estimate, interval, and the side of the limit it must not be on."""
-    spread = result.intervals
     value = result.value if i is None else float(result.costs[i])
-    low, high = (value, value) if spread is None else (spread.value if i is None else spread.costs[i])
+    low, high = _interval(result, i, value)
     before = result.log_value if i is None else float(result.log_costs[i])
     marks, colour = [value, low, high, before], KEPT
     if i is not None:
@@ -62,11 +61,21 @@ def _signal(axes: Any, result: Result, i: int | None) -> None:
     axes.set_title(f"{name}  {shown}", loc="left", color=INK, fontsize=10)
 
 
+def _interval(result: Result, i: int | None, value: float) -> tuple[float, float]:
+    """Of the reward or of the i-th limited column; the estimate alone where there is none."""
+    if result.intervals is None:
+        return value, value
+    if i is None:
+        return result.intervals.value
+    low, high = list(result.intervals.costs.values())[i]
+    return low, np.inf if high is None else high
+
+
 def _coverage(axes: Any, result: Result) -> None:
     """No dot is above the line at C, and those on it are where the policy would like to go further from the log."""
     cover = result.coverage
-    shown = (cover.mu_D > 0) & (cover.mu > 1e-6)
-    time, data = cover.mu[shown], cover.mu_D[shown]
+    shown = (result.mu_D > 0) & (result.mu > 1e-6)
+    time, data = result.mu[shown], result.mu_D[shown]
     left, right = data.min() / 2, data.max() * 2
     bottom, top = time.min() / 2, time.max() * 2
     line = np.array([left, right])

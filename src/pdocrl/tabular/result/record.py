@@ -16,12 +16,15 @@ import numpy as np
 from msgspec import structs
 
 from pdocrl.errors import PdocrlError
-from pdocrl.limits import Limit
+from pdocrl.limits import limit_names
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.analysis.questions import Alternative, Need
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Label
-from pdocrl.tabular.inference.coverage import ThinState
+from pdocrl.tabular.inference.bootstrap import Intervals
+from pdocrl.tabular.inference.confidence import SafetyTest
+from pdocrl.tabular.inference.coverage import Coverage
+from pdocrl.tabular.inference.sensitivity import Choice
 from pdocrl.tabular.io.rows import split_label
 
 FILE = "result.json"
@@ -37,38 +40,6 @@ class Logged(Part, frozen=True, kw_only=True):
     costs: Numbers
 
 
-class Spread(Part, frozen=True, kw_only=True):
-    """Intervals of a result."""
-
-    level: float
-    value: Interval
-    costs: dict[str, tuple[float, float | None]]  # None: the column is 0 in every row, and no upper end is known
-    optimism: float  # by how much learning probably overrates its reward
-
-
-class Covered(Part, frozen=True, kw_only=True):
-    """How the log covers the policy."""
-
-    pairs: int
-    pairs_total: int
-    states: int
-    states_total: int
-    concentrability: float
-    outside: float
-    thinnest: list[ThinState]
-
-
-class OtherBound(Part, frozen=True, kw_only=True):
-    """What another bound on the density ratio would have given."""
-
-    C: float | None  # None: no bound
-    value: float
-    costs: Numbers
-    score: float
-    concentrability: float
-    limits: str
-
-
 class PolicyLine(Part, frozen=True, kw_only=True, omit_defaults=True):
     """π(a|s) of one pair."""
 
@@ -76,17 +47,6 @@ class PolicyLine(Part, frozen=True, kw_only=True, omit_defaults=True):
     step: int | None = None  # where policies are for episodes
     action: Label
     probability: float
-
-
-class Confident(Part, frozen=True, kw_only=True):
-    """What one half of the log shows of the policy the other half learned."""
-
-    asked: float
-    reached: bool
-    by: str
-    learned: Literal["costs", "bounds", "inflated", "behaviour"] = "costs"  # what was planned for; log: its own policy
-    bounds: dict[str, float | None]  # None: the column is 0 in every row, and no bound is known
-    estimates: Numbers
 
 
 class FrontierPoint(Part, frozen=True, kw_only=True):
@@ -99,7 +59,7 @@ class FrontierPoint(Part, frozen=True, kw_only=True):
     multiplier: float
     status: str
     kept: bool
-    thin: float = 0.0  # the share of its steps at pairs with few rows
+    low_count_share: float = 0.0  # the share of its steps at pairs with few rows
 
 
 class Frontier(Part, frozen=True, kw_only=True):
@@ -151,11 +111,11 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     senses: dict[str, Literal["<=", ">="]]
     tightened: Numbers
     multipliers: Numbers
-    margin: float | None  # None: no limits
+    slater_margin: float | None  # None: no limits
     certificate: float
     bounds: Interval  # of the saddle value
-    coverage: Covered
-    intervals: Spread | None
+    coverage: Coverage
+    intervals: Intervals | None
     method: str
     gamma: float
     unit: Literal["step", "discounted", "episode"]
@@ -163,15 +123,15 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     C: float | None  # None: no bound
     B: float
     min_count: int
-    thin: float
-    choices: list[OtherBound]
+    low_count_share: float
+    choices: list[Choice]
     policy: list[PolicyLine]
-    confidence: Confident | None = None
+    confidence: SafetyTest | None = None
     hidden: list[HiddenSignal] | None = None  # where states are not Markov
     assumptions: list[str] | None = None  # of every statement
     notes: list[str] | None = None  # what a reader should not overlook
-    window: float | None = None
-    per_window: Numbers | None = None
+    limit_horizon: float | None = None  # steps that limits were given for
+    per_limit_horizon: Numbers | None = None
     more_data: dict[str, list[Need]] | None = None
     frontier: Frontier | None = None
     explain: list[ExplainedAction] | None = None
@@ -185,13 +145,14 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
         if isinstance(sure, dict) and "learned" in sure:
             words = {"enlarged": "inflated", "log": "behaviour"}
             fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
-        return fields
+        names = {"thin": "low_count_share", "margin": "slater_margin", "window": "limit_horizon"}
+        names["per_window"] = "per_limit_horizon"
+        return {names.get(key, key): value for key, value in fields.items()}
 
 
-def solved_file(result: Result, window: float | None = None) -> SolvedFile:
+def solved_file(result: Result, limit_horizon: float | None = None) -> SolvedFile:
     """The record of a result; what else was asked is added by `with_answers`."""
     names = limit_names(result.limits)
-    cover, spread, shown = result.coverage, result.intervals, result.shown
 
     def named(values: np.ndarray) -> dict[str, Any]:
         return dict(zip(names, values.tolist(), strict=True))
@@ -206,26 +167,11 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         senses={name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
         tightened=named(result.tightened),
         multipliers=named(result.multipliers),
-        margin=result.margin if result.limits else None,
+        slater_margin=result.slater_margin if result.limits else None,
         certificate=result.certificate.gap,
         bounds=(result.certificate.lower, result.certificate.upper),
-        coverage=Covered(
-            pairs=cover.pairs,
-            pairs_total=cover.pairs_total,
-            states=cover.states,
-            states_total=cover.states_total,
-            concentrability=cover.concentrability,
-            outside=cover.outside,
-            thinnest=list(cover.thinnest),
-        ),
-        intervals=None
-        if spread is None
-        else Spread(
-            level=spread.level,
-            value=spread.value,
-            costs={name: (low, _number(high)) for name, (low, high) in named(spread.costs).items()},
-            optimism=spread.optimism,
-        ),
+        coverage=result.coverage,
+        intervals=result.intervals,
         method=result.method,
         gamma=result.gamma,
         unit=result.unit,
@@ -233,29 +179,10 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         C=_number(result.sets.C),
         B=result.sets.B,
         min_count=result.min_count,
-        thin=result.thin,
-        choices=[
-            OtherBound(
-                C=_number(choice.C),
-                value=choice.value,
-                costs=named(choice.costs),
-                score=choice.score,
-                concentrability=choice.concentrability,
-                limits=choice.limits,
-            )
-            for choice in result.choices
-        ],
+        low_count_share=result.low_count_share,
+        choices=list(result.choices),
         policy=policy_lines(result),
-        confidence=None
-        if shown is None
-        else Confident(
-            asked=shown.confidence,
-            reached=shown.reached,
-            by=shown.tested_on,
-            learned=shown.objective,
-            bounds={name: _number(bound) for name, bound in named(shown.bound).items()},
-            estimates=named(shown.estimate),
-        ),
+        confidence=result.shown,
         hidden=None
         if result.markov is None or not result.markov.failed
         else [
@@ -263,10 +190,10 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
             for one in result.markov.failed
         ],
         assumptions=assumptions(result),
-        window=window,
-        per_window=None
-        if window is None
-        else {"value": result.value * window} | {name: cost * window for name, cost in costs.items()},
+        limit_horizon=limit_horizon,
+        per_limit_horizon=None
+        if limit_horizon is None
+        else {"value": result.value * limit_horizon} | {name: cost * limit_horizon for name, cost in costs.items()},
     )
 
 
@@ -326,7 +253,7 @@ def assumptions(result: Result) -> list[str]:
         markov = "the state tells all that matters for what follows, which the log's own episodes contradict"
     else:
         markov = f"the state tells all that matters for what follows (tested on {test.episodes} episodes, not refuted)"
-    told = result.shown is not None and result.shown.tested_on == "held-out rows"
+    told = result.shown is not None and result.shown.by == "held-out rows"
     return [
         markov,
         "whoever acted knew no more than the state columns say (no hidden confounder)",
@@ -341,7 +268,7 @@ def other_units(result: Result) -> dict[str, list[float]]:
     if result.unit != "discounted":
         return {}
     both = [result.value, *result.costs.tolist()]
-    mass = max(float(result.coverage.mu.sum()), 1e-300)
+    mass = max(float(result.mu.sum()), 1e-300)
     return {
         "per step taken": [x / mass for x in both],
         "per episode, discounted": [x / (1 - result.gamma) for x in both],
@@ -356,12 +283,6 @@ def policy_lines(result: Result) -> list[PolicyLine]:
         action, chance = result.actions[a], float(result.policy[s, a])
         lines.append(PolicyLine(state=state, step=step, action=action, probability=chance))
     return lines
-
-
-def limit_names(limits: Sequence[Limit]) -> list[str]:
-    """One name per limit: its column, or the whole limit where a column has two."""
-    columns = [limit.name for limit in limits]
-    return [limit.name if columns.count(limit.name) == 1 else str(limit) for limit in limits]
 
 
 def _number(C: float) -> float | None:
@@ -381,5 +302,5 @@ def _point(result: Result, name: str) -> FrontierPoint:
         status=result.status,
         kept=result.status in {"optimal", "approximate", "shown"}
         or (result.status == "not_markov" and at_limit >= -1e-7),
-        thin=result.thin,
+        low_count_share=result.low_count_share,
     )

@@ -47,7 +47,7 @@ def policy_content(
     elif unseen == "careful":
         rule = {"rule": "careful", "chances": result.careful.tolist()}
     elif unseen == "behaviour":
-        often = result.coverage.mu_D.sum(axis=0)
+        often = result.mu_D.sum(axis=0)
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
@@ -81,27 +81,27 @@ def notes(result: Result, counts: Counts) -> list[str]:
         for column, asked, there in counts.cells.collapsed():
             bins = "one bin" if there == 1 else f"{there} bins"
             found.append(f"`{column}` has {bins} in place of {asked}: too many of its values are the same.")
-        for one in counts.cells.hidden:
-            if one.share > HIDES:
+        for inside in counts.cells.hidden:
+            if inside.share > HIDES:
                 found.append(
-                    f"within a cell `{one.column}` still explains {100 * one.share:.0f} % of what `{one.signal}` "
-                    "varies; finer cells would tell more, and need more rows."
+                    f"within a cell `{inside.column}` still explains {100 * inside.share:.0f} % of what "
+                    f"`{inside.signal}` varies; finer cells would tell more, and need more rows."
                 )
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
-    if result.thin > FEW:
+    if result.low_count_share > FEW:
         help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: what they "
-            f"earn and cost is a guess, and probably too good. More rows there{help_} help."
+            f"{100 * result.low_count_share:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: "
+            f"what they earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
-    for one, cost in zip(result.limits, result.costs, strict=True):
-        if result.method in BASELINES and result.method != "pdocrl" and one.sign * (cost - one.value) < -1e-7:
-            found.append(f"{result.method}'s policy misses {one}: in the log's own model it is {cost:.4g}.")
+    for limit, cost in zip(result.limits, result.costs, strict=True):
+        if result.method in BASELINES and result.method != "pdocrl" and limit.sign * (cost - limit.value) < -1e-7:
+            found.append(f"{result.method}'s policy misses {limit}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
         most = int(dead[times.argmax()])
@@ -115,16 +115,17 @@ def notes(result: Result, counts: Counts) -> list[str]:
 
 
 def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
-    level = f"not shown at {100 * shown.confidence:g} %"
-    if shown.objective == "behaviour":
+    level = f"not shown at {100 * shown.asked:g} %"
+    if shown.learned == "behaviour":
         never = " and ".join(f"`{name}`" for name in unknown_size(counts, result.limits))
         return (
             f"{level}: {never} is 0 in every row, and how much one would cost the log cannot know. The policy is the "
             "log's own, of which it knows most."
         )
-    said = [f"{limit} (the bound is {bound:.4g})" for limit, bound in zip(result.limits, shown.bound, strict=True)]
+    bounds = zip(result.limits, shown.bounds.values(), strict=True)
+    said = [f"{limit}" + ("" if bound is None else f" (the bound is {bound:.4g})") for limit, bound in bounds]
     return (
-        f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs enlarged "
+        f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs inflated "
         "by what few rows can hide; it may not keep the limits. More rows, wider limits or a lower confidence help."
     )
 
@@ -133,7 +134,7 @@ def infeasible(result: Result) -> str:
     """That the limits cannot be kept, by whom, and by how much they are missed."""
     who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
     limits = " and ".join(str(limit) for limit in result.limits)
-    within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"
+    within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.slater_margin:.4g}"
     return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
 
 

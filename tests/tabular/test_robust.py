@@ -119,14 +119,14 @@ def test_a_cost_that_never_occurred_has_no_upper_end(tmp_path: Path) -> None:
     counts = arms([30, 70], [0, 0])
     result = solve(counts, 0.9, ["cost<=0.1"], C=np.inf, refits=0)
     assert result.intervals is not None
-    np.testing.assert_array_equal(result.intervals.costs, [[0, np.inf]])
+    assert result.intervals.costs == {"cost": (0, None)}
     assert any("`cost` is 0 in every row" in note for note in notes(result, counts))
     save(result, tmp_path)
     read = read_solved(tmp_path)
     assert read.intervals is not None
     assert read.intervals.costs == {"cost": (0, None)}
     assert outcome(read).rows[1][3].text == "0 … unknown"
-    assert solve(arms([30, 70], [1, 0]), 0.9, ["cost<=0.1"], C=np.inf, refits=0).intervals.costs[0, 1] < 1
+    assert solve(arms([30, 70], [1, 0]), 0.9, ["cost<=0.1"], C=np.inf, refits=0).intervals.costs["cost"][1] < 1
 
 
 def test_an_interval_reckons_with_what_happened_elsewhere() -> None:
@@ -134,7 +134,7 @@ def test_an_interval_reckons_with_what_happened_elsewhere() -> None:
     result = solve(arms([40, 40], [1, 0], size=20.0), 0.9, ["cost<=0.1"], C=np.inf, refits=0)
     assert result.policy[0, 1] == 1
     assert result.intervals is not None
-    assert result.intervals.costs[0, 1] > 1.0  # 20 times 3/40 would be 1.5
+    assert result.intervals.costs["cost"][1] > 1.0  # 20 times 3/40 would be 1.5
     own = PolicyEstimate(arms([40, 40], [1, 0], size=20.0), 0.9, np.array([[0.0, 1.0]]))
     assert clustered(own)[1, 1] < 0.1 < clustered(own, anywhere=True)[1, 1]
 

@@ -27,7 +27,7 @@ BLOCK = 25  # steps per compiled call
 State = tuple[MLP, optax.OptState]
 
 
-def reactions(data: Dataset, groups: Groups, scales: Scales, steps: int, seed: int) -> MLP:
+def feedback(data: Dataset, groups: Groups, scales: Scales, steps: int, seed: int) -> MLP:
     """Clones of G groups, batched over groups: standardised states [G, B, S] → actions before tanh [G, B, A]."""
     count = int(groups.max()) + 1
     rows = np.repeat(groups, data.episode_length)

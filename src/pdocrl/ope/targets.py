@@ -1,7 +1,7 @@
 """From rows of a dataset to what the networks of a step learn: regressions first, then what those leave.
 
 dataset ─▶ rows, each with the step before ─▶ ridge regressions in closed form, a member's of the groups it may see
-        ─▶ lessons: inputs, and targets less what the regressions explain, all of the same size
+        ─▶ regression targets: inputs, and targets less what the regressions explain, all of the same size
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Base(eqx.Module):
     reward_left: Float[Array, ""]
 
 
-class Lessons(eqx.Module):
+class Targets(eqx.Module):
     """What the networks learn from: inputs and targets, computed once; [M, B, …] in a batch."""
 
     inputs: Array  # [N, 2(S + A) + 1]
@@ -75,7 +75,7 @@ def rows_of(data: Dataset, scales: Scales) -> Rows:
     )
 
 
-def shaken(rows: Rows, scales: Scales, size: Array, rng: np.random.Generator) -> Rows:
+def with_noise(rows: Rows, scales: Scales, size: Array, rng: np.random.Generator) -> Rows:
     """Rows that begin beside where they were, by `size` [S] standard deviations of changes, and end where they did."""
     off = jnp.asarray(rng.standard_normal(rows.obs.shape, np.float32)) * size
     s = rows.obs.shape[1]
@@ -135,7 +135,7 @@ def _regressed(rows: Rows, scales: Scales) -> tuple[Array, Array, Array, Array]:
     return phi, scales.change_of(rows.obs, rows.next_obs), x, reward[:, None]
 
 
-def lessons(rows: Rows, moved: Rows, scales: Scales, base: Base) -> Lessons:
+def regression_targets(rows: Rows, moved: Rows, scales: Scales, base: Base) -> Targets:
     """Inputs and targets of the networks: of the change from `moved` rows, of what a step earns from the log's own."""
 
     @jax.jit
@@ -147,7 +147,7 @@ def lessons(rows: Rows, moved: Rows, scales: Scales, base: Base) -> Lessons:
     both = zip(_chunks(rows), _chunks(moved), strict=True)
     pieces = [[x[:, : len(own)] for x in left(some, beside)] for (own, some), (_, beside) in both]
     change, reward = (jnp.concatenate(found, axis=1) for found in zip(*pieces, strict=True))
-    return Lessons(
+    return Targets(
         inputs=scales.inputs(moved.memory, moved.obs, moved.action),
         change=change,
         outcome_inputs=scales.outcome_inputs(rows.obs, rows.action, rows.next_obs),

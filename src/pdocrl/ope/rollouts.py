@@ -1,4 +1,4 @@
-"""Episodes of a policy in the learned models: H steps from recorded starts, one committee for the whole of each."""
+"""Episodes of a policy in the learned models: H steps from recorded starts, one ensemble for the whole of each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KEPT = 1000  # pairs (s, a) kept of each policy, to be compared with recorded on
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Imagined:
-    """What n episodes in each of F committees came to, and some of the pairs the policy went through."""
+class Rollouts:
+    """What n episodes in each of F ensembles came to, and some of the pairs the policy went through."""
 
     sums: Floats  # [F, n, 1 + K] undiscounted reward and costs
     length: Floats  # [F, n]
-    doubt: Floats  # [F, n] mean over steps of how far the members were apart
+    disagreement: Floats  # [F, n] mean over steps of how far the members were apart
     pairs: NDArray[np.float32]  # [≤ KEPT, S + A]
 
 
@@ -36,7 +36,7 @@ def play(
     horizon: int,
     seed: int,
     advance: Callable[[], None] = lambda: None,
-) -> list[Imagined]:
+) -> list[Rollouts]:
     """Play P policies, each begun for F·n episodes from starts [F, n, S], side by side.
 
     All policies meet the same starts and the same luck: company changes nothing.
@@ -48,7 +48,7 @@ def play(
     signal = np.zeros((policies, folds, episodes, 1 + costs), np.float32)
     not_done = np.ones((policies, folds, episodes), bool)
     memory = ensemble.blank(not_done.shape)
-    sums, length, doubt = np.zeros(signal.shape), np.zeros(not_done.shape), np.zeros(not_done.shape)
+    sums, length, disagreement = np.zeros(signal.shape), np.zeros(not_done.shape), np.zeros(not_done.shape)
     keep = _kept(horizon, folds * episodes, np.random.default_rng([seed, 5]))
     pairs: list[list[NDArray[np.float32]]] = [[] for _ in begin]
     key = jax.random.key(seed)
@@ -61,14 +61,16 @@ def play(
         chosen = jnp.asarray(action.reshape(*not_done.shape, -1))
         memory, *drawn = _step(ensemble, jax.random.fold_in(key, t), memory, jnp.asarray(obs), chosen)
         obs, signal, end, unsure = (np.asarray(x) for x in drawn)
-        doubt += not_done * unsure
+        disagreement += not_done * unsure
         sums += not_done[..., None] * signal
         length += not_done
         not_done = not_done & ~end
         advance()
         if not not_done.any():
             break
-    return [Imagined(sums[p], length[p], doubt[p] / length[p], np.concatenate(pairs[p])) for p in range(policies)]
+    return [
+        Rollouts(sums[p], length[p], disagreement[p] / length[p], np.concatenate(pairs[p])) for p in range(policies)
+    ]
 
 
 def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:

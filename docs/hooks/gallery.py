@@ -1,0 +1,47 @@
+"""The notebooks of examples/ as pages of the site, with their output; nothing is run.
+
+    examples/NAME.ipynb ─▶ examples/NAME.md        examples/README.md ─▶ examples/index.md
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Called by MkDocs."""
+    from mkdocs.structure.files import File
+
+    pages = {"index": (EXAMPLES / "README.md").read_text(encoding="utf-8").replace(".ipynb)", ".md)")}
+    pages |= {path.stem: page(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
+    for name, text in pages.items():
+        files.append(File.generated(config, f"examples/{name}.md", content=text))
+    return files
+
+
+def page(path: Path) -> str:
+    """A notebook as Markdown."""
+    import nbformat
+
+    parts = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        parts += [shown for output in cell.outputs if (shown := _shown(output))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(output: Any) -> str:
+    """Text, or a picture."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        return f"![](data:image/png;base64,{data['image/png'].strip()})"
+    text = output.get("text") or data.get("text/plain", "")
+    text = re.sub(r"\x1b\[[\d;]*m", "", text).strip("\n")
+    return f"```text\n{text}\n```" if text.strip() else ""

@@ -1,0 +1,30 @@
+"""The committed notebooks are those of their sources, and their table is of the committed file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.run_examples import EXAMPLES, _read, cells, readme
+
+SOURCES = sorted(EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
+def test_a_notebook_has_the_cells_of_its_source_and_their_output(source: Path) -> None:
+    found = json.loads(source.with_suffix(".ipynb").read_text(encoding="utf-8"))["cells"]
+    assert [(cell["cell_type"], "".join(cell["source"])) for cell in found] == cells(source)
+    code = [cell for cell in found if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    assert any(cell["outputs"] for cell in code)
+    outputs = json.dumps([cell["outputs"] for cell in code])
+    assert len(outputs) < 100_000
+    assert "/work/" not in outputs
+    assert "/tmp/" not in outputs
+
+
+def test_the_gallerys_table_is_of_the_committed_numbers() -> None:
+    assert (EXAMPLES / "README.md").read_text(encoding="utf-8") == readme(_read())
+    assert {row["example"] for row in _read()} == {source.stem for source in SOURCES}
