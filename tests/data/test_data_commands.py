@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pdocrl.data import Dataset, filters, load, save
+from pdocrl.data.episodes import episode_digests
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -187,7 +188,7 @@ def test_a_split_shares_no_episode_not_even_a_copy(run_cli: Run, tmp_path: Path,
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     status, out, _ = run_cli("data", "split", tmp_path / "x.hdf5", "--out", one, other, "--share", "0.7", "--json")
     parts = [load(one), load(other)]
-    kinds = [set(filters.episode_digests(part)) for part in parts]
+    kinds = [set(episode_digests(part)) for part in parts]
     assert status == 0
     assert [len(k) for k in kinds] == [21, 9]
     assert not kinds[0] & kinds[1]

@@ -82,10 +82,10 @@ def test_integer_actions_are_asked_whether_they_are_discrete_actions(tmp_path: P
 def test_training_refuses_choices_in_memory_and_in_windows(tmp_path: Path) -> None:
     data = log(np.arange(60) % 2)
     with pytest.raises(PdocrlError, match="log: `action` holds nothing but 0 and 1"):
-        train(data, "bc", steps=1)
+        train(data, "bc", cost_limit=1, steps=1)
     save(data, tmp_path / "x.npz")
     with pytest.raises(PdocrlError, match="nothing but 0 and 1"):
-        train(tmp_path / "x.npz", "bc", steps=1, buffer_size=10)
+        train(tmp_path / "x.npz", "bc", cost_limit=1, steps=1, buffer_size=10)
 
 
 def test_actions_that_are_always_one_are_amounts() -> None:

@@ -88,7 +88,7 @@ def test_of_policies_that_serve_one_limit_those_trained_for_it_are_asked(tmp_pat
 @pytest.mark.parametrize(
     ("policy", "limit", "complaint"),
     [
-        (STILL, 5.0, "a policy of `bc` serves one limit, those here 10 20. Train with the --cost-limit"),
+        (STILL, 5.0, "a policy of `bc` serves one limit, those here 10 20. Train with the cost limit"),
         (Dialled(), (5.0, 5.0), r"must be 1 number\(s\)"),
         (Dialled(), -1.0, "at least 0"),
     ],

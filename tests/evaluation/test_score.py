@@ -98,9 +98,10 @@ def test_the_same_episodes_give_the_same_interval_around_their_mean():
 
 def test_a_sentence_has_the_interval_of_the_cost_too():
     result = score(UNIT, [[0.4, 0.4], [0.6, 0.6]], [[5.0, 5.0], [10.0, 10.0]], 10.0)
-    assert result.sentence() == "reward 0.500 [-0.77, 1.77], cost 0.750 [0.00, 3.93], safe at 1 of 1 limits"
+    said = "reward 0.500 [-0.77, 1.77], cost 0.750 [0.00, 3.93], safe at 1 of 1 limits"
+    assert result.sentence() == f"{said}; over the limit on average: 0 of 2 trainings [0, 84] %"
     one = score(UNIT, [0.4, 0.6], [5.0, 10.0], 10.0)
-    assert one.sentence().endswith("cost 0.750 [0.00, 3.93] episodes, safe at 1 of 1 limits")
+    assert "cost 0.750 [0.00, 3.93] episodes, safe at 1 of 1 limits" in one.sentence()
 
 
 def test_differences_between_runs_widen_the_interval():

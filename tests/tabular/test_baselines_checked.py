@@ -83,7 +83,7 @@ class TestProblem:
             return [*earned, *(view.signals()[0] @ x for x in (near_flow(view, C, 0.0, 0.0), best_occupancy(view, C)))]
 
         cold = optima()
-        for module in ("tabular.lp", "tabular.baselines.problem", "tabular.baselines.density"):
+        for module in ("tabular.solvers.lp", "tabular.baselines.problem", "tabular.baselines.density"):
             monkeypatch.setattr(f"pdocrl.{module}.SIMPLEX_UP_TO", 0)
         assert optima() == pytest.approx(cold, **EXACT)
 

@@ -177,7 +177,7 @@ def test_tightened_limits_are_broken_far_less_often() -> None:
         assert np.all(results[0.95].tightened <= np.array(list(limits.values())) + 1e-12)
     assert broken[None] >= 6
     assert broken[0.95] <= 3
-    assert np.mean(lost) <= 0.01
+    assert np.mean(lost) <= 0.015  # what is returned was learned from half of the log
 
 
 def test_a_lagrangian_can_be_solved_by_itself() -> None:

@@ -101,11 +101,7 @@ class Scores(Record, frozen=True, kw_only=True):
         episodes = sum(len(run.episodes) for run in self.runs)
         kept = sum(run.safe for run in self.runs)
         reward = sum(run.normalized_reward for run in self.runs) / max(len(self.runs), 1)
-        where = (
-            f"{self.environment} (not the task's simulator), scored as {self.task}"
-            if self.own_environment
-            else self.task
-        )
+        where = f"own environment, scored as {self.task}" if self.own_environment else self.task
         return (
             f"Scores({where}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
             f"mean normalised reward {reward:.3f})"

@@ -39,6 +39,7 @@ LONG = 10  # rows of an episode that two hardly share by chance
 FEWEST = 4  # rows of a pair, to tell a difference within it
 FEWEST_EPISODES = 20
 RIDGE = 1e-3
+ROUNDING = 1e-9  # of the largest value: what is smaller is no surprise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +86,7 @@ def markov_test(counts: Counts, gamma: float, policy: Floats, limits: Sequence[L
     sizes = np.bincount(log.pair, minlength=counts.n.size)
     within = sizes[log.pair] >= FEWEST
     surprise = np.array([_centred(row, log.pair, within) for row in after])
+    surprise[np.abs(surprise) <= ROUNDING * np.abs(after).max(axis=1, keepdims=True)] = 0.0
     features = dict(_features(log, counts, names, surprise, V))
     if not features or not within.any():
         return MarkovTest((), episodes)
