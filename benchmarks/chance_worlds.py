@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pdocrl.training.loop import Run, Trainer
 from worlds_of_chance import DESIGNED_ON, WORLDS, World, logged, makers, play
 
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
+from pdocrl.training.trainer import Run, Trainer
 
 FRACTIONS = (0.1, 0.25, 0.5, 0.8)
 SMALL: dict[str, Any] = {"hidden": (64, 64), "model_hidden": (64, 64), "batch_size": 128, "model_batch": 64}
@@ -65,7 +65,7 @@ def dataset_of(name: str, episodes: int, seed: int) -> Dataset:
         timeout,
         name=name,
         cost_names=("cost",),
-        choices=world.choices or (),
+        discrete_actions=world.choices or (),
     )
 
 

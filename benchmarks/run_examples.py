@@ -109,18 +109,28 @@ def execute(source: Path) -> tuple[Any, dict[str, Any]]:
             raise
     last = notebook.cells.pop()
     (line,) = (line for output in last.outputs for line in output.get("text", "").splitlines() if MARK in line)
-    for cell in notebook.cells:
-        cell.get("metadata", {}).pop("execution", None)
-        if cell.cell_type == "code":
-            cell.outputs = [_small(output) for output in cell.outputs if output.get("name") != "stderr"]
+    tidy(notebook)
     return notebook, json.loads(line.removeprefix(MARK))
 
 
-def _small(output: Any) -> Any:
-    """Without what would bloat the file, or names this machine."""
-    if "text" in output:
-        output["text"] = output["text"][:MOST]
-    return output
+def tidy(notebook: Any) -> None:
+    """Without times, progress, warnings that name this machine's files, and HTML where there is text."""
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("execution", None)
+        if cell.cell_type != "code":
+            continue
+        kept = []
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "text/plain" in data:
+                data.pop("text/html", None)
+            text = output.get("text", "") or data.get("text/plain", "")
+            if output.get("name") == "stderr" or "site-packages" in text or not (text.strip() or "image/png" in data):
+                continue
+            if "text" in output:
+                output["text"] = output["text"][:MOST]
+            kept.append(output)
+        cell.outputs = kept
 
 
 def readme(rows: Sequence[dict[str, Any]]) -> str:
@@ -136,7 +146,7 @@ def readme(rows: Sequence[dict[str, Any]]) -> str:
         "|---" * (len(HEADS) + 1) + "|",
     ]
     for row in rows:
-        said = {**row, "satisfied": "yes" if str(row["satisfied"]) == "True" else "**no**"}
+        said = {**row, "satisfied": {"True": "yes", "False": "**no**"}.get(str(row["satisfied"]), "–")}
         lines.append(f"| [{row['example']}]({row['example']}.ipynb) | {' | '.join(str(said[key]) for key in HEADS)} |")
     return "\n".join(lines) + "\n"
 

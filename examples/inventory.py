@@ -25,7 +25,6 @@ print(f"{int(counts.n.sum()):,} rows, {counts.n_states} states, {counts.n_action
 
 # %%
 result = pdocrl.solve(counts, gamma=0.97, limits=LIMITS)
-low, high = result.intervals.costs[0]
 print(result)
 for limit, price in zip(result.limits, result.multipliers, strict=True):
     print(f"{limit}: multiplier {price:.3f}")

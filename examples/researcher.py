@@ -140,7 +140,10 @@ print("\n".join(latex))
 
 # %%
 summary = {
-    "problem": "BallRun, 400 logged episodes",
-    "method": "bc, caps_iql, pdocrl, 600 steps of 64 × 64",
-    "result": f"mean density ratio {ratio.mean():.2f}, λ {float(saddle.multipliers[0, 0]):.3f}",
+    "problem": "an hour of research in Python (BallRun)",
+    "limits": "–",
+    "believed": "–",
+    "stated": "bc, caps_iql, pdocrl, 600 steps of 64 × 64",
+    "true": f"mean density ratio {ratio.mean():.2f}, λ {float(saddle.multipliers[0, 0]):.3f}",
+    "satisfied": "–",
 }

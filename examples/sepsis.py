@@ -46,7 +46,7 @@ print(f"limit on fluids, 10 % less: {LIMIT}")
 result = pdocrl.solve(counts, gamma=GAMMA, limits={"fluids": LIMIT}, resamples=20, refits=2)
 print(result)
 print(f"optimism bias of the reward: {result.intervals.optimism:.5f}")
-print(f"time on pairs with few rows: {100 * result.thin:.0f} %")
+print(f"time on pairs with few rows: {100 * result.low_count_share:.0f} %")
 
 # %% [markdown]
 # ## State, then truth
@@ -77,7 +77,7 @@ summary = {
     "problem": "sepsis (`icu-sepsis`), `solve`",
     "limits": f"fluids ≤ {LIMIT / (1 - GAMMA):.2f}",
     "believed": f"{result.value / (1 - GAMMA):.3f} / {result.costs[0] / (1 - GAMMA):.2f}",
-    "stated": f"{result.status}, {100 * result.thin:.0f} % of the time on few rows",
+    "stated": f"{result.status}, {100 * result.low_count_share:.0f} % of the time on few rows",
     "true": f"{real.value / (1 - GAMMA):.3f} / {-real.constraints[0] / (1 - GAMMA):.2f}"
     f" (clinicians {behaviour.value / (1 - GAMMA):.3f} / {-behaviour.constraints[0] / (1 - GAMMA):.2f})",
     "satisfied": bool(-real.constraints[0] <= LIMIT),

@@ -64,15 +64,17 @@ def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> 
     np.testing.assert_allclose(found.bound[:, 0], [2.0, 7.0, 12.0], atol=1e-5)
 
 
-def test_returns_are_those_of_the_estimate_that_the_log_bears_out() -> None:
+def test_returns_are_the_models_unless_the_log_bears_the_critic_out() -> None:
     outcomes, relative = log()
     probed = probes(outcomes, relative)
     targets, uncapped = table([0.0, 5.0])
     cost = np.asarray([0.0, 5.0])
     right = estimate(np.asarray([10.0, 15.0]), cost, probed)
+    near = estimate(np.asarray([10.0, 14.0]), cost, probed, off=0.08)
     off = estimate(np.asarray([10.0, 12.0]), cost, probed, off=0.1)
-    for model, critic in ((right, off), (off, right)):
-        np.testing.assert_allclose(select(targets, uncapped, model, critic, outcomes, probed).reward, [10.0, 15.0])
+    for model, critic, taken in ((right, off, 15.0), (off, right, 15.0), (off, near, 12.0)):
+        found = select(targets, uncapped, model, critic, outcomes, probed)
+        np.testing.assert_allclose(found.reward, [10.0, taken])
 
 
 @pytest.mark.parametrize("costs", [1, 2])

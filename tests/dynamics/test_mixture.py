@@ -36,7 +36,7 @@ def world(rows: int = 20_000, seed: int = 0) -> Dataset:
     after = np.stack([state, rng.normal(0, 1, rows)], -1)
     end = crash & (rng.random(rows) < 0.5)
     reward = 1.0 - 0.5 * crash
-    return make_dataset(obs, action, reward, 5.0 * crash[:, None], after, end, ~end, choices=4)
+    return make_dataset(obs, action, reward, 5.0 * crash[:, None], after, end, ~end, discrete_actions=4)
 
 
 @lru_cache

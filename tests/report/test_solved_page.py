@@ -37,7 +37,7 @@ def test_the_page_holds_the_result(solved: Path) -> None:
 def test_the_command_writes_it(solved: Path, run_cli: Cli, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     status, out, err = run_cli("report", solved, "--out", target, "--json")
-    assert (status, err, json.loads(out)) == (0, "", {"page": str(target)})
+    assert (status, err, json.loads(out)) == (0, "", {"page": str(target), "figures": []})
 
 
 def test_the_record_read_back_is_the_one_written_also_without_a_format_number(solved: Path, tmp_path: Path) -> None:

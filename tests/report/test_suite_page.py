@@ -303,7 +303,7 @@ def test_the_page_of_the_paper_s_suite_stays_under_three_megabytes(suite_folder)
 def test_the_command_knows_a_benchmark_s_folder(suite_folder, run_cli):
     folder = suite_folder()
     status, out, err = run_cli("report", folder, "--json")
-    assert (status, err, json.loads(out)) == (0, "", {"page": str(folder / "report.html")})
+    assert (status, err, json.loads(out)) == (0, "", {"page": str(folder / "report.html"), "figures": []})
     target = folder.parent / "pages" / "toy.html"
     assert run_cli("report", folder, "--out", target)[1].strip() == str(target)
     assert target.read_text().startswith("<!doctype html>")

@@ -92,7 +92,7 @@ def test_every_colour_of_a_picture_follows_the_theme(make_run):
         assert not {"fill", "stroke"} & set(attributes), tag
         assert "#" not in attributes.get("style", "")
     css = (Path(report_page.__file__).parent / "page.css").read_text()
-    used = set(re.findall(r"var\((--[\w-]+)", css)) - {"--share"}
+    used = set(re.findall(r"var\((--[\w-]+)", css)) - {"--share", "--log"}
     for theme in _themes():
         assert used <= set(theme)
 

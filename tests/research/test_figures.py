@@ -15,7 +15,7 @@ from research.experiments import EXPERIMENTS
 from research.experiments.cloning import measure as measure_cloning
 from research.experiments.rate import MULTIPLES, SIZES, slope
 
-QUICK = ("cloning", "rate", "lucky")  # the others are measured in test_measure.py, on less
+QUICK = ("cloning", "rate", "linear", "lucky")  # the others are measured in test_measure.py, on less
 
 
 def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

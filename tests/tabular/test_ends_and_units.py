@@ -108,7 +108,7 @@ def test_the_threshold_steps_back_where_only_rare_pairs_keep_the_limit() -> None
     result = solve(counts, 0.9, ["cost<=0.1"], resamples=0, C=np.inf)
     assert result.min_count == 5
     assert result.status == "optimal"
-    assert result.thin > 0.5  # and it is said that this rests on five rows
+    assert result.low_count_share > 0.5  # and it is said that this rests on five rows
 
 
 def test_without_a_bound_the_certificate_is_that_of_planning_and_much_larger_problems_are_solved() -> None:

@@ -97,11 +97,11 @@ def test_limits_may_be_given_together_or_one_by_one(run_cli: Run, log: Callable[
 def test_limits_per_window_are_those_per_step_times_its_length(run_cli: Run, log: Callable[..., str]) -> None:
     path = log()
     per_step = json.loads(run_cli("solve", path, *QUICK, "--limit", "cost<=0.2", "--json")[1])
-    limit = ("--limit", "cost<=20", "--window", "100")
+    limit = ("--limit", "cost<=20", "--limit-horizon", "100")
     per_episode = json.loads(run_cli("solve", path, *QUICK, *limit, "--json")[1])
     assert per_episode["limits"]["cost"] == pytest.approx(0.2)
     assert per_episode["value"] == pytest.approx(per_step["value"])
-    assert per_episode["per_window"]["cost"] == pytest.approx(20)
+    assert per_episode["per_limit_horizon"]["cost"] == pytest.approx(20)
     assert "per 100 steps" in run_cli("solve", path, *QUICK, *limit)[1]
 
 
@@ -162,9 +162,9 @@ BAD = {
     "a state never entered": ({"state": [7, *columns()["state"][1:]]}, ("cost<=0.2",), (), "state 7 never appears"),
     "start unknown": ({}, ("cost<=0.2",), ("--start", "9"), "no state '9' to start from"),
     "bad column map": ({}, ("cost<=0.2",), ("--columns", "state"), "write it as state=room"),
-    "bad horizon": ({}, ("cost<=0.2",), ("--window", "0"), "must be positive"),
+    "bad horizon": ({}, ("cost<=0.2",), ("--limit-horizon", "0"), "must be positive"),
     "horizon without episodes": ({}, ("cost<=0.2",), ("--horizon", "5"), "needs a column `episode`"),
-    "horizon and window": ({}, ("cost<=0.2",), ("--horizon", "5", "--window", "5"), "give one of them"),
+    "horizon and window": ({}, ("cost<=0.2",), ("--horizon", "5", "--limit-horizon", "5"), "give one of them"),
     "bad method": ({}, ("cost<=0.2",), ("--method", "simplex"), "simplex"),
     "bad memory": ({}, ("cost<=0.2",), ("--memory", "lots"), "memory 'lots'"),
     "bad threads": ({}, ("cost<=0.2",), ("--threads", "0"), "threads 0"),

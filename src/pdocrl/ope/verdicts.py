@@ -2,7 +2,7 @@
 
     mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning with
                   forward density ratios (those linear in the features are too often biased)
-    share, CVaR   weighted episodes, if usable
+    share, CVaR   weighted episodes, with 100 effective ones of which none has more than a twentieth of the weight
     max           never shown within: no finite sample excludes a larger step
 
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
@@ -31,6 +31,7 @@ from pdocrl.ope.records import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights
+OF_TAILS = (100.0, 0.05)  # the same two where whole episodes are weighted for a share or a CVaR
 APART = 1.5  # joint half-widths by which estimates must differ to contradict each other: three standard errors
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
@@ -47,10 +48,10 @@ MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised imp
 Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
-def usable(estimate: Estimate) -> bool:
+def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST) -> bool:
     """Whether its diagnostics let it decide, or contradict what does."""
-    size, largest = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= FEWEST and largest <= LARGEST
+    size, share = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
+    return estimate.interval is not None and size >= fewest and share <= largest
 
 
 def decider(estimates: Estimates, signal: str) -> Estimate | None:
@@ -64,11 +65,13 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     if limit.measure == "max":
         return _on_every_step(problem, limit)
     chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
-    if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
+    ready = chosen is not None and (usable(chosen) if limit.measure == "mean" else usable(chosen, *OF_TAILS))
+    if chosen is None or not ready or chosen.interval is None or chosen.influence is None:
         size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
         if chosen is not None:
             size = chosen.effective_sample_size or 0.0
-        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+        fewest = FEWEST if limit.measure == "mean" else OF_TAILS[0]
+        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {fewest:g} are needed"
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
@@ -98,7 +101,7 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     told: Verdict = "within" if within else "over" if over else "not shown"
     if apart is not None:
         told, p, words = "not shown", 1.0, f"{words}; but {apart} contradicts it"
-    elif rare is not None:
+    elif rare is not None and rare.k < RARE:
         words += f" (only {rare.k:.1f} of {rare.n:.0f} effective episodes had the cost)"
     gamma = None
     if told != "not shown" and chosen.estimator in (WEIGHTED, distribution.NAME):
@@ -152,7 +155,7 @@ class _Rare:
 
 
 def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> _Rare | None:
-    """Where few effective episodes had the cost, or none."""
+    """Where few effective episodes had the cost, or none; of a share always."""
     n = chosen.effective_sample_size or 1.0
     if chosen.estimator not in (WEIGHTED, distribution.NAME):
         weights = np.ones(problem.episodes)  # weights of rows: whole episodes are not weighted
@@ -161,7 +164,7 @@ def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> 
         return None
     k = n * float(weights @ (y > 0) / weights.sum())
     largest = 1.0 if limit.measure == "exceedance" else float(y.max())
-    return _Rare(k, n, largest, problem.level) if k < RARE else None
+    return _Rare(k, n, largest, problem.level) if k < RARE or limit.measure == "exceedance" else None
 
 
 def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str | None:

@@ -35,6 +35,7 @@ from pdocrl.report.pictures import Drawings
 from pdocrl.report.record import Results, Training, is_suite, read_results
 from pdocrl.report.solved import is_solved, render_solved
 from pdocrl.report.solved_columns import is_portfolio, render_portfolio
+from pdocrl.report.solved_tails import is_solved_tails, render_solved_tails
 from pdocrl.table import amount
 
 
@@ -67,6 +68,8 @@ def report(
     alone = not isinstance(run, Results) and suite is None and not (folder / "run.json").exists()
     if alone and is_portfolio(folder):
         text = render_portfolio(folder)
+    elif alone and is_solved_tails(folder):
+        text = render_solved_tails(folder)
     elif alone and is_solved(folder):
         text = render_solved(folder)
     else:

@@ -49,7 +49,7 @@ def _points(result: SolvedFile, found: PolicyMap) -> tuple[list[FrontierPoint], 
         multiplier=result.multipliers.get(column, 0.0),
         status=result.status,
         kept=all(keeps(result, name) for name in result.limits),
-        thin=result.thin,
+        low_count_share=result.low_count_share,
     )
     along = [] if line is None else list(zip(line.points, (one.policy for one in found.frontier), strict=True))
     # A column that had no limit of its own stands behind the loosest.

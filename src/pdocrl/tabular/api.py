@@ -63,7 +63,7 @@ class Result:
     tightened: Floats  # [I] the limits that were solved for; other than `limits` only with a confidence
     multipliers: Floats  # [I] λ: what one unit of each limit is worth in reward
     certificate: Certificate
-    margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
+    slater_margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
     coverage: Coverage
     mu: Floats  # [S, A] μ^π, the policy's share of time at each pair of the log's own model
     mu_D: Floats  # [S, A] μ̂_D, the log's
@@ -89,7 +89,7 @@ class Result:
         return f"Result({self.status}: value {self.value:.4g}; {costs or 'no limits'}; {S} states, {A} actions)"
 
     @property
-    def thin(self) -> float:
+    def low_count_share(self) -> float:
         """The share of the policy's steps at pairs with fewer than `BELIEVED` rows: there its estimate is a guess."""
         enough = self.min_count == 1 if self.shown is None else self.shown.one_row_is_enough
         if self.n is None or enough:
@@ -196,10 +196,10 @@ def _solve_once(
     log: Counts | None, L: Lagrangian, limits: tuple[Limit, ...], options: _Options, progress: Progress
 ) -> Result:
     """The optimum of the log's own model, with intervals moved out by the optimism of learning from the same log."""
-    counts, min_count = log, options.min_count
+    counts, min_count, whole = log, options.min_count, L
     if log is not None:
         counts, min_count = _frequent(log, L.gamma, limits, min_count)
-        L = Lagrangian.empirical(counts, L.gamma, limits)
+        L = whole if counts is log else Lagrangian.empirical(counts, L.gamma, limits)
     pairs = int(L.seen.sum())
     resamples, refits = options.sized(pairs)
     C = options.C
@@ -226,7 +226,7 @@ def _solve_once(
         optimism = None if best is None else np.array(best.optimism)
         learned_by = Candidate(Setup(setup.C, options.B), min_count or 1)
         spread = _intervals(log, counts, limits, solution, learned_by, optimism, L.tau, options, progress)
-    return make_result(log, limits, solution, options.method, spread, choices, min_count or 1)
+    return make_result(log, limits, solution, options.method, spread, choices, min_count or 1, whole)
 
 
 def _intervals(
@@ -293,7 +293,7 @@ def _solve_tested(
         test = structs.replace(test, learned="inflated", min_count=min_count, one_row_is_enough=one_row)
     counts = frequent_only(log, min_count)
     spread = _intervals(log, counts, limits, solution, last, None, solution.L.tau, options, progress)
-    return make_result(log, limits, solution, options.method, spread, (), min_count, test)
+    return make_result(log, limits, solution, options.method, spread, (), min_count, L, test)
 
 
 def _held_out_result(
@@ -312,7 +312,7 @@ def _held_out_result(
     solution = with_policy(solve_saddle(L, Setup(np.inf)), tested.policy)
     estimate = PolicyEstimate(held_out, L.gamma, tested.policy)
     spread = intervals(estimate, np.zeros(1 + len(limits)), limits, options.level)
-    result = make_result(log, limits, solution, options.method, spread, (), tested.test.min_count, tested.test)
+    result = make_result(log, limits, solution, options.method, spread, (), tested.test.min_count, L, tested.test)
     rows = [1 + limit.index(log.cost_names) for limit in limits]
     ends = [int(limit.sign < 0) for limit in limits]
     signs = np.array([limit.sign for limit in limits])
@@ -366,12 +366,12 @@ def make_result(
     spread: Intervals | None,
     choices: tuple[Choice, ...],
     min_count: int,
+    whole: Lagrangian,
     shown: SafetyTest | None = None,
 ) -> Result:
-    """All that is said about a solution."""
+    """All that is said about a solution; `whole` is of the log with all its pairs."""
     L, signs = solution.L, np.array([limit.sign for limit in limits])
-    everything = L if counts is None else Lagrangian.empirical(counts, L.gamma, limits)
-    log = outcome(pessimistic_model(everything), everything.behaviour)
+    log = outcome(pessimistic_model(whole), whole.behaviour)
     mu = occupancy(pessimistic_model(L), solution.policy)
     states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
     status = solution.status
@@ -394,7 +394,7 @@ def make_result(
         tightened=signs * L.tau,
         multipliers=solution.multipliers,
         certificate=solution.certificate,
-        margin=solution.margin,
+        slater_margin=solution.margin,
         coverage=cover(L, mu, states),
         mu=mu,
         mu_D=L.mu_D,
@@ -411,6 +411,6 @@ def make_result(
         n=None if counts is None else counts.n,
         min_count=min_count,
         markov=markov,
-        careful=careful(everything.mu_D, everything.g),
+        careful=careful(whole.mu_D, whole.g),
         shown=shown,
     )

@@ -2,7 +2,7 @@
 
     cost_j = max(C_model, C_critic − τ)_j,   τ = median_i |C_critic − C_model|_i    of each constraint
     bound_j = max(cost_j + error_j, target_j)
-    reward_j = that of the estimate which returns of logged episodes bear out better
+    reward_j = the models', or the critic's where it misses the returns of logged episodes by half as much at most
 
 A limit is predicted to be satisfied where the bound is within it: the models say so, and the critic does not object by
 more than the two differ at most settings. τ is the critic's own error where the models are right; it is small where the
@@ -103,7 +103,7 @@ def select(
         doubt = np.median(np.abs(critic.cost[own] - model.cost[own]), axis=0)
         cost = np.maximum(model.cost[own], critic.cost[own] - doubt)
         bound = cost + spread
-    better = critic if failed or of_critic[0] < of_model[0] else model
+    better = critic if failed or WORSE * of_critic[0] < of_model[0] else model
     reward = better.reward[own]
     reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
     bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)

@@ -48,7 +48,7 @@ def assess(
     spread = None
     if with_intervals:
         spread = intervals(PolicyEstimate(counts, gamma, policy), np.zeros(1 + len(chosen)), chosen, level)
-    return make_result(counts, chosen, solution, method, spread, (), 1)
+    return make_result(counts, chosen, solution, method, spread, (), 1, L)
 
 
 def one_policy(L: Lagrangian, mixture: Mixture) -> Floats:

@@ -1,6 +1,6 @@
-"""What every rival starts from: the log's own model, pessimistic where the log has nothing, and its occupancies.
+"""What every baseline starts from: the log's own model, pessimistic where the log has nothing, and its occupancies.
 
-A pair the log never tried is followed by the worst of every signal (`pessimistic_model`), so that none of the rivals is
+A pair the log never tried is followed by the worst of every signal (`pessimistic_model`), so that no baseline is
 tempted by what nobody has seen. Where their papers leave the value of such a pair open, this is the choice that helps
 them most.
 """
@@ -69,7 +69,7 @@ class PolicyInModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LogModel:
-    """A log as the rivals see it."""
+    """A log as the baselines see it."""
 
     L: Lagrangian
     n: NDArray[np.int64]  # [S, A] how often each pair was tried

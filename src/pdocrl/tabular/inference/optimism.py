@@ -43,27 +43,27 @@ def optimism_bias(
     found = []
     for number in range(splits):
         first, second = split(counts, np.random.default_rng([seed, number]))
-        for learner, judge in ((first, second), (second, first)):
+        for learner, other_half in ((first, second), (second, first)):
             problem = candidate.problem(learner, gamma, limits)
             aim = np.minimum(inward, 0.99 * problem.margin) if inward.any() else inward
             policy = _known(learner, candidate.policy(problem, aim), behaviour)
-            sides = (_filled(learner, judge), _filled(judge, learner))
+            sides = (_filled(learner, other_half), _filled(other_half, learner))
             own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in sides)
             found.append(signs * (own - other))
     return np.asarray(np.mean(found, axis=0))
 
 
-def _filled(judge: Counts, learner: Counts) -> Counts:
-    """The judge's counts with the learner's at pairs where the judge has none."""
-    lacks = (judge.n == 0) & (learner.n > 0)
+def _filled(other_half: Counts, learner: Counts) -> Counts:
+    """The other_half's counts with the learner's at pairs where the other_half has none."""
+    lacks = (other_half.n == 0) & (learner.n > 0)
     if not lacks.any():
-        return judge
+        return other_half
     more = learner.only(lacks)
     names = ("pair", "to", "count", "mean", "variance")
-    both = {name: np.concatenate([getattr(judge, name), getattr(more, name)], axis=-1) for name in names}
+    both = {name: np.concatenate([getattr(other_half, name), getattr(more, name)], axis=-1) for name in names}
     order = np.lexsort((both["to"], both["pair"]))
     changes: dict[str, Any] = {name: both[name][..., order] for name in names}
-    return dataclasses.replace(judge, **changes, groups=None)
+    return dataclasses.replace(other_half, **changes, groups=None)
 
 
 def _known(learner: Counts, policy: Floats, behaviour: Floats) -> Floats:

@@ -59,7 +59,7 @@ class FrontierPoint(Part, frozen=True, kw_only=True):
     multiplier: float
     status: str
     kept: bool
-    thin: float = 0.0  # the share of its steps at pairs with few rows
+    low_count_share: float = 0.0  # the share of its steps at pairs with few rows
 
 
 class Frontier(Part, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     senses: dict[str, Literal["<=", ">="]]
     tightened: Numbers
     multipliers: Numbers
-    margin: float | None  # None: no limits
+    slater_margin: float | None  # None: no limits
     certificate: float
     bounds: Interval  # of the saddle value
     coverage: Coverage
@@ -123,15 +123,15 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     C: float | None  # None: no bound
     B: float
     min_count: int
-    thin: float
+    low_count_share: float
     choices: list[Choice]
     policy: list[PolicyLine]
     confidence: SafetyTest | None = None
     hidden: list[HiddenSignal] | None = None  # where states are not Markov
     assumptions: list[str] | None = None  # of every statement
     notes: list[str] | None = None  # what a reader should not overlook
-    window: float | None = None
-    per_window: Numbers | None = None
+    limit_horizon: float | None = None  # steps that limits were given for
+    per_limit_horizon: Numbers | None = None
     more_data: dict[str, list[Need]] | None = None
     frontier: Frontier | None = None
     explain: list[ExplainedAction] | None = None
@@ -145,10 +145,12 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
         if isinstance(sure, dict) and "learned" in sure:
             words = {"enlarged": "inflated", "log": "behaviour"}
             fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
-        return fields
+        names = {"thin": "low_count_share", "margin": "slater_margin", "window": "limit_horizon"}
+        names["per_window"] = "per_limit_horizon"
+        return {names.get(key, key): value for key, value in fields.items()}
 
 
-def solved_file(result: Result, window: float | None = None) -> SolvedFile:
+def solved_file(result: Result, limit_horizon: float | None = None) -> SolvedFile:
     """The record of a result; what else was asked is added by `with_answers`."""
     names = limit_names(result.limits)
 
@@ -165,7 +167,7 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         senses={name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
         tightened=named(result.tightened),
         multipliers=named(result.multipliers),
-        margin=result.margin if result.limits else None,
+        slater_margin=result.slater_margin if result.limits else None,
         certificate=result.certificate.gap,
         bounds=(result.certificate.lower, result.certificate.upper),
         coverage=result.coverage,
@@ -177,7 +179,7 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
         C=_number(result.sets.C),
         B=result.sets.B,
         min_count=result.min_count,
-        thin=result.thin,
+        low_count_share=result.low_count_share,
         choices=list(result.choices),
         policy=policy_lines(result),
         confidence=result.shown,
@@ -188,10 +190,10 @@ def solved_file(result: Result, window: float | None = None) -> SolvedFile:
             for one in result.markov.failed
         ],
         assumptions=assumptions(result),
-        window=window,
-        per_window=None
-        if window is None
-        else {"value": result.value * window} | {name: cost * window for name, cost in costs.items()},
+        limit_horizon=limit_horizon,
+        per_limit_horizon=None
+        if limit_horizon is None
+        else {"value": result.value * limit_horizon} | {name: cost * limit_horizon for name, cost in costs.items()},
     )
 
 
@@ -300,5 +302,5 @@ def _point(result: Result, name: str) -> FrontierPoint:
         status=result.status,
         kept=result.status in {"optimal", "approximate", "shown"}
         or (result.status == "not_markov" and at_limit >= -1e-7),
-        thin=result.thin,
+        low_count_share=result.low_count_share,
     )

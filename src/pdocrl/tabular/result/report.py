@@ -89,11 +89,11 @@ def notes(result: Result, counts: Counts) -> list[str]:
                 )
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
-    if result.thin > FEW:
+    if result.low_count_share > FEW:
         help_ = "" if result.shown is not None else ", or --confidence,"
         found.append(
-            f"{100 * result.thin:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: what they "
-            f"earn and cost is a guess, and probably too good. More rows there{help_} help."
+            f"{100 * result.low_count_share:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: "
+            f"what they earn and cost is a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):
@@ -125,7 +125,7 @@ def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
     bounds = zip(result.limits, shown.bounds.values(), strict=True)
     said = [f"{limit}" + ("" if bound is None else f" (the bound is {bound:.4g})") for limit, bound in bounds]
     return (
-        f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs enlarged "
+        f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs inflated "
         "by what few rows can hide; it may not keep the limits. More rows, wider limits or a lower confidence help."
     )
 
@@ -134,7 +134,7 @@ def infeasible(result: Result) -> str:
     """That the limits cannot be kept, by whom, and by how much they are missed."""
     who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
     limits = " and ".join(str(limit) for limit in result.limits)
-    within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.margin:.4g}"
+    within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.slater_margin:.4g}"
     return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
 
 

@@ -33,7 +33,9 @@ STATUS = {
 def outcome(solved: SolvedFile) -> Table:
     """What the policy earns and costs, against the limits; in other units, too, where there are any."""
     spread = solved.intervals
-    units = solved.units | ({f"per {solved.window:g} steps": solved.per_window} if solved.per_window else {})
+    units = solved.units | (
+        {f"per {solved.limit_horizon:g} steps": solved.per_limit_horizon} if solved.per_limit_horizon else {}
+    )
     level = f"{100 * spread.level:g} % interval" if spread else "interval"
     earned = [solved.log.value, solved.value, span(spread.value) if spread else DASH, DASH, DASH, DASH]
     rows: list[list[object]] = [["reward", *earned, *(unit["value"] for unit in units.values())]]
@@ -68,17 +70,17 @@ def keeps(solved: SolvedFile, name: str) -> bool:
     return (-room if solved.senses[name] == ">=" else room) >= -1e-7
 
 
-def in_words(status: str, thin: float) -> str:
+def in_words(status: str, low_count_share: float) -> str:
     """A status, given the share of steps that rest on few rows."""
-    return FEW_ROWS if status == "optimal" and thin > FEW else STATUS.get(status, status)
+    return FEW_ROWS if status == "optimal" and low_count_share > FEW else STATUS.get(status, status)
 
 
 def trust(solved: SolvedFile) -> Table:
     """How it was found and how far the log supports it."""
     cover, sure = solved.coverage, solved.confidence
-    rows = [["status", in_words(solved.status, solved.thin)]]
-    if solved.margin is not None:
-        rows.append(["Slater margin", f"{solved.margin:.4g}"])
+    rows = [["status", in_words(solved.status, solved.low_count_share)]]
+    if solved.slater_margin is not None:
+        rows.append(["Slater margin", f"{solved.slater_margin:.4g}"])
     for name, bound in {} if sure is None else reversed(sure.bounds.items()):
         assert sure is not None
         said = "unknown, it never occurred" if bound is None else f"{solved.senses[name]} {bound:.4g}, by {sure.by}"
@@ -135,7 +137,7 @@ def frontier(line: Frontier) -> Table:
             span(p.interval) if p.interval else DASH,
             p.cost,
             p.multiplier if p.kept else DASH,
-            in_words(p.status, p.thin),
+            in_words(p.status, p.low_count_share),
             "yes" if p.kept else "no",
         ]
         for p in line.points

@@ -1,4 +1,4 @@
-"""Costs enlarged by what few tries can hide: the plan where nothing can be shown.
+"""Costs inflated by what few tries can hide: the plan where nothing can be shown.
 
     c′(s, a) = c(s, a) + share · (D/n + 0.3 √(v/n)),
 
@@ -7,9 +7,9 @@ by which policies are judged average: a hundred pairs tried twice each look near
 were picked for having gone well: their luck adds up. So each pair is charged by itself, and the sum is what a plan
 that picks among lucky pairs can still count on.
 
-If the limits can be kept at `SHARE`, the best policy that keeps them so enlarged is the answer: first among pairs tried
+If the limits can be kept at `SHARE`, the best policy that keeps them so inflated is the answer: first among pairs tried
 often, then among all. If not, the limits can bear less than few tries may hide. Then share is what they can just bear,
-and the plan is for the least bound (`cautious`) on costs so enlarged, hardly looking at reward: charged by itself, each
+and the plan is for the least bound (`robust`) on costs so inflated, hardly looking at reward: charged by itself, each
 of two actions that look alike is as good; the bound spreads over both.
 """
 
@@ -31,7 +31,7 @@ from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, best_policy, slater_
 SHARE = 0.45  # of a surprise that every pair is charged with over its n tries, if the limits can bear it
 SPREADS = 0.3  # standard errors that go with a whole surprise
 HIDES = 3.7  # −log .025: where the log has fewer tries than this over the rarest surprise's rate, one may hide
-ROWS = (20, 10, 1)  # that a pair needs, of which the first that leaves room is taken
+ROWS = (20, 10, 1)  # that a pair needs, of which the first that leaves a margin is taken
 HALVINGS = 5  # of the share, to find what the limits can bear
 PRICE = 100.0  # of bounds, in units of B
 
@@ -50,7 +50,7 @@ def inflate(counts: Counts, L: Lagrangian, limits: Sequence[Limit]) -> Floats:
 
 
 def rows_with_margin(log: Counts, gamma: float, limits: Sequence[Limit], rows: Sequence[int]) -> int:
-    """The first of `rows` with which enlarged costs can be kept, or the last."""
+    """The first of `rows` with which inflated costs can be kept, or the last."""
     for asked in rows:
         counts = frequent_only(log, asked)
         L = Lagrangian.empirical(counts, gamma, limits)
@@ -60,7 +60,7 @@ def rows_with_margin(log: Counts, gamma: float, limits: Sequence[Limit], rows: S
 
 
 def plan_for_inflated(counts: Counts, L: Lagrangian, limits: Sequence[Limit], z: float) -> Floats:
-    """The policy [S, A]: the best within limits on enlarged costs, or of the least bound on what limits can bear."""
+    """The policy [S, A]: the best within limits on inflated costs, or of the least bound on what limits can bear."""
     more = inflate(counts, L, limits)
     if _possible(_less(L, SHARE * more)):
         return best_policy(_less(L, SHARE * more), Setup(np.inf))

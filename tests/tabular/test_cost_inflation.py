@@ -93,7 +93,7 @@ def test_a_log_too_short_for_its_limit_is_answered_with_care_and_says_so() -> No
     assert cost <= 0.001
     assert value > 1.05 * exact.solve(problem.cmdp).value  # both are negative
     assert result.status == "not_shown"
-    assert result.thin > 0  # although one row lets a pair in, it is not believed as in a deterministic world
+    assert result.low_count_share > 0  # although one row lets a pair in, it is not believed as in a deterministic world
     said = solved_file(result).confidence
     assert said is not None
     assert said.learned == "inflated"
