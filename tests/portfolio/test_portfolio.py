@@ -19,6 +19,7 @@ from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
 from pdocrl.policies.row_policy import RowError, load
 from pdocrl.portfolio import entry
+from pdocrl.portfolio.heldout import TESTING
 from pdocrl.portfolio.record import SolvedLog
 from pdocrl.records import read_record
 from tests.portfolio.conftest import LIMIT, STEPS, make_log, true_values
@@ -53,6 +54,13 @@ def test_estimators_are_tried_on_known_answers(found: Any) -> None:
     assert tried >= {("bold", "cost"), ("bold", "reward")}
     for one in found.record.validation:
         assert abs(one.predicted - one.realised) < 5 * one.error + 0.2
+
+
+def test_density_ratios_rank_and_never_show_a_limit(found: Any) -> None:
+    """They hold only where the classes of functions hold the truth, which no log can tell."""
+    ranked = {signals["cost"].estimator for signals in found.tested.values()}
+    assert ranked <= {*TESTING, "none"}
+    assert any("reinforcement" in one.held_out["cost"].estimator for one in found.record.candidates)
 
 
 def test_the_folder_runs_with_numpy_alone(found: Any, tmp_path: Path) -> None:

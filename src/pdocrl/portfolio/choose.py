@@ -2,7 +2,8 @@
 
     p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k )
 
-With a confidence 1 − α, candidates are tested in an order that the learning part set, from careful to bold, each at
+With a confidence 1 − α, candidates for which there are enough importance-weighted episodes, and deciders by their own
+episodes, are tested in an order that the learning part set, from careful to bold, each at
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
 "shown"; the chance that any of them is over a limit is at most α, as far as errors are what they are said to be. Only
 they are eligible. Without a confidence those estimated to be one standard error within are, and nothing is tested.

@@ -72,7 +72,7 @@ def surrogate(learner: Learner, candidate: Candidate, bench: Bench) -> Surrogate
     predicted = tree.predict(judged)
     asked = np.flatnonzero(np.arange(len(judged)) % max(1, len(judged) // ASKED) == 0)
     fidelity = float((predicted[asked] == candidate.policy.chances(judged[asked]).argmax(1)).mean())
-    held = bench.judge(np.eye(learner.rows.actions)[predicted])
+    held, _ = bench.judge(np.eye(learner.rows.actions)[predicted])
     lines = _lines(tree.tree_, tree.classes_, candidate, learner.rows)
     return Surrogate(lines=lines, fidelity=fidelity, held_out=held)
 

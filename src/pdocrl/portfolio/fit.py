@@ -127,13 +127,13 @@ def fit(
     here = (fold == 1)[rows.log.episode]
     bench = Bench.of(held_rows, learner, features[here], totals[:, fold == 1], seed, progress)
     held: dict[str, dict[str, HeldOut]] = {}
+    tested: dict[str, dict[str, HeldOut]] = {}
     for one in candidates:
         progress(f"judging {one.name} on held-out episodes")
         if one.name == BEHAVIOUR:
-            held[one.name] = bench.everyone()
+            held[one.name] = tested[one.name] = bench.everyone()
         else:
-            held[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
-    order = learner.sequence(candidates) if confidence is not None and on_totals else []
+            held[one.name], tested[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
     by_name = {one.name: one for one in candidates}
 
     @functools.cache
@@ -143,7 +143,10 @@ def fit(
         progress(f"a second opinion of {name}")
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
 
-    tested = {name: dict(signals) for name, signals in held.items()}
+    order: list[str] = []
+    if confidence is not None and on_totals:
+        # Who can be tested, weights alone decide; nothing that was earned or paid.
+        order = learner.sequence([x for x in candidates if all(tested[x.name][y.name].overlap for y in on_totals)])
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
         if one.decider is not None:
             held[one.name] = own_episodes(rows, totals, one.decider)
@@ -259,7 +262,7 @@ def _assumptions(rows: Rows, confidence: float | None, validated: bool) -> list[
         "whoever decided knew no more than the state columns: nothing else led to both decisions and outcomes",
         "the process that was logged is the one the policy will meet",
         "episodes are independent of one another, and none is a copy of another",
-        "estimates by density ratios: the state columns tell all that matters of the past (Markov)",
+        "what is estimated by density ratios: the state columns tell all that matters of the past (Markov)",
     ]
     if any(rows.log.deciders):
         found.append("a clone of a decider decides as the decider does")
