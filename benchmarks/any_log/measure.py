@@ -25,7 +25,7 @@ from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
 from pdocrl.limits import as_limits
-from pdocrl.portfolio.choose import choose
+from pdocrl.portfolio.choose import choose, testable
 from pdocrl.portfolio.fit import fit
 
 RESULTS = Path(__file__).parents[1] / "results" / "any_log.csv"
@@ -71,10 +71,9 @@ def one_log(world: worlds.World, episodes: int, seed: int, given: Any) -> None:
     found = fit(log, limits, horizon=world.horizon, seed=seed)
     seconds = time.monotonic() - began
     held = {one.name: one.held_out for one in found.record.candidates}
-    order = found.learner.sequence(list(found.candidates.values()))
-    tested = choose(
-        list(found.candidates.values()), held, as_limits(limits), CONFIDENCE, order, found.second, found.tested
-    )
+    candidates, chosen = list(found.candidates.values()), as_limits(limits)
+    order = found.learner.sequence(testable(candidates, found.tested, chosen))
+    tested = choose(candidates, held, chosen, CONFIDENCE, order, found.second, found.tested)
     truths: dict[str, Any] = {}
 
     def truth(name: str) -> Any:

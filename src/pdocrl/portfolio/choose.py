@@ -52,6 +52,13 @@ def p_value(one: HeldOut, limit: Limit) -> float:
     return float(stats.t.sf(distance / one.error, one.freedom))
 
 
+def testable(
+    candidates: Sequence[Candidate], tested: Mapping[str, Mapping[str, HeldOut]], limits: Sequence[Limit]
+) -> list[Candidate]:
+    """Those with overlap for every limit: weights alone decide, nothing that was earned or paid."""
+    return [one for one in candidates if all(tested[one.name][limit.name].overlap for limit in limits)]
+
+
 def first_failure(p_values: Mapping[str, float], order: Sequence[str], alpha: float) -> set[str]:
     """Names before the first in the order that is not rejected at level alpha."""
     found: set[str] = set()

@@ -26,7 +26,7 @@ from pdocrl.ope.estimators.basis import basis
 from pdocrl.policies.row_policy import RowPolicy
 from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
-from pdocrl.portfolio.choose import Choice, choose, verdict
+from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
 from pdocrl.portfolio.heldout import ON_POLICY, Bench, own_episodes
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
@@ -145,8 +145,7 @@ def fit(
 
     order: list[str] = []
     if confidence is not None and on_totals:
-        # Who can be tested, weights alone decide; nothing that was earned or paid.
-        order = learner.sequence([x for x in candidates if all(tested[x.name][y.name].overlap for y in on_totals)])
+        order = learner.sequence(testable(candidates, tested, on_totals))
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
         if one.decider is not None:
             held[one.name] = own_episodes(rows, totals, one.decider)
