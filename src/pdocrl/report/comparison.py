@@ -64,7 +64,7 @@ def compare(records: Sequence[Results], predictions: Predictions | None) -> Tabl
     note = f"{names} play the same episodes. Safe: mean cost within the limit."
     if predictions is not None:
         note += (
-            " Predicted: before anything was played, by rollouts in the dynamics models that dial learned from the log, "
+            " Predicted: before anything was played, by rollouts in the dynamics models that dial learned from the log "
             "and for dial also by fitted Q evaluation; the cost is an upper bound, with dial's margin."
         )
     return Table("", "Would it be safe?", tuple(("", head) for head in heads), tuple(lines), (note,))
