@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,15 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def page(path: Path) -> str:
-    """A notebook as Markdown."""
-    import nbformat
-
+    """A notebook as Markdown; on disk its texts are lists of lines, or one text."""
     parts = []
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "markdown":
-            parts.append(cell.source)
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
             continue
-        parts.append(f"```python\n{cell.source}\n```")
-        parts += [shown for output in cell.outputs if (shown := _shown(output))]
+        parts.append(f"```python\n{source}\n```")
+        parts += [shown for output in cell["outputs"] if (shown := _shown(output))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -41,7 +41,8 @@ def _shown(output: Any) -> str:
     """Text, or a picture."""
     data = output.get("data", {})
     if "image/png" in data:
-        return f"![](data:image/png;base64,{data['image/png'].strip()})"
-    text = output.get("text") or data.get("text/plain", "")
+        picture = "".join(data["image/png"]).strip()
+        return f"![](data:image/png;base64,{picture})"
+    text = "".join(output.get("text") or data.get("text/plain", ""))
     text = re.sub(r"\x1b\[[\d;]*m", "", text).strip("\n")
     return f"```text\n{text}\n```" if text.strip() else ""
