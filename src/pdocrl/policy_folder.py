@@ -38,7 +38,7 @@ def load_policy(
 
         return load_rows(path, seed)
     if path.name == "policy.json" or (path / "policy.json").exists():
-        from pdocrl.tabular.result.policy import load as load_table
+        from pdocrl.tabular.workflow import load_policy as load_table
 
         return load_table(path, seed)
     raise PdocrlError(f"{path}: no policy here: neither run.json, policy.npz nor policy.json.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from pdocrl import console
-from pdocrl.cli.words import limit
+from pdocrl.cli.words import limit, log_columns
 from pdocrl.console import print_json, print_table
 from pdocrl.errors import PdocrlError
 
@@ -116,9 +116,7 @@ def certify(
         raise PdocrlError(f"{', '.join(policies)}: several policies are certified by a log of decisions: --log FILE.")
     several = list(policies) if len(policies) != 1 else policies[0]
     roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
-    named = {name: column for name, column in roles.items() if column is not None}
-    lists = {"costs": list(costs), "columns": list(state_columns)}
-    columns: dict[str, Any] = {"action": action, "reward": reward, "episode": None if episode == "none" else episode}
+    columns = log_columns(episode, costs, state_columns, action=action, reward=reward, **roles)
     certificate = certificates.certify(
         several or None,
         log,
@@ -137,7 +135,7 @@ def certify(
         seed=seed,
         workers=workers,
         out=out,
-        **(columns | named | {name: given for name, given in lists.items() if given} if log is not None else {}),
+        **(columns if log is not None else {}),
     )
     folder = out if out is not None else Path(policies[0]) if log is None and policies else None
     if json:

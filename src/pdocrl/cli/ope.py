@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import UseAppendAction
 
+from pdocrl.cli.words import log_columns
 from pdocrl.console import log, print_json, print_table
 from pdocrl.errors import PdocrlError
 
@@ -96,17 +97,12 @@ def ope(
             f"{', '.join(policies)}: no folder of `pdocrl train` (run.json); which log judges? Give --data LOG."
         )
     else:
-        optional = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
-        lists = {"costs": list(costs), "columns": list(state_columns)}
+        roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
         told = judge_policies(
             list(policies),
             data,
             limits,
-            action=action,
-            reward=reward,
-            episode=None if episode == "none" else episode,
-            **optional,
-            **{name: given for name, given in lists.items() if given},
+            **log_columns(episode, costs, state_columns, action=action, reward=reward, **roles),
             confidence=confidence,
             discount=discount,
             regressor=regressor,

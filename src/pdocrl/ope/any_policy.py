@@ -28,7 +28,7 @@ from pdocrl.ope.estimators.problem import Floats
 from pdocrl.ope.policy_table import from_file
 from pdocrl.policies import row_policy
 from pdocrl.tabular.result.policy import UnseenStateError
-from pdocrl.tabular.result.policy import load as load_solved
+from pdocrl.tabular.workflow import load_policy as load_solved
 from pdocrl.training import config
 
 RUN_FILE, SOLVED_FILE = config.FILE, "policy.json"

@@ -201,10 +201,10 @@ def compare_policies(
     return record, [] if out is None else [write_compared(out, record)]
 
 
-def load_policy(folder: Path) -> TabularPolicy:
+def load_policy(folder: Path, seed: int | None = None) -> TabularPolicy:
     """A stored policy; one line if there is none."""
     try:
-        return load(folder)
+        return load(folder, seed)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PdocrlError(f"{folder}: no policy of `solve --out` can be read here ({type(error).__name__}).") from None
 

@@ -25,11 +25,6 @@ REGRESSORS = ("linear", "trees", "network")
 ITERATIONS = 30  # of trees and networks, at most
 
 
-def best_regressor() -> str:
-    """`trees` where scikit-learn is installed, else `linear`."""
-    return "trees" if trees.installed() else "linear"
-
-
 def q_values(problem: Problem, signal: str, regressor: str = "linear") -> Floats:
     """[N, A] the cross-fitted Q of every row and action."""
     if regressor not in REGRESSORS:
