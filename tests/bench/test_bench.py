@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pdocrl.bench import group as groups
@@ -20,6 +21,7 @@ from pdocrl.bench.suite import Group, Method, Suite, TaskEntry
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import Task, find_task, register
 from pdocrl.errors import PdocrlInterrupted
+from pdocrl.training.folder import load_trained
 
 pytest.importorskip("pybullet", reason="the simulator is not installed: pdocrl install bullet")
 
@@ -259,3 +261,19 @@ def test_the_command_prints_one_object_and_status_1_when_incomplete(
     status, out, _ = run_cli(*words, "--tasks", "BallRun")
     assert status == 0
     assert json.loads(out)["groups"][1]["status"] == "missing"
+
+
+def test_a_longer_training_goes_on_where_the_same_shorter_one_ended(finished: Path, tmp_path: Path) -> None:
+    """To the same bits as one that began anew, though it trained the last steps alone."""
+    lengths = dataclasses.replace(SUITE, methods=tuple(Method("pdocrl", f"{n}", TINY, steps=n) for n in (8, 20)))
+    work = local.Work(lengths.groups(), tmp_path, None, evaluate=False)
+    short, long = lengths.groups()
+    local.run(dataclasses.replace(work, groups=[short]), lambda status: None, Rates(tmp_path / "rates.json"))
+    assert groups.take_up_shorter(long, tmp_path)
+    assert load_trained(tmp_path / "groups" / short.name).step == 8
+    local.run(work, lambda status: None, Rates(tmp_path / "rates.json"))
+    other, own = load_trained(finished / "groups" / "pdocrl-BallRun"), load_trained(tmp_path / "groups" / long.name)
+    assert (own.step, own.config.steps, len(own.metrics)) == (20, 20, len(other.metrics))
+    obs = np.ones((3, 7), np.float32)
+    for run in range(2):
+        np.testing.assert_array_equal(own.policies[run](obs), other.policies[run](obs))

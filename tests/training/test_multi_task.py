@@ -111,6 +111,25 @@ def test_each_task_has_a_folder_that_can_be_gone_on_with(tmp_path: Path) -> None
     assert not longer.failures
 
 
+def test_trainings_that_ended_are_gone_on_with_to_the_same_bits(tmp_path: Path) -> None:
+    sets = [data(3, 2, 60), data(5, 3, 90)]
+    own = [Task(name, horizon=10) for name in ("First", "Second")]
+
+    def train(folder: Path, steps: int, **settings: Any) -> list[Any]:
+        parts = [TaskPart(d, task, folder / task.name, (3.0,)) for d, task in zip(sets, own, strict=True)]
+        small = {"hidden": (8, 8), "batch_size": 16, **settings}
+        return train_multi_task(parts, seed=[0, 1], steps=steps, settings=small, log_every=2, checkpoint_every=2)
+
+    train(tmp_path / "short", 2)
+    whole, longer = train(tmp_path / "whole", 6), train(tmp_path / "short", 6)
+    for one, other in zip(whole, longer, strict=True):
+        assert (other.step, other.config.steps, len(other.metrics)) == (6, 6, 6)
+        obs = np.ones((4, one.config.horizon), np.float32)[:, : one.policies[0].normaliser.obs_mean.size]
+        np.testing.assert_array_equal(one.policies[1](obs), other.policies[1](obs))
+    with pytest.raises(PdocrlError, match="other settings"):
+        train(tmp_path / "short", 8, gamma=0.9)
+
+
 def test_what_would_learn_differently_is_not_joined() -> None:
     """The linear critic learns at π's actions too, whose added columns are not 0."""
     assert can_join([trainer(data(3, 2, 60), [0])])

@@ -7,6 +7,7 @@ only as far as it is what the suite asks for: the agent with its full settings, 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from pdocrl.envs.rollout import episode_seeds
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import FILE as SCORES
 from pdocrl.evaluation.evaluate import read_scores
-from pdocrl.training.config import TrainingConfig
-from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
+from pdocrl.files import atomic_path
+from pdocrl.provenance import commit, versions
+from pdocrl.records import write_record
+from pdocrl.training.config import FILE, TrainingConfig
+from pdocrl.training.folder import CHECKPOINT, METRICS, Trained, load_trained, read_lines, train_seconds
 from pdocrl.training.grid import TaskPart, train_multi_task
 from pdocrl.training.train import resume, train
 from pdocrl.training.trainer import warm_up
@@ -44,7 +48,7 @@ def look(group: Group, out: Path, data: Path | None) -> GroupStatus:
         if status == "waiting":
             group.find_data(data)
     except PdocrlError as error:
-        missing = not (folder / "run.json").exists()
+        missing = not (folder / FILE).exists()
         return told(group, "missing" if missing else "failed", str(error))
     if status == "trained" and group.task.env_id is None:
         return told(group, status, f"task {group.task.name} has no simulator; it is trained, not scored.")
@@ -69,9 +73,44 @@ def know_task(group: Group) -> None:
         register(group.task)
 
 
+def take_up_shorter(group: Group, out: Path) -> bool:
+    """Begin a group that nobody began where the same one of fewer steps has ended, if `out` holds one.
+
+    No agent knows how many steps it will have, so both are one training, looked at twice: the bits are the same.
+    """
+    folder, shorter = folder_of(group, out), [other for other in group.suite.groups() if _is_shorter(other, group)]
+    for other in sorted(shorter, key=lambda other: -other.steps) if not (folder / FILE).exists() else []:
+        source = folder_of(other, out)
+        try:
+            ended = (source / CHECKPOINT).exists() and _progress(other, source) in {"trained", "done"}
+        except PdocrlError:  # holds something else, which is told where its own turn comes
+            continue
+        config = TrainingConfig.read(source) if ended else None
+        if config is None or (config.commit, config.versions) != (commit(), versions()):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (CHECKPOINT, METRICS):
+            with atomic_path(folder / name) as path:
+                shutil.copyfile(source / name, path)
+        write_record(folder / FILE, msgspec.structs.replace(config, steps=group.steps))
+        return True
+    return False
+
+
+def _is_shorter(one: Group, other: Group) -> bool:
+    """Whether two groups differ in their steps (and so in their names), and in nothing else."""
+    alike = (one.task, one.method.agent, one.limits, one.seeds) == (
+        other.task,
+        other.method.agent,
+        other.limits,
+        other.seeds,
+    )
+    return alike and one.method.settings == other.method.settings and one.steps < other.steps
+
+
 def train_group(group: Group, folder: Path, dataset: Dataset) -> Trained:
     """Train all runs, or go on where an earlier attempt stopped."""
-    if (folder / "run.json").exists():
+    if (folder / FILE).exists():
         return resume(folder, dataset)
     every = max(1, min(1000, group.steps // 20))
     limits = group.limits if dataset.n_costs else [()]
@@ -120,13 +159,13 @@ def rows_of(group: Group, out: Path) -> list[Row]:
         suite=group.suite.name,
         protocol=group.protocol,
         variant=lambda run: group.method.variant,
-        seconds=train_seconds(read_lines(folder / "metrics.jsonl")),
+        seconds=train_seconds(read_lines(folder / METRICS)),
         episodes=group.suite.episodes,
     )
 
 
 def _progress(group: Group, folder: Path) -> Status:
-    if not (folder / "run.json").exists():
+    if not (folder / FILE).exists():
         return "waiting"
     plan = TrainingConfig.read(folder)
     _refuse_another(group, plan, folder)

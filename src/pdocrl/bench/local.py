@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pdocrl.agents.base import Agent
 from pdocrl.agents.registry import find_agent
-from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group, train_groups
+from pdocrl.bench.group import folder_of, know_task, look, read_data, take_up_shorter, told, train_group, train_groups
 from pdocrl.bench.player import EVALUATION_SEED
 from pdocrl.bench.rates import Rates, timed
 from pdocrl.bench.results import GroupStatus
@@ -47,7 +47,7 @@ def run(work: Work, report: Callable[[GroupStatus], None], rates: Rates) -> None
                 if loaded is None or loaded[0] != path:
                     loaded = path, read_data(group, work.data)
                 log(f"{where}: training {group.runs} runs, {group.steps:,} steps")
-                fresh = not (folder / "run.json").exists()
+                fresh = not take_up_shorter(group, work.out) and not (folder / "run.json").exists()
                 with timed() as clock:
                     trained = train_group(group, folder, loaded[1])
                 rates.learn_training(group, trained, clock.seconds if fresh else None)
@@ -83,11 +83,12 @@ def _train_groups(batched: Sequence[Group], work: Work, rates: Rates) -> None:
         f"{name} on {len(batched)} tasks as one program: training {sum(g.runs for g in batched)} runs, "
         f"{first.steps:,} steps"
     )
+    taken_up = [take_up_shorter(group, work.out) for group in batched]
     try:
         with timed() as clock:
             trained = train_groups(batched, [folder_of(group, work.out) for group in batched], work.data)
         for group, part in zip(batched, trained, strict=True):
-            rates.learn_training(group, part, clock.seconds, len(batched))
+            rates.learn_training(group, part, None if any(taken_up) else clock.seconds, len(batched))
     except (KeyboardInterrupt, PdocrlInterrupted):
         raise
     except Exception as error:

@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pdocrl.agents.base import Agent
 from pdocrl.agents.registry import as_agent
 from pdocrl.console import log, progress
@@ -21,11 +23,11 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
-from pdocrl.training.config import Limits, TrainingConfig, limits_of, place_of, runs_of, seeds_of
+from pdocrl.training.config import FILE, Limits, TrainingConfig, limits_of, place_of, runs_of, seeds_of
 from pdocrl.training.folder import Trained, locked
 from pdocrl.training.multi_task import MultiTaskTrainer
 from pdocrl.training.train import on_interrupt, record
-from pdocrl.training.trainer import StageMetrics, Trainer
+from pdocrl.training.trainer import StageMetrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,35 +50,42 @@ def train_multi_task(
     log_every: int = 1000,
     checkpoint_every: int = 50_000,
 ) -> list[Trained]:
-    """Train all runs of all parts at once; refused for an agent that cannot (`Agent.zero_padded`)."""
+    """Train all runs of all parts at once; refused for an agent that cannot (`Agent.zero_padded`).
+
+    Folders that hold the same trainings, all of them after as many steps, are gone on with.
+    """
     chosen, seeds = as_agent(agent), seeds_of(seed)
     with contextlib.ExitStack() as stack:
         configs = []
         for part in parts:
             stack.enter_context(locked(part.out))
-            if (part.out / folders.CHECKPOINT).exists():
-                raise PdocrlError(f"{part.out}: holds a training already. Go on with `train --resume {part.out}`.")
-            runs = runs_of(limits_of(part.cost_limit), seeds, {})
-            configs.append(
-                TrainingConfig.of(
-                    part.dataset,
-                    place_of(part.dataset),
-                    part.task,
-                    chosen,
-                    settings=dict(settings or {}),
-                    runs=runs,
-                    steps=steps,
-                    log_every=log_every,
-                    checkpoint_every=checkpoint_every,
-                )
+            config = TrainingConfig.of(
+                part.dataset,
+                place_of(part.dataset),
+                part.task,
+                chosen,
+                settings=dict(settings or {}),
+                runs=runs_of(limits_of(part.cost_limit), seeds, {}),
+                steps=steps,
+                log_every=log_every,
+                checkpoint_every=checkpoint_every,
             )
+            configs.append(_begun(config, chosen, part.out) or config)
         with ThreadPoolExecutor() as pool:
-            trainers = list(pool.map(lambda part, config: _trainer(chosen, part, config), parts, configs))
+            trainers = list(
+                pool.map(lambda part, config: folders.restore(part.out, config, part.dataset, chosen), parts, configs)
+            )
         return _drive(configs, MultiTaskTrainer(trainers), [part.out for part in parts])
 
 
-def _trainer(agent: Agent[Any, Any], part: TaskPart, config: TrainingConfig) -> Trainer:
-    return Trainer(agent, part.dataset, config.make_runs(agent))
+def _begun(asked: TrainingConfig, agent: Agent[Any, Any], folder: Path) -> TrainingConfig | None:
+    """The config of a training of fewer steps in this folder, to be gone on with; another one is refused."""
+    if not (folder / FILE).exists():
+        return None
+    there = TrainingConfig.read(folder)
+    if there.agent != asked.agent or there.make_runs(agent) != asked.make_runs(agent):
+        raise PdocrlError(f"{folder}: holds a training of another agent, other settings or other runs.")
+    return msgspec.structs.replace(there, steps=asked.steps)
 
 
 def _drive(configs: Sequence[TrainingConfig], together: MultiTaskTrainer, outs: Sequence[Path]) -> list[Trained]:

@@ -60,7 +60,9 @@ class MultiTaskTrainer(Trainer):
             obs_dim=max(t.problem.obs_dim for t in trainers),
             action_dim=max(t.problem.action_dim for t in trainers),
         )
-        self.step, self.failures = first.step, {}
+        self.step = first.step
+        runs = np.cumsum([0, *(len(t.runs) for t in trainers)])[:-1].tolist()
+        self.failures = {n + run: why for n, t in zip(runs, trainers, strict=True) for run, why in t.failures.items()}
         self._on_cpu, self._blocks = first._on_cpu, first._blocks
         self._buffers, self._buffer = None, -1
         tables = [t._table for t in trainers if t._table is not None]
