@@ -275,5 +275,5 @@ def test_a_longer_training_goes_on_where_the_same_shorter_one_ended(finished: Pa
     other, own = load_trained(finished / "groups" / "pdocrl-BallRun"), load_trained(tmp_path / "groups" / long.name)
     assert (own.step, own.config.steps, len(own.metrics)) == (20, 20, len(other.metrics))
     obs = np.ones((3, 7), np.float32)
-    for run in range(2):
-        np.testing.assert_array_equal(own.policies[run](obs), other.policies[run](obs))
+    for mine, same in zip(own.policies, other.policies, strict=True):
+        np.testing.assert_array_equal(mine(obs), same(obs))
