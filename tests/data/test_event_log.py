@@ -106,18 +106,19 @@ def test_bandits_have_episodes_of_one_row_and_identifiers_are_ignored() -> None:
     source = {
         "action": np.arange(size) % 3 * 10,
         "reward": np.ones(size),
-        "x": np.arange(size),
+        "x": np.arange(size) + 0.5,
         "next_x": np.ones(size),
+        "row": np.arange(size),
     }
     source["who"] = np.array([f"id{i}" for i in range(size)])
     log = EventLog.read(source, episode=None)
     assert len(log.episodes) == size
     assert log.actions == (0, 10, 20)
-    assert log.ignored == ("next_x", "who")
+    assert set(log.ignored) == {"next_x", "row", "who"}
     one, other = log.split(seed=1, share=0.25)
     assert len(one) == 50
     assert len(other) == 150
-    assert sorted([*one.columns[0].values, *other.columns[0].values]) == list(range(size))
+    assert sorted([*one.columns[0].values, *other.columns[0].values]) == [i + 0.5 for i in range(size)]
     with pytest.raises(DataError, match=r"no column `episode`. Name it with"):
         EventLog.read(source)
 

@@ -31,6 +31,7 @@ from pdocrl.data.named_columns import (
     numbers,
     propensities,
     read_table,
+    times,
 )
 from pdocrl.errors import DataError, did_you_mean
 
@@ -87,7 +88,8 @@ class EventLog:
             keep: columns kept aside in `extras`, never features.
             limited: cost columns beside the default ones, such as those that limits name.
         """
-        table, name = read_table(source)
+        read = read_table(source)
+        table, name = read.columns, read.name
         roles = [action, reward, *(x for x in (episode, step, terminal, decider, propensity) if x is not None), *keep]
         if costs is None:
             costs = [c for c in table if (c == "cost" or c.startswith("cost_")) and c not in roles]
@@ -103,7 +105,7 @@ class EventLog:
             raise DataError(f"{name} is empty: no rows.")
         codes, actions = labels(name, action, table[action])
         group = np.arange(size) if episode is None else first_seen(labels(name, episode, table[episode])[0])
-        time = np.arange(size, dtype=np.float64) if step is None else numbers(name, step, table[step])
+        time = np.arange(size, dtype=np.float64) if step is None else times(name, step, table[step])
         order = np.lexsort((time, group))
         sorted_group = group[order]
         start = np.r_[True, sorted_group[1:] != sorted_group[:-1]]
@@ -124,7 +126,7 @@ class EventLog:
                 "give what follows another episode."
             )
         who, names = (None, ()) if decider is None else labels(name, decider, table[decider])
-        found, ignored = feature_columns(name, table, columns, {*roles, *costs})
+        found, ignored = feature_columns(name, table, columns, {*roles, *costs}, group)
         return cls(
             name=name,
             columns=tuple(column.take(order) for column in found),

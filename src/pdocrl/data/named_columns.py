@@ -6,7 +6,9 @@ A value that cannot be used is refused in one line with the file, the column, th
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.data.io.log_paths import check_names, find_files, reader
+from pdocrl.data.io.log_paths import check_columns, check_names, find_files, reader, unreadable
 from pdocrl.errors import DataError
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -24,7 +26,10 @@ Label: TypeAlias = str | int
 Kind = Literal["numeric", "categorical", "boolean"]
 
 TRUE, FALSE = {"true", "yes", "y", "t"}, {"false", "no", "n", "f"}
+UNKNOWN = {"na", "n/a", "#n/a", "nan", "null", "none", "missing", "unknown", "-", "?", "."}  # among numbers
 MOST_CATEGORIES = 50  # words with more distinct values than this, most of them rare, are names of rows
+FEWEST_NAMES = 200  # whole numbers that differ in at least so many rows or episodes, all of them, are their names
+COMMAS = r"[-+]?[\d,. ]*\d"
 REMEDY = "fill it in or leave the row's episode out"
 
 
@@ -52,6 +57,14 @@ class Column:
         return np.asarray(found[np.where(self.missing, len(known), self.values.astype(np.int64))])
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """Columns that were read."""
+
+    columns: dict[str, NDArray[Any]]  # name → [N]; masked arrays have missing values
+    name: str  # for messages
+
+
 @dataclasses.dataclass(frozen=True)
 class SampledFiles:
     """Files of which only a share of the episodes is read, chosen by a hash of their names."""
@@ -71,7 +84,7 @@ class SampledFiles:
             with duckdb.connect() as connection:
                 total = int((connection.execute(f"SELECT count(*) FROM {reader(files)}").fetchone() or (0,))[0])
         except duckdb.Error as error:
-            raise DataError(f"{files[0]} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
+            raise unreadable(files, error) from None
         return cls(tuple(files), episode, min(1.0, most / max(total, 1)), total)
 
     @property
@@ -93,8 +106,10 @@ def column_names(source: Any) -> list[str]:
             with duckdb.connect() as connection:
                 found = connection.execute(f"DESCRIBE SELECT * FROM {reader(files)}").fetchall()
         except duckdb.Error as error:
-            raise DataError(f"{files[0]} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
-        return [str(row[0]) for row in found]
+            raise unreadable(files, error) from None
+        names = [str(row[0]) for row in found]
+        check_columns(files[0], names)
+        return names
     if isinstance(source, Mapping):
         return [str(name) for name in source]
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
@@ -102,8 +117,10 @@ def column_names(source: Any) -> list[str]:
     raise DataError(f"a log is a file, a DataFrame or a dict of arrays, not a {type(source).__name__}.")
 
 
-def read_table(source: Any) -> tuple[dict[str, NDArray[Any]], str]:
-    """{column: [N]} and the name for messages. Masked arrays have missing values."""
+def read_table(source: Any) -> Table:
+    """The columns of a log."""
+    if isinstance(source, Table):
+        return source
     if isinstance(source, str | os.PathLike | list | tuple):
         return _from_files(find_files(source if isinstance(source, str | list | tuple) else Path(source)))
     if isinstance(source, SampledFiles):
@@ -120,10 +137,10 @@ def read_table(source: Any) -> tuple[dict[str, NDArray[Any]], str]:
     sizes = {column: len(values) if values.ndim == 1 else -1 for column, values in table.items()}
     if len(set(sizes.values())) > 1 or -1 in sizes.values():
         raise DataError(f"{name}: columns must be of one dimension and one length, not {sizes}.")
-    return table, name
+    return Table(table, name)
 
 
-def _from_files(files: list[str], condition: str = "") -> tuple[dict[str, NDArray[Any]], str]:
+def _from_files(files: list[str], condition: str = "") -> Table:
     """Columns of text that holds nothing but numbers become numbers."""
     import duckdb
 
@@ -139,11 +156,12 @@ def _from_files(files: list[str], condition: str = "") -> tuple[dict[str, NDArra
             numeric = (connection.execute(f"SELECT count(*){counts} FROM {rows}").fetchone() or ())[1:]
             cast = {column for column, all_numbers in zip(text, numeric, strict=True) if all_numbers}
             cast |= {column for column, kind in types.items() if kind.startswith(("DECIMAL", "HUGEINT"))}
-            wanted = [f"CAST({q} AS DOUBLE) AS {q}" if c in cast else q for c, q in quoted.items()]
+            trimmed = {column: f"TRIM({quoted[column]}) AS {quoted[column]}" for column in text}
+            wanted = [f"CAST({q} AS DOUBLE) AS {q}" if c in cast else trimmed.get(c, q) for c, q in quoted.items()]
             table = connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}{condition}").fetchnumpy()
     except duckdb.Error as error:
-        raise DataError(f"{name} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
-    return {column: np.ma.asarray(table[column]) for column in types}, name
+        raise unreadable(files, error) from None
+    return Table({column: np.ma.asarray(table[column]) for column in types}, name)
 
 
 def _missing(values: NDArray[Any]) -> Flags:
@@ -186,8 +204,40 @@ def _as_floats(values: NDArray[Any]) -> Floats:
 
 def numbers(name: str, column: str, values: NDArray[Any]) -> Floats:
     found = _as_floats(values)
+    _refuse_commas(name, column, values)
     _refuse(name, column, ~np.isfinite(found), values, "expected a finite number")
     return found
+
+
+def times(name: str, column: str, values: NDArray[Any]) -> Floats:
+    """[N] numbers, or dates (ISO 8601 where they are words) as seconds."""
+    data, missing = np.ma.getdata(values), _missing(values)
+    if data.dtype.kind == "O" and all(isinstance(x, datetime.date) for x in data[~missing].tolist()):
+        data = np.where(missing, "NaT", data.astype(str))
+    if data.dtype.kind in "OUS" and not np.isfinite(_as_floats(values)[~missing]).all():
+        try:
+            data = np.where(missing, "NaT", data.astype(str)).astype("datetime64[us]")
+        except ValueError:
+            remedy = "give numbers or dates such as 2024-01-31 12:00, or drop the column where rows are in time order"
+            bad = ~missing & ~np.isfinite(_as_floats(values))
+            _refuse(name, column, bad, values, "expected a number or a date", remedy)
+    if data.dtype.kind == "M":
+        _refuse(name, column, missing, values, "expected a date")
+        return np.asarray(data.astype("datetime64[us]").astype(np.int64) / 1e6, np.float64)
+    return numbers(name, column, values)
+
+
+def _refuse_commas(name: str, column: str, values: NDArray[Any]) -> None:
+    """Numbers written with commas: no reader can tell a decimal comma from a separator of thousands."""
+    data, missing = np.ma.getdata(values), _missing(values)
+    if data.dtype.kind not in "OUS" or missing.all():
+        return
+    words = [str(x) for x in data[~missing].tolist()]
+    if any("," in word for word in words) and all(re.fullmatch(COMMAS, word) for word in words):
+        bad = np.zeros(len(data), bool)
+        bad[~missing] = ["," in word for word in words]
+        remedy = "write numbers with a decimal point and without separators of thousands"
+        _refuse(name, column, bad, values, "a number with a comma", remedy)
 
 
 def propensities(name: str, column: str, values: NDArray[Any]) -> Floats:
@@ -236,9 +286,13 @@ def flags(name: str, column: str, values: NDArray[Any]) -> Flags:
 
 
 def feature_columns(
-    name: str, table: dict[str, NDArray[Any]], columns: Sequence[str] | None, used: set[str]
+    name: str,
+    table: dict[str, NDArray[Any]],
+    columns: Sequence[str] | None,
+    used: set[str],
+    episode: Ints | None = None,
 ) -> tuple[list[Column], tuple[str, ...]]:
-    """The feature columns, and the names of those left out: row names, and `next_x` beside x (the future)."""
+    """The feature columns, and those left out: names of rows or of episodes [N], and `next_x` beside x (the future)."""
     found: list[Column] = []
     ignored: list[str] = []
     for column in table if columns is None else columns:
@@ -246,12 +300,33 @@ def feature_columns(
             continue
         one = _column(name, column, table[column])
         if columns is None:
-            names_rows = len(one.categories) > max(MOST_CATEGORIES, 0.05 * len(one.values))
-            if names_rows or (column.startswith("next_") and column.removeprefix("next_") in table):
+            ahead = column.startswith("next_") and column.removeprefix("next_") in table
+            if ahead or _is_name(one, episode):
                 ignored.append(column)
                 continue
+        elif len(one.categories) > max(MOST_CATEGORIES, 0.5 * len(one.values)):
+            raise DataError(
+                f"{name}: column `{column}` has {len(one.categories)} distinct words in {len(one.values)} rows, so it "
+                "names rows; leave it out, or make numbers of it (a date: the days since …)."
+            )
         found.append(one)
     return found, tuple(ignored)
+
+
+def _is_name(one: Column, episode: Ints | None) -> bool:
+    """Whether a column names rows or episodes: nearly all its words differ, or all its whole numbers do."""
+    if len(one.categories) > max(MOST_CATEGORIES, 0.05 * len(one.values)):
+        return True
+    whole = one.kind == "numeric" and not one.missing.any() and bool((one.values == np.floor(one.values)).all())
+    if one.missing.any() or not (whole or one.kind == "categorical"):
+        return False
+    if whole and len(one.values) >= FEWEST_NAMES and len(np.unique(one.values)) == len(one.values):
+        return True
+    if episode is None:
+        return False
+    pairs = np.unique(np.c_[episode, one.values], axis=0)
+    episodes, each = len(np.unique(episode)), len(np.unique(one.values))
+    return len(pairs) == episodes == each >= (FEWEST_NAMES if whole else MOST_CATEGORIES)
 
 
 def _column(name: str, column: str, values: NDArray[Any]) -> Column:
@@ -260,7 +335,12 @@ def _column(name: str, column: str, values: NDArray[Any]) -> Column:
     if truth is not None:
         return Column(column, "boolean", np.where(missing, 0.0, truth), missing)
     numbers = _as_floats(values)
+    unknown = ~missing & np.isnan(numbers)
+    if unknown.any() and not np.isnan(numbers).all():
+        unclear = {str(x).strip().lower() for x in np.ma.getdata(values)[unknown].tolist()}
+        missing = missing | unknown if unclear <= UNKNOWN else missing
     if np.isnan(numbers[~missing]).any():
+        _refuse_commas(name, column, values)
         words = np.where(missing, "", np.array([str(x) for x in np.ma.getdata(values).tolist()]))
         categories, codes = np.unique(words[~missing], return_inverse=True)
         places = np.zeros(len(words))

@@ -95,7 +95,7 @@ def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) ->
     """A log whose costs are also those that limits name, and which keeps columns that are named as policies."""
     names = [str(p) for p in _listed(policies) if isinstance(p, str | os.PathLike)]
     rules = [name for name in names if ":" not in name and not Path(name).exists() and not Path(name).suffix]
-    table = read_table(source)[0] if rules else {}
+    table = read_table(source).columns if rules else {}
     keep = [*columns.pop("keep", ()), *(name for name in rules if name in table)]
     limited = [limit.name for limit in as_limits(limits)]
     return EventLog.read(source, keep=list(dict.fromkeys(keep)), limited=limited, **columns)

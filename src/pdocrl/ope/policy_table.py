@@ -26,7 +26,8 @@ LONG = ("action", "probability")
 
 def from_file(path: Path, log: EventLog) -> Floats:
     """[N, A] of the rows of a log."""
-    table, name = read_table(path)
+    read = read_table(path)
+    table, name = read.columns, read.name
     wide = _action_columns(table, log)
     if set(LONG) <= table.keys():
         return _by_state(name, _from_long(name, table, log), log)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pdocrl.data.action_grid import with_labels
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import SampledFiles, column_names
 from pdocrl.errors import DataError, PdocrlError
@@ -51,7 +52,8 @@ def solve(
             role, less those that name rows.
         horizon: the most steps an episode has; for a log of columns the longest episode if gamma is not given either.
         confidence: such as 0.95: return a policy that is shown within every limit, if there is one.
-        columns: the log's names for roles: {"action": "dose", "episode": "patient", "decider": "doctor"}.
+        columns: the log's names for roles: {"action": "dose", "episode": "patient", "decider": "doctor"}. Several
+            decisions at once: {"action": "dose+rate"}. Amounts are replaced by the nearest of a few (`action_grid`).
         max_rows: of a log of columns that are read; of larger files whole episodes are drawn at random.
         seed: of everything random.
         progress: is told in words what is being done.
@@ -148,9 +150,19 @@ def read(
         if source.share < 1:
             total = source.total
             notes.append(f"learned and judged on whole episodes drawn at random from {total:,} rows")
+    source, more = with_labels(source, known["action"])
+    if more and "propensity" in known:
+        del known["propensity"]
+        more.append("`propensity` is left out, being that of the exact amount, and estimated")
+    notes += more
     log = EventLog.read(source, costs=costs, columns=state_columns, **known)
     if "terminal" not in known:
         notes.append("no column `terminal`: every episode is taken to be recorded to its end")
+    if log.ignored:
+        left_out = ", ".join(f"`{one}`" for one in log.ignored)
+        notes.append(
+            f"left out: {left_out} (names of rows or episodes, or the next row's values; name state columns to keep)"
+        )
     outcomes = [one.name for one in log.columns if one.name in limited]
     if outcomes:
         raise DataError(f"{log.name}: column `{outcomes[0]}` is limited, so it is an outcome and no state column.")

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pdocrl.approximate.boosting import check_installed
+from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
@@ -249,6 +249,11 @@ def _checked(
         raise DataError(f"{log.name}: no column to decide by; name some with state_columns (--state-columns).")
     if len(log.actions) < 2:
         raise DataError(f"{log.name}: every row has the action {log.actions[0]!r}; there is nothing to choose.")
+    if len(log.actions) > MOST_ACTIONS:
+        raise DataError(
+            f"{log.name}: {len(log.actions)} different actions, such as {log.actions[0]!r}; at most {MOST_ACTIONS} can "
+            "be learned. Merge rare ones, or give parts of a vector as columns: --columns action=dose+rate."
+        )
     if len(log.episodes) < FEWEST_EPISODES:
         raise DataError(
             f"{log.name}: {len(log.episodes)} episodes; at least {FEWEST_EPISODES} are needed to learn and to judge."

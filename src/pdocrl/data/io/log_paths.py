@@ -10,6 +10,7 @@ from typing import Any
 from pdocrl.errors import DataError
 
 Paths = str | Path | Sequence[str | Path]
+PEEKED = 10_000_000  # bytes looked at for what is no text
 PARQUET = (".parquet", ".pq")
 TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv") for packed in ("", ".gz", ".zst"))
 
@@ -73,3 +74,32 @@ def _kind(file: str) -> str:
 
 def _text(file: str) -> str:
     return "'" + file.replace("'", "''") + "'"
+
+
+def unreadable(files: Sequence[str], error: Exception) -> DataError:
+    """What DuckDB could not read, in one line: the file that is no UTF-8 text, else what it said itself."""
+    name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    for file in files if _kind(files[0]) == "text" else ():
+        if not file.lower().endswith((".gz", ".zst")):
+            with open(file, "rb") as opened:
+                start = opened.read(PEEKED)
+            if start.startswith((b"PK", b"\xd0\xcf")):
+                return DataError(f"{file} is a spreadsheet or an archive, not CSV; save it as CSV (UTF-8).")
+            try:
+                start[:-4].decode("utf-8")
+            except UnicodeDecodeError as bad:
+                line = start[: bad.start].count(b"\n") + 1
+                return DataError(f"{file}, line {line}: not UTF-8 text; save the file with the encoding UTF-8.")
+    return DataError(f"{name} cannot be read: {str(error).splitlines()[0].rstrip('.')}.")
+
+
+def check_columns(file: str, names: Sequence[str]) -> None:
+    """Refuse a CSV file that is empty, or whose lines differ in their number of fields: it then has one column."""
+    if _kind(file) == "text" and len(names) == 1:
+        if Path(file).stat().st_size == 0:
+            raise DataError(f"{file} is empty.")
+        if any(sign in names[0] for sign in ",;\t|"):
+            raise DataError(
+                f"{file}: its lines have different numbers of fields, so its columns cannot be told apart; mend the "
+                "lines (often the last one, or a comma without quotes)."
+            )
