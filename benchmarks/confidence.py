@@ -1,13 +1,15 @@
 """Is "shown at 95 %" right? `solve(..., confidence=0.95)` on logs whose truth is known, 40 logs a family.
 
-    python benchmarks/confidence.py [--families long_tail zipf …] [--logs 40] [--label NAME]
+    python benchmarks/confidence.py [--families long_tail zipf …] [--logs 40] [--first SEED] [--label NAME]
     python benchmarks/confidence.py --show
 
 A family is a problem and a way to log it. A log counts as wrong if the limits are called shown and the true cost of the
 policy that was returned is above one of them. Rewards are true ones, as shares of the best policy's within the limits.
 The method was designed on the families marked "design"; the others were run when it was finished. (`skewed` had 30 to
-200 rows an arm at first, from which nothing was shown in any log; it got more rows, the method stayed.) Writes
-benchmarks/results/confidence.csv, a row a log; rows of the label "0.2" were written by that version with this script.
+200 rows an arm at first, from which nothing was shown in any log; it got more rows, the method stayed.) Rows of the
+label "fresh" are logs from seed 1000 on, of every family, that nothing was designed on and nothing changed after.
+Writes benchmarks/results/confidence.csv, a row a log, as they come; those that are there are not made again. Rows of
+the label "0.2" were written by that version with this script.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Log(NamedTuple):
     counts: Counts
     world: CMDP  # whose constraint rewards are minus the costs
     limits: dict[str, float]
+    seen: NDArray[np.int64] | None = None  # of each state of the world, the state that the log names; None: itself
 
 
 class Family(NamedTuple):
@@ -50,10 +53,14 @@ def bandit(reward: Floats, cost: Floats, size: Floats, rows: NDArray[np.int64], 
     """One state; arm a pays reward[a], and costs size[a] with probability cost[a]/size[a]; rows[a] tries of it."""
     rng = np.random.default_rng([seed, 7])
     arm = np.repeat(np.arange(len(rows)), rows)
-    zeros = np.zeros(len(arm), int)
-    paid = size[arm] * (rng.random(len(arm)) < cost[arm] / size[arm])
-    counts = Counts.from_arrays(zeros, arm, zeros, reward[arm], paid, n_states=1, n_actions=len(rows))
-    world = CMDP.from_costs(np.ones((1, len(rows), 1)), reward[None], [cost[None]], [limit], np.ones(1), 0.5)
+    return tried(arm, reward, cost, size[arm] * (rng.random(len(arm)) < cost[arm] / size[arm]), limit)
+
+
+def tried(arm: NDArray[np.int64], reward: Floats, cost: Floats, paid: Floats, limit: float) -> Log:
+    """One state, a row for each try: `paid` [N] was drawn, `reward` and `cost` are the arms' means."""
+    zeros, arms = np.zeros(len(arm), int), len(reward)
+    counts = Counts.from_arrays(zeros, arm, zeros, reward[arm], paid, n_states=1, n_actions=arms)
+    world = CMDP.from_costs(np.ones((1, arms, 1)), reward[None], [cost[None]], [limit], np.ones(1), 0.5)
     return Log(counts, world, {"cost": limit})
 
 
@@ -87,8 +94,28 @@ def skewed(seed: int) -> Log:
     return bandit(np.r_[0.3, rng.uniform(0.4, 1, 59)], cost, size, rng.integers(300, 2000, 60), 0.15, seed)
 
 
-def played(world: CMDP, behaviour: Floats, episodes: int, steps: int, limits: dict[str, float], seed: int) -> Log:
-    """Episodes of a fixed length; costs are drawn as 0 or 1, which of them is by the world's mean."""
+def pareto(seed: int) -> Log:
+    """A hundred arms tried as 1/rank, 8,000 rows; a cost is 1, 2, 4, … or 32, each half as often as the one before."""
+    rng = np.random.default_rng([seed, 11])
+    size, share = 2.0 ** np.arange(6), 1 / np.arange(1, 101)
+    often = (1 / size) / (1 / size).sum()
+    cost = np.r_[rng.uniform(0.05, 0.1), rng.uniform(0.01, 0.4, 99)]
+    arm = np.repeat(np.arange(100), np.maximum(rng.multinomial(8000, share / share.sum()), 1))
+    paid = rng.choice(size, len(arm), p=often) * (rng.random(len(arm)) < (cost / (often @ size))[arm])
+    return tried(arm, np.r_[0.4, rng.uniform(0.2, 1, 99)], cost, paid, 0.12)
+
+
+def played(
+    world: CMDP,
+    behaviour: Floats,
+    episodes: int,
+    steps: int,
+    limits: dict[str, float],
+    seed: int,
+    size: float = 1.0,
+    seen: NDArray[np.int64] | None = None,
+) -> Log:
+    """Episodes of a fixed length; costs are drawn as 0 or `size`, which of them is by the world's mean."""
     rng = np.random.default_rng([seed, 5])
     S, A = behaviour.shape
     moves = world.P.toarray().reshape(S, A, S).cumsum(axis=2)
@@ -97,15 +124,17 @@ def played(world: CMDP, behaviour: Floats, episodes: int, steps: int, limits: di
     for t in range(steps):
         action = (rng.random((episodes, 1)) > behaviour.cumsum(axis=1)[state]).sum(axis=1).clip(0, A - 1)
         then = (rng.random((episodes, 1)) > moves[state, action]).sum(axis=1).clip(0, S - 1)
-        paid = rng.random((len(world.g), episodes)) < -world.g[:, state, action]
-        parts.append((state, action, then, world.r[state, action], paid.astype(float), np.full(episodes, t == 0)))
+        paid = rng.random((len(world.g), episodes)) < -world.g[:, state, action] / size
+        parts.append((state, action, then, world.r[state, action], size * paid, np.full(episodes, t == 0)))
         state = then
     s, a, z, r, c, first = (np.concatenate([part[i] for part in parts], axis=-1) for i in range(6))
     names = list(limits)
     costs = dict(zip(names, c, strict=True))
     who = np.tile(np.arange(episodes), steps)
+    if seen is not None:
+        s, z, S = seen[s], seen[z], int(seen.max()) + 1
     counts = Counts.from_arrays(s, a, z, r, costs, initial=first, n_states=S, n_actions=A, episode=who)
-    return Log(counts, world, limits)
+    return Log(counts, world, limits, seen)
 
 
 def multi_step(seed: int) -> Log:
@@ -153,6 +182,38 @@ def shortcuts(seed: int) -> Log:
     return played(world, behaviour, 100, 60, {"cost": 0.09}, seed)
 
 
+def rare_pairs(seed: int) -> Log:
+    """Random problems of six states; ten of twelve actions are rare, pay more, and cost 5 now and then; 80 episodes."""
+    rng = np.random.default_rng([seed, 13])
+    S, A = 6, 12
+    P, rare = rng.dirichlet(np.full(S, 0.5), (S, A)), np.arange(A) >= 2
+    r = np.where(rare, rng.uniform(0.4, 1, (S, A)), rng.uniform(0, 0.5, (S, A)))
+    cost = np.where(rare, rng.uniform(0, 0.6, (S, A)), rng.uniform(0, 0.1, (S, A)))
+    behaviour = np.full((S, A), 0.25 / (A - 2))
+    behaviour[:, 0], behaviour[:, 1] = 0.5, 0.25
+    begins = np.full(S, 1 / S)
+    own = CMDP.from_costs(P, r, [cost], [1.0], begins, 0.9)
+    limit = float(-evaluate(own, behaviour).constraints[0])
+    return played(CMDP.from_costs(P, r, [cost], [limit], begins, 0.9), behaviour, 80, 50, {"cost": limit}, seed, 5.0)
+
+
+def memory(seed: int) -> Log:
+    """Four named states; what a push costs depends on whether the step before was one, which no state tells."""
+    rng = np.random.default_rng([seed, 17])
+    S, A = 4, 2
+    moves, reward = rng.dirichlet(np.ones(S), (S, A)), rng.uniform(0.5, 1, S)
+    P, r, cost = np.zeros((2 * S, A, 2 * S)), np.zeros((2 * S, A)), np.zeros((2 * S, A))
+    for pushed in range(2):
+        rows = slice(pushed * S, (pushed + 1) * S)
+        P[rows, 0, :S], P[rows, 1, S:] = moves[:, 0], moves[:, 1]
+        r[rows, 1], cost[rows, 1] = reward, 0.5 * pushed
+    begins = np.r_[np.full(S, 1 / S), np.zeros(S)]
+    behaviour = np.repeat(rng.uniform(0.2, 0.4, (1, S)), 2, axis=0).reshape(-1)
+    world = CMDP.from_costs(P, r, [cost], [0.08], begins, 0.9)
+    both = np.stack([1 - behaviour, behaviour], -1)
+    return played(world, both, 100, 40, {"cost": 0.08}, seed, seen=np.arange(2 * S) % S)
+
+
 FAMILIES = {
     "long_tail": Family(long_tail, "design"),
     "rare_large": Family(rare_large, "design"),
@@ -162,6 +223,9 @@ FAMILIES = {
     "skewed": Family(skewed, "report"),
     "two_limits": Family(two_limits, "report"),
     "shortcuts": Family(shortcuts, "report"),
+    "pareto": Family(pareto, "report"),
+    "rare_pairs": Family(rare_pairs, "report"),
+    "memory": Family(memory, "report"),
 }
 
 
@@ -171,7 +235,7 @@ def measure(name: str, seed: int, label: str) -> dict[str, Any]:
     began = time.perf_counter()
     result = solve(made.counts, made.world.gamma, made.limits, confidence=CONFIDENCE, seed=seed)
     seconds = time.perf_counter() - began
-    truth = evaluate(made.world, result.policy)
+    truth = evaluate(made.world, result.policy if made.seen is None else result.policy[made.seen])
     over = float((made.world.tau - truth.constraints).max())
     return {
         "label": label,
@@ -220,22 +284,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--logs", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
     parser.add_argument("--label", default="0.3")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--show", action="store_true")
     given = parser.parse_args()
     if given.show:
         return show()
+    seeds = range(given.first, given.first + given.logs)
     for family in given.families:
-        rows = [measure(family, seed, given.label) for seed in range(given.logs)]
-        others = [
-            row
-            for row in (read_csv(given.out) if given.out.exists() else [])
-            if (row["label"], row["family"]) != (given.label, family)
-        ]
-        write_csv(given.out, others + rows)
-        shown, wrong = sum(row["status"] == "shown" for row in rows), sum(row["wrong"] for row in rows)
-        log(f"{family}: {shown} shown, {wrong} wrong")
+        for seed in seeds:
+            rows = read_csv(given.out) if given.out.exists() else []
+            if not any(int(row["seed"]) == seed for row in _of(rows, family, given.label)):
+                write_csv(given.out, [*rows, measure(family, seed, given.label)])
+        own = _of(read_csv(given.out), family, given.label)
+        shown, wrong = sum(row["status"] == "shown" for row in own), sum(int(row["wrong"]) for row in own)
+        log(f"{family}: {len(own)} logs, {shown} shown, {wrong} wrong")
+
+
+def _of(rows: list[dict[str, Any]], family: str, label: str) -> list[dict[str, Any]]:
+    """A label such as 0.3 is read as a number."""
+    return [row for row in rows if row["family"] == family and str(row["label"]) == label]
 
 
 if __name__ == "__main__":
