@@ -98,7 +98,7 @@ def design() -> list[World]:
     ]
 
 
-def _tabular(name: str, seed: int, stop: float, states: int = 6, actions: int = 3) -> World:
+def _tabular(name: str, seed: int, stop: float, states: int = 6, actions: int = 3, threshold: float = 1.5) -> World:
     rng = np.random.default_rng(seed)
     moves = rng.dirichlet(np.full(states, 0.5), (states, actions))
     reward, risk = rng.normal(size=(states, actions)), 0.4 * rng.uniform(size=(states, actions)) ** 2
@@ -120,7 +120,7 @@ def _tabular(name: str, seed: int, stop: float, states: int = 6, actions: int = 
         lambda x: after[x[:, 0].astype(int)],
         400,
         columns=lambda x: {"s": np.array([f"s{int(s)}" for s in x[:, 0]])},
-        threshold=1.5,
+        threshold=threshold,
     )
 
 
@@ -205,6 +205,7 @@ def report() -> list[World]:
     return [
         _tabular("tabular, 5 steps", 21, 0.2),
         _tabular("tabular, 25 steps", 22, 0.04),
+        _tabular("tabular, 12 steps", 23, 0.08, threshold=4.5),
         _catalogue(),
         _clinic(),
         _stock(),
