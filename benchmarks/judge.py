@@ -69,7 +69,7 @@ def measure(world: World, n: int, kind: str, logs: int, totals: Any) -> list[dic
     from pdocrl.limits import Limit
     from pdocrl.ope import verdicts
     from pdocrl.ope.estimators import propensity
-    from pdocrl.ope.estimators.basis import basis
+    from pdocrl.ope.estimators.linear import basis
     from pdocrl.ope.estimators.problem import Problem
     from pdocrl.ope.judge import every_estimate
 

@@ -29,8 +29,8 @@ from pdocrl.envs.rollout import Rollouts
 from pdocrl.files import write_csv
 from pdocrl.nn.mlp import MLP
 from pdocrl.ope import METHODS, Prepared
-from pdocrl.ope.estimate import judge
-from pdocrl.ope.support import MOST_OUTSIDE
+from pdocrl.ope.ensemble.judge import Judged, judge_training
+from pdocrl.ope.ensemble.support import MOST_OUTSIDE
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained
@@ -140,7 +140,7 @@ def judged(
         evaluate_episodes=1,
         versions={},
     )
-    told = judge(Trained(plan, 1, policies, {}, []), ready, METHODS, seed=0)
+    told = judge_training(Trained(plan, 1, policies, {}, []), ready, seed=0, compare=True)
     log(f"{task}: {len(policies)} policies judged")
     return [
         row(
@@ -148,10 +148,19 @@ def judged(
             kind,
             played,
             one.outside,
-            {name: (own.value, own.interval, [own.within([x]) for x in LIMITS]) for name, own in one.by_method.items()},
+            by_method(one),
         )
         for kind, played, one in zip(kinds, truth, told, strict=True)
     ]
+
+
+def by_method(one: Judged) -> dict[str, tuple[Any, Any, Any]]:
+    """Values [2], intervals [2, 2] and what is said at each of the limits; fitted Q evaluation gives a point alone."""
+    own = one.ensemble
+    found: dict[str, tuple[Any, Any, Any]] = {"ensemble": (own.value, own.interval, [own.within([x]) for x in LIMITS])}
+    if one.fqe is not None:
+        found["fqe"] = (one.fqe, [[None] * 2] * 2, [None] * len(LIMITS))
+    return found
 
 
 def row(

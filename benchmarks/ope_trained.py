@@ -26,9 +26,9 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.files import write_csv
 from pdocrl.ope import Prepared
-from pdocrl.ope.estimate import judge
-from pdocrl.ope.support import MOST_OUTSIDE
-from pdocrl.ope.verdict import Calibrated
+from pdocrl.ope.ensemble.calibrate import Calibrated
+from pdocrl.ope.ensemble.judge import judge_training
+from pdocrl.ope.ensemble.support import MOST_OUTSIDE
 from pdocrl.policies.policy import Policy, load_all
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
@@ -130,8 +130,8 @@ def judged(task: str, ready: Prepared, some: list[tuple[Row, Policy]]) -> list[R
         evaluate_episodes=1,
         versions={},
     )
-    told = judge(Trained(plan, 1, [policy for _, policy in some], {}, []), ready, ("ensemble",), seed=0)
-    return [row(line, one.outside, one.by_method["ensemble"]) for (line, _), one in zip(some, told, strict=True)]  # type: ignore[arg-type]
+    told = judge_training(Trained(plan, 1, [policy for _, policy in some], {}, []), ready, seed=0)
+    return [row(line, one.outside, one.ensemble) for (line, _), one in zip(some, told, strict=True)]
 
 
 def row(line: Row, outside: float, told: Calibrated) -> Row:

@@ -25,7 +25,7 @@ def test_version_is_that_of_the_package() -> None:
 
 def test_packages_named_like_a_function_are_called_like_it() -> None:
     """Also once their modules have been imported, which put the package where the function would be."""
-    import pdocrl.ope.estimate
+    import pdocrl.ope.ensemble.judge
     import pdocrl.report.page
 
     with pytest.raises(PdocrlError, match="no run"):

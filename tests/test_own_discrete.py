@@ -21,8 +21,7 @@ from pdocrl.data import Dataset, load
 from pdocrl.envs import make
 from pdocrl.envs.rollout import episode_seeds, rollout
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.prepare import Prepared
+from pdocrl.ope import EnsembleConfig, Prepared
 
 Cli = Callable[..., tuple[int, str, str]]
 PACKAGES = Path(__file__).parent / "packages"

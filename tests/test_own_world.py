@@ -30,8 +30,7 @@ from pdocrl.data import load
 from pdocrl.data.bounds import to_real
 from pdocrl.envs import make
 from pdocrl.envs.rollout import episode_seeds
-from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.prepare import Prepared
+from pdocrl.ope import EnsembleConfig, Prepared
 from pdocrl.training.config import TrainingConfig
 
 PACKAGES = Path(__file__).parent / "packages"

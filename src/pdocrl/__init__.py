@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pdocrl.envs import make as make
     from pdocrl.envs import rollout as rollout
     from pdocrl.evaluation.evaluate import evaluate as evaluate
-    from pdocrl.ope.certificates import certify as certify
+    from pdocrl.ope.certify import certify as certify
     from pdocrl.policy_folder import load_policy as load_policy
     from pdocrl.portfolio.entry import solve as solve
     from pdocrl.training import callbacks as callbacks
@@ -49,7 +49,7 @@ _HOMES = {  # name → module that has it
     "Learned": "pdocrl.agents.base",
     "Logger": "pdocrl.training.loggers",
     "Task": "pdocrl.data",
-    "certify": "pdocrl.ope.certificates",
+    "certify": "pdocrl.ope.certify",
     "evaluate": "pdocrl.evaluation.evaluate",
     "export": "pdocrl.training.folder",
     "load": "pdocrl.data",

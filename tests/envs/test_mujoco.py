@@ -23,8 +23,7 @@ from pdocrl.envs import make
 from pdocrl.envs.mujoco_models import modern
 from pdocrl.envs.safety_gymnasium import INSTALL, _array_defaults, is_safety_gymnasium
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.prepare import Prepared
+from pdocrl.ope import EnsembleConfig, Prepared
 from pdocrl.policies import policy as policies
 
 ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"

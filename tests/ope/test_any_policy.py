@@ -14,7 +14,7 @@ import pytest
 import pdocrl
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit
-from pdocrl.ope.finite_sample import bounds
+from pdocrl.ope.certify.log import bounds
 from pdocrl.ope.judge import judge
 from tests.ope.estimators.worlds import World
 

@@ -10,9 +10,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from pdocrl.ope.audits import audit_statement, play_until_shown
-from pdocrl.ope.certificate import PolicyCertificate
-from pdocrl.ope.picture import _edges, _shares
+from pdocrl.ope.certify.audit import audit_statement, play_until_shown
+from pdocrl.ope.certify.certificate import PolicyCertificate, _edges, _shares
 from pdocrl.records import read_record
 
 Cli = Callable[..., tuple[int, str, str]]

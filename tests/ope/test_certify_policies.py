@@ -13,7 +13,7 @@ from test_ensemble import SMALL
 from test_ope_command import Cli, constant, drifting, trained, write
 
 from pdocrl.data import save
-from pdocrl.ope.certify import certify_log
+from pdocrl.ope.certify.training import certify_log
 from pdocrl.records import write_record
 from pdocrl.tabular.inference.bootstrap import Intervals
 from pdocrl.tabular.inference.confidence import SafetyTest
@@ -24,7 +24,7 @@ from pdocrl.tabular.result.record import read_solved
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A policy of −0.3, far from the border, and one of +0.6, beyond it half of the time, both limited to 2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("pdocrl.ope.prepare.EnsembleConfig", lambda: SMALL)
+    monkeypatch.setattr("pdocrl.ope.ensemble.prepare.EnsembleConfig", lambda: SMALL)
     dataset = drifting(episodes=160)
     save(dataset, tmp_path / "first.npz")
     save(drifting(episodes=160, seed=1), tmp_path / "second.npz")

@@ -16,17 +16,13 @@ from test_ope_command import SMALL, Cli, Sequential, constant, drifting, trained
 
 from pdocrl.data import make_dataset, save
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
-from pdocrl.ope.actors import begin_many, remembers
-from pdocrl.ope.calibrate import Calibration, _quantile, _wide, choose
-from pdocrl.ope.ensemble import SELECTION, mixed, networks
-from pdocrl.ope.groups import deal, group_episodes
-from pdocrl.ope.learn import _sequences, _went
-from pdocrl.ope.log import Log
-from pdocrl.ope.rollouts import play
-from pdocrl.ope.scales import Scales
-from pdocrl.ope.support import Recorded
-from pdocrl.ope.targets import Base, rows_of, with_noise
-from pdocrl.ope.verdict import Calibrated
+from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration, _quantile, _wide, choose
+from pdocrl.ope.ensemble.learn import _sequences, _went
+from pdocrl.ope.ensemble.networks import SELECTION, mixed, networks
+from pdocrl.ope.ensemble.prepare import deal, group_episodes
+from pdocrl.ope.ensemble.rollouts import begin_many, play, remembers
+from pdocrl.ope.ensemble.support import Recorded
+from pdocrl.ope.ensemble.targets import Base, Scales, rows_of, with_noise
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
 LONGER = dataclasses.replace(SMALL, steps=2500)
@@ -217,7 +213,7 @@ def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is
 ) -> None:
     made = trained(still.dataset, [(3.0,)], [constant(-0.3)])
     inside = estimate(made, still).runs[0]
-    monkeypatch.setattr("pdocrl.ope.support.MOST_OUTSIDE", -1.0)  # every policy is called outside the data
+    monkeypatch.setattr("pdocrl.ope.ensemble.support.MOST_OUTSIDE", -1.0)  # every policy is called outside the data
     outside = estimate(made, still).runs[0]
     assert (inside.trusted, outside.trusted) == (True, False)
     assert outside.cost_interval == [(0.0, made.config.horizon * float(still.dataset.cost.max()))]
@@ -290,7 +286,7 @@ def test_observations_rewards_and_costs_in_other_units_change_nothing_but_their_
         scales = Scales.of(own)
         memory = scales.memory(own.obs[rows], own.action[rows], own.next_obs[rows])
         group = group_episodes(own, np.random.default_rng(0))
-        recorded = Recorded.of(Log.of(own), np.random.default_rng(0))
+        recorded = Recorded.of(own, np.random.default_rng(0))
         reward = (own.reward[rows] - scales.reward_mean) / scales.reward_scale
         inputs = scales.inputs(memory, own.obs[rows], own.action[rows])
         seen.append([np.asarray(x) for x in (inputs, reward, group, recorded.radius)])
@@ -320,7 +316,7 @@ def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cl
     """Ten steps of −0.3 never come near the border at 0.5; steps of +0.6 are beyond it from the fifth on."""
     import json
 
-    monkeypatch.setattr("pdocrl.ope.prepare.EnsembleConfig", lambda: SMALL)
+    monkeypatch.setattr("pdocrl.ope.ensemble.prepare.EnsembleConfig", lambda: SMALL)
     dataset = drifting(episodes=160)
     save(dataset, tmp_path / "drifting.npz")
     made = trained(dataset, [(3.0,), (1.0,)], [constant(-0.3), constant(0.6)], str(tmp_path / "drifting.npz"))
@@ -336,7 +332,7 @@ def test_verdicts_of_the_command_and_the_fit_that_is_kept(tmp_path: Path, run_cl
     assert told["calibration"]["groups"] >= 20
     assert set(told["calibration"]["coverage_left_out"]) == {"reward", "cost"}
     assert len(list((tmp_path / "cache" / "pdocrl" / "ope").iterdir())) == 1
-    monkeypatch.setattr("pdocrl.ope.prepare._fitted", None)  # the second call finds the fit
+    monkeypatch.setattr("pdocrl.ope.ensemble.prepare._fitted", None)  # the second call finds the fit
     assert json.loads(run_cli("ope", folder, "--json")[1]) == told
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import pdocrl
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.records import OpeReport
+from pdocrl.ope.result import OpeReport
 from tests.ope.estimators.worlds import World
 
 WORLD = World.random(0)

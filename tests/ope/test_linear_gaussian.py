@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pdocrl.data import Dataset, make_dataset
-from pdocrl.ope.fitted_q import System
-from pdocrl.ope.log import Log
+from pdocrl.ope.ensemble.fqe import System
 
 DECAY, PUSH, NOISE, GAIN, HORIZON = 0.9, 0.3, 0.1, 0.8, 25
 START = 0.6  # every episode starts at ±START
@@ -59,7 +58,7 @@ def quadratic(pairs: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def test_fitted_q_finds_the_closed_form() -> None:
-    system = System.of(Log.of(logged(400, np.random.default_rng(0))), quadratic, 1e-9)
+    system = System.of(logged(400, np.random.default_rng(0)), quadratic, 1e-9)
     assert system.values(act, HORIZON)[:2] == pytest.approx(exact()[:2], rel=0.1)
 
 
@@ -69,5 +68,5 @@ def test_the_end_of_an_episode_ends_its_sum() -> None:
     obs = np.tile(np.arange(3.0), 50)[:, None]
     ends = np.tile([0.0, 0.0, 1.0], 50)
     data = make_dataset(obs, rng.uniform(-1, 1, (150, 1)), np.ones(150), np.zeros((150, 1)), obs + 1, ends, 0 * ends)
-    system = System.of(Log.of(data), lambda pairs: np.eye(4)[pairs[:, 0].astype(int)], 1e-9)
+    system = System.of(data, lambda pairs: np.eye(4)[pairs[:, 0].astype(int)], 1e-9)
     assert system.values(lambda obs: 0 * obs, 10)[0] == pytest.approx(3, abs=1e-5)

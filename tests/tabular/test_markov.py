@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from partly_seen import Rows, hidden_type, lost_sales
 
-from pdocrl.ope.certify import certify_solved
+from pdocrl.ope.certify.training import certify_solved
 from pdocrl.tabular import Counts, Result, solve
 from pdocrl.tabular.inference.markov import copied_episodes
 from pdocrl.tabular.io.cells import CellSpec

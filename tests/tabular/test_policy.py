@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.certify import certify_solved
+from pdocrl.ope.certify.training import certify_solved
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.result.policy import InputError, TabularPolicy, UnseenStateError, load

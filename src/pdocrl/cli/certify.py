@@ -103,7 +103,7 @@ def certify(
         out: a folder for certificate.json and certificate.png; default: that of the policy.
         json: print one JSON object.
     """
-    from pdocrl.ope import certificates
+    from pdocrl.ope import certify as certificates
     from pdocrl.records import as_plain
 
     if not 0 < confidence < 1:

@@ -13,8 +13,7 @@ from pdocrl.console import log, print_json, print_table
 from pdocrl.errors import PdocrlError
 
 if TYPE_CHECKING:
-    from pdocrl.ope.records import DeciderReport, OpeReport, PolicyReport
-    from pdocrl.ope.result import EstimatedSums, OffPolicy
+    from pdocrl.ope.result import DeciderReport, EstimatedSums, OffPolicy, OpeReport, PolicyReport
 
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pdocrl.ope.estimators.intervals import interval
 from pdocrl.ope.estimators.problem import Estimate, Floats
-from pdocrl.ope.records import Choice, Comparison, LimitVerdict
+from pdocrl.ope.result import Choice, Comparison, LimitVerdict
 
 LOGGED = "logged decisions"
 

@@ -7,7 +7,7 @@ import numpy as np
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError
 from pdocrl.ope.estimators.problem import Floats, Problem
-from pdocrl.ope.records import ActionOverlap
+from pdocrl.ope.result import ActionOverlap
 from pdocrl.ope.verdicts import FEWEST, LARGEST
 
 FAR = 5.0  # standard errors beyond which a moment of the propensities does not fit

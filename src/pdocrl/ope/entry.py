@@ -19,8 +19,7 @@ from pdocrl.data.tasks import all_tasks
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.judge import judge
-from pdocrl.ope.records import OpeReport
-from pdocrl.ope.result import OffPolicy
+from pdocrl.ope.result import OffPolicy, OpeReport
 from pdocrl.training.config import FILE as RUN_FILE
 from pdocrl.training.folder import Trained
 
@@ -53,9 +52,8 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
             `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
             `estimate.estimate`.
     """
-    from pdocrl.ope.estimate import estimate
-    from pdocrl.ope.judge_dataset import judge_dataset
-    from pdocrl.ope.prepare import Prepared
+    from pdocrl.ope.ensemble.judge import estimate, judge_dataset
+    from pdocrl.ope.ensemble.prepare import Prepared
 
     columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}
     if isinstance(log, EventLog):

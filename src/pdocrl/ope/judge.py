@@ -17,19 +17,19 @@ from pdocrl.ope import verdicts
 from pdocrl.ope.any_policy import named_policies
 from pdocrl.ope.choice import Candidate, choose
 from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings
-from pdocrl.ope.distribution import distribution
 from pdocrl.ope.drift import drift, halves
-from pdocrl.ope.estimators import dynamics, importance, propensity, trees
-from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators import dynamics, importance, propensity, regressors
+from pdocrl.ope.estimators.distribution import distribution
 from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
 from pdocrl.ope.estimators.forward import forward_ratios
 from pdocrl.ope.estimators.fqe import direct, q_values
 from pdocrl.ope.estimators.intervals import LEVEL
+from pdocrl.ope.estimators.linear import basis
 from pdocrl.ope.estimators.marginalised import marginalised, ratios
 from pdocrl.ope.estimators.on_policy import of_totals
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size
-from pdocrl.ope.records import DeciderReport, EstimatorReport, OpeReport, PolicyReport
+from pdocrl.ope.result import DeciderReport, EstimatorReport, OpeReport, PolicyReport
 
 MOST_DECIDERS = 50  # listed
 Found = dict[tuple[str, str], Estimate]  # (estimator, signal) → estimate
@@ -110,7 +110,7 @@ def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
     found: list[Estimate] = []
     weights = ratios(problem)
     state = dynamics.states(problem.log, problem.discount)
-    forward = forward_ratios(problem) if state is None and _long(problem) and trees.installed() else None
+    forward = forward_ratios(problem) if state is None and _long(problem) and regressors.installed() else None
     for signal in problem.log.signals:
         q = q_values(problem, signal, regressor)
         found += [estimator(problem, signal, kind) for estimator in IMPORTANCE for kind in importance.KINDS]

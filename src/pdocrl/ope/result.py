@@ -1,11 +1,13 @@
-"""What `pdocrl ope` says of each policy, and what ope.json holds: estimates, intervals, one verdict, one flag.
+"""What `pdocrl.ope` returns: `OpeReport`, of policies on a log or a dataset, and `OffPolicy`, of a training.
+
+`OffPolicy` is what ope.json holds: estimates, intervals, one verdict, one flag.
 
 format                  2; files of version 0.2 are read, too
 method                  `ensemble`; with --compare, fitted Q evaluation is under `by_method` too
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
 versions, settings      what made the numbers
-calibration             of the ensemble on groups of episodes it had not seen; see `pdocrl.ope.calibrate`
+calibration             of the ensemble on groups of episodes it had not seen; see `ensemble.calibrate`
 task, agent, step       of the training
 runs[i]                 in the plan's order; every run has
     agent, cost_limit [K], seed, and the settings the runs vary
@@ -15,7 +17,7 @@ runs[i]                 in the plan's order; every run has
     normalized_cost, normalized_cost_interval          of the worst constraint; null without constraints
     within_limit        true: shown, false: shown to be over, null: neither
     verdict             the same in words
-    trusted, warnings   false with the reasons, when the data cannot carry the estimate; see `pdocrl.ope.support`
+    trusted, warnings   false with the reasons, when the data cannot carry the estimate; see `ensemble.support`
     outside                                            what the flag is decided by
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
@@ -25,7 +27,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec import field
@@ -33,10 +35,12 @@ from numpy.typing import NDArray
 
 from pdocrl import deprecations
 from pdocrl.data.tasks import Task
+from pdocrl.errors import UnknownNameError
+from pdocrl.evaluation.audit import Verdict as Verdict
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.files import write_json
-from pdocrl.records import Part, Record, as_plain, read_record
+from pdocrl.records import Part, Record, as_plain, read_record, write_record
 
 FILE = "ope.json"
 LEVEL = 0.95
@@ -189,3 +193,137 @@ def cost_score(told: Told, limit: Sequence[float]) -> tuple[float, Interval] | t
     cost = normalised_cost(told.value[1:], limit)
     low, high = (normalised_cost(end, limit).max() for end in told.interval[1:].T)
     return float(cost.max()), (float(low), float(high))
+
+
+class EstimatorReport(Part, frozen=True, kw_only=True):
+    """One estimator on one policy: totals of an episode. Null where there is no overlap, or no interval."""
+
+    estimator: str
+    reward: float | None
+    reward_interval: Interval | None
+    cost: list[float | None]  # [K] in the order of `costs` of the report
+    cost_interval: list[Interval | None]  # [K]
+    ess: float | None  # effective sample size in episodes, (Σw)²/Σw²
+    largest_weight: float | None  # the largest share of one episode in the sum of all weights
+    usable: bool  # whether its diagnostics let it decide
+    assumptions: list[str]
+
+
+class LimitVerdict(Part, frozen=True, kw_only=True):
+    """Whether a policy satisfies one limit."""
+
+    limit: str
+    verdict: Verdict
+    estimator: str | None  # the one that decided
+    value: float | None
+    lower: float | None  # the interval that decided, at the report's confidence
+    upper: float | None
+    p_value: float  # least 1 − confidence at which it is shown within; 1 where none was computed
+    confounding: float | None  # Γ: odds of decisions off by this factor at every step would overturn the verdict
+    why: str
+
+
+class ActionOverlap(Part, frozen=True, kw_only=True):
+    """How the log covers one action of the policy."""
+
+    action: str
+    policy: float  # mean probability at logged states
+    logged: float  # share of logged decisions
+    largest_ratio: float  # of π/b at a logged decision
+
+
+class CostDistribution(Part, frozen=True, kw_only=True):
+    """Episode totals of a cost under the policy, by weighted episodes."""
+
+    cost: str
+    median: float
+    q90: float
+    q95: float
+    cvar90: float
+
+
+class PolicyReport(Part, frozen=True, kw_only=True):
+    """What the log tells of one policy."""
+
+    name: str
+    verdict: Verdict | None  # of all limits together; null without limits
+    limits: list[LimitVerdict]
+    estimates: list[EstimatorReport]
+    decides: str | None  # the estimator that speaks for the reward
+    distribution: list[CostDistribution]
+    overlap: list[ActionOverlap]
+    disagreement: dict[str, float]  # signal → largest distance of two usable estimates, in their joint half-widths
+    assumptions: list[str]
+    warnings: list[str]
+
+    def of(self, estimator: str) -> EstimatorReport:
+        found = [one for one in self.estimates if one.estimator == estimator]
+        if not found:
+            raise UnknownNameError("estimator", estimator, [one.estimator for one in self.estimates])
+        return found[0]
+
+
+class DeciderReport(Part, frozen=True, kw_only=True):
+    """What was logged of one decider, or of all of them."""
+
+    name: str
+    episodes: int
+    reward: float
+    reward_interval: Interval | None
+    cost: list[float]  # [K]
+    cost_interval: list[Interval | None]
+    within: list[bool]  # whether the sample's own value satisfies each limit
+
+
+class Comparison(Part, frozen=True, kw_only=True):
+    """A paired difference, policy − other, from the same episodes."""
+
+    policy: str
+    other: str
+    signal: str
+    difference: float
+    interval: Interval
+
+
+class Choice(Part, frozen=True, kw_only=True):
+    """Which of several policies."""
+
+    ranking: list[str]  # by estimated reward, those within the limits first
+    safe: list[str]  # shown within all limits, all of them together at the confidence (Holm)
+    best: str | None  # of largest estimated reward among the safe ones; without limits, among all
+    regret_upper: float | None  # so much more may another of the candidates earn, at most, at the confidence
+    comparisons: list[Comparison]  # with the logged decisions, and of each with the best
+
+
+class OpeReport(Record, frozen=True, kw_only=True):
+    """Policies judged from a log of discrete decisions, or from a dataset of vectors."""
+
+    FORMAT: ClassVar[int] = 1
+    log: str
+    rows: int
+    episodes: int
+    actions: list[str]
+    costs: list[str]  # their names, [K]
+    propensities: Literal["logged", "estimated", "not used"]
+    discount: float
+    confidence: float  # of intervals and of verdicts
+    limits: list[str]
+    logged: DeciderReport
+    deciders: list[DeciderReport]
+    policies: list[PolicyReport]
+    choice: Choice | None  # of two policies or more
+    warnings: list[str]
+
+    def policy(self, name: str) -> PolicyReport:
+        found = [one for one in self.policies if one.name == name]
+        if not found:
+            raise UnknownNameError("policy", name, [one.name for one in self.policies])
+        return found[0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as JSON, whole or not at all."""
+        write_record(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> OpeReport:
+        return read_record(path, cls, "Make it again with pdocrl.ope(policies, log).save(path).")

@@ -23,11 +23,11 @@ import numpy as np
 from scipy.stats import beta
 
 from pdocrl.limits import Limit
-from pdocrl.ope import distribution, sensitivity
-from pdocrl.ope.estimators import dynamics
+from pdocrl.ope import sensitivity
+from pdocrl.ope.estimators import distribution, dynamics
 from pdocrl.ope.estimators.intervals import interval, p_value
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
-from pdocrl.ope.records import LimitVerdict, Verdict
+from pdocrl.ope.result import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights

@@ -20,8 +20,7 @@ from pdocrl.approximate.cells import consequence_cells
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.named_columns import Flags, Floats
-from pdocrl.ope.estimators.basis import basis
-from pdocrl.ope.estimators.linear import LinearSystem, values
+from pdocrl.ope.estimators.linear import LinearSystem, basis, values
 from pdocrl.ope.estimators.problem import Problem
 from pdocrl.policies.row_policy import FORMAT, RowPolicy
 

@@ -22,7 +22,7 @@ from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
-from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators.linear import basis
 from pdocrl.policies.row_policy import RowPolicy
 from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner

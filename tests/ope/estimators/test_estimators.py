@@ -10,12 +10,11 @@ import pytest
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.estimators import propensity
-from pdocrl.ope.estimators.basis import basis
 from pdocrl.ope.estimators.double_reinforcement import double
 from pdocrl.ope.estimators.doubly_robust import doubly_robust
 from pdocrl.ope.estimators.fqe import direct, q_values
 from pdocrl.ope.estimators.importance import KINDS, per_decision, trajectory
-from pdocrl.ope.estimators.linear import LinearSystem, values
+from pdocrl.ope.estimators.linear import LinearSystem, basis, values
 from pdocrl.ope.estimators.marginalised import logged, marginalised, ratios
 from pdocrl.ope.estimators.problem import Estimate, Problem
 from tests.ope.estimators.worlds import Floats, World

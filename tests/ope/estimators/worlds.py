@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.event_log import EventLog
-from pdocrl.ope.estimators.basis import basis
+from pdocrl.ope.estimators.linear import basis
 from pdocrl.ope.estimators.problem import Problem
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdocrl.ope.estimators import trees
+from pdocrl.ope.estimators import regressors
 from pdocrl.ope.estimators.problem import Floats, Problem
 
 ITERATIONS = 30  # at most
@@ -34,7 +34,7 @@ def forward_ratios(problem: Problem) -> Floats:
             y = weight[fitted - 1] * ratio[fitted - 1]
             if not y.sum() > 0:
                 break
-            model = trees.regressor(loss="poisson", seed=problem.seed).fit(problem.inputs[fitted], y)
+            model = regressors.regressor(loss="poisson", seed=problem.seed).fit(problem.inputs[fitted], y)
             weight[fitted] = np.minimum(model.predict(problem.inputs[fitted]), most)
         state[here] = 0.0 if model is None else np.minimum(model.predict(problem.inputs[here]), most)
     found = state * ratio

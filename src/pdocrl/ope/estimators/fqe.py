@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pdocrl.errors import UnknownNameError
-from pdocrl.ope.estimators import trees
+from pdocrl.ope.estimators import regressors
 from pdocrl.ope.estimators.linear import fitted_without, values
 from pdocrl.ope.estimators.problem import Estimate, Floats, Ints, Problem
 
@@ -71,10 +71,8 @@ class Regression(Protocol):
 
 def _regression(kind: str, problem: Problem, rows: Ints) -> Regression:
     if kind == "trees":
-        return trees.TreesQ(problem, rows)
-    from pdocrl.ope.estimators.network import NetworkQ
-
-    return NetworkQ(problem, rows)
+        return regressors.TreesQ(problem, rows)
+    return regressors.NetworkQ(problem, rows)
 
 
 def _residual_fitted(kind: str, problem: Problem, signal: str, rows: Ints, q: Floats, here: Ints) -> Floats:

@@ -14,10 +14,34 @@ import dataclasses
 
 import numpy as np
 
+from pdocrl.data.event_log import EventLog
 from pdocrl.ope.estimators.problem import Floats, Ints, Problem
 
 RIDGE = 1e-3  # rows of pseudo-observations of zero, per unit of a feature's mean square
 CHUNK = 20_000  # rows at once
+QUARTILES = (0.25, 0.5, 0.75)
+MOST = 600  # features × actions, so that the linear systems stay small
+
+
+def basis(log: EventLog, time: bool) -> Floats:
+    """[N, F] a one, the encoded columns, hinges of the numeric ones, and where totals are not discounted time.
+
+    f(s) = [ 1, x, max(0, x_j − q) for the quartiles q of each numeric x_j, τ, τ² ],   τ = step/longest episode
+    """
+    matrix, names = log.features()
+    parts = [np.ones((len(log), 1)), matrix]
+    longest = int(log.step.max())
+    if time and longest > 0:
+        clock = log.step / longest
+        parts.append(np.stack([clock, clock**2], axis=1))
+    numeric = [names.index(column.name) for column in log.columns if column.kind == "numeric"]
+    width = sum(part.shape[1] for part in parts) + len(QUARTILES) * len(numeric)
+    if width * len(log.actions) <= MOST:
+        for j in numeric:
+            knots = np.unique(np.quantile(matrix[:, j], QUARTILES))
+            inside = knots[(knots > matrix[:, j].min()) & (knots < matrix[:, j].max())]
+            parts.append(np.maximum(0.0, matrix[:, j, None] - inside))
+    return np.concatenate(parts, axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ one policy                 ─▶ the whole log judges; it must have had no part
 several, or a learner      ─▶ one part of the log learns and chooses, the other part judges what was chosen
 
 Where propensities are logged, bounds on means (with a stated largest cost) and shares hold at any number of episodes
-(`finite_sample`). Otherwise they are those of `judge`, whose coverage was simulated.
+(`bounds`). Otherwise they are those of `judge`, whose coverage was simulated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import Verdict as Shown
+from pdocrl.evaluation.audit import checked, mean_lower
 from pdocrl.evaluation.tails import LimitScore
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.any_policy import named_policies
-from pdocrl.ope.certificate import PolicyCertificate, Statement, Verdict, percent
+from pdocrl.ope.certify.certificate import PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.diagnostics import log_warnings
-from pdocrl.ope.finite_sample import bounds
 from pdocrl.ope.judge import judge
-from pdocrl.ope.records import LimitVerdict, OpeReport
+from pdocrl.ope.result import LimitVerdict, OpeReport
 from pdocrl.ope.sensitivity import LARGEST
 
 EXACT = "the propensities are right; bounds hold at any number of independent episodes, also for a log that grows"
@@ -172,3 +173,36 @@ def _side(limit: Limit, lower: float | None, upper: float | None) -> Shown:
 
 def _number(x: float | None) -> str:
     return "unknown" if x is None else f"{x:.4g}"
+
+
+def bounds(
+    weights: ArrayLike, costs: ArrayLike, limit: Limit, confidence: float = 0.95, cost_max: float | None = None
+) -> tuple[float | None, float | None]:
+    """One-sided lower and upper bounds of what is limited, each at the confidence; None where nothing is known.
+
+    With importance weights w = Π π/b of whole episodes, E_b[w f(episode)] = E_π[f]. Costs C in [0, M] have
+
+        E_π[C] = M − E_b[w (M − C)] ≤ M − L,   L a lower confidence sequence of the mean of w (M − C) ≥ 0
+        E_π[C] = E_b[w C] ≥ L',                L' one of the mean of w C ≥ 0
+
+    and lower sequences by betting need no upper bound on the weights (`evaluation.audit.mean_lower`). So a growing log
+    may be looked at after every episode. The share P(C > t) is the same with C replaced by 1{C > t} and M = 1.
+    Karampatziakis, Mineiro and Ramdas, "Off-policy confidence sequences", 2021; Thomas, Theocharous and Ghavamzadeh,
+    "High-confidence off-policy evaluation", 2015.
+
+    Args:
+        weights: [n] of logged episodes.
+        costs: [n] their undiscounted totals.
+        limit: on a mean, or on an exceedance.
+        confidence: of each bound.
+        cost_max: the largest total an episode can have; the upper bound of a mean rests on it.
+    """
+    c, most = checked(costs, cost_max), cost_max
+    if limit.threshold is not None:
+        c, most = (c > limit.threshold).astype(np.float64), 1.0
+    elif limit.measure != "mean":
+        raise PdocrlError(f"limit {limit}: bounds at any number of episodes are of means and shares.")
+    w = np.asarray(weights, np.float64)
+    lower = mean_lower(w * c, confidence)
+    upper = None if most is None else max(most - mean_lower(w * (most - c), confidence), 0.0)
+    return min(lower, most if most is not None else np.inf), upper

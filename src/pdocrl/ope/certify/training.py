@@ -18,14 +18,13 @@ from pdocrl.data.episodes import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
-from pdocrl.ope.certificate import FILE, PICTURE, PolicyCertificate, Statement, Verdict, percent
-from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.estimate import judge, training_data
-from pdocrl.ope.picture import Shown, draw
-from pdocrl.ope.played import policy_name
-from pdocrl.ope.prepare import Prepared
-from pdocrl.ope.support import never_seen, support_warnings
-from pdocrl.ope.verdict import Calibrated
+from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
+from pdocrl.ope.certify.played import policy_name
+from pdocrl.ope.ensemble.calibrate import Calibrated
+from pdocrl.ope.ensemble.judge import judge_training, training_data
+from pdocrl.ope.ensemble.networks import EnsembleConfig
+from pdocrl.ope.ensemble.prepare import Prepared
+from pdocrl.ope.ensemble.support import never_seen, support_warnings
 from pdocrl.records import write_record
 from pdocrl.tabular.result.record import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
@@ -60,7 +59,7 @@ def certify_log(
         fresh, notes = _is_fresh(found, dataset, data)
     ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
-    for i, told in enumerate(judge(found, ready, seed, confidence)):
+    for i, told in enumerate(judge_training(found, ready, seed, confidence)):
         own = told.ensemble
         for k, limit in enumerate(found.config.runs[i]["cost_limit"]):
             panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))

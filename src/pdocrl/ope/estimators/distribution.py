@@ -14,7 +14,7 @@ import numpy as np
 
 from pdocrl.limits import Limit
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, self_normalised, summarise
-from pdocrl.ope.records import CostDistribution
+from pdocrl.ope.result import CostDistribution
 
 NAME = "weighted episodes"
 

@@ -1,15 +1,20 @@
-"""`ope`: what trained policies earn and cost over an episode, and whether they keep their limits, from data alone.
+"""Policies judged on a dataset of vectors, by rollouts in its learned dynamics.
 
-folder, dataset ─▶ ensemble ─▶ rollouts ─▶ estimates, calibrated intervals ─▶ verdict, warnings ─▶ ope.json
+policy ─▶ rollouts in the ensemble ─▶ estimates, calibrated intervals ─▶ verdicts, warnings
 
-With `compare`, fitted Q evaluation stands beside it, a point without an interval.
+    estimate        the policies of a training, on its own dataset     ─▶ OffPolicy (ope.json)
+    judge_dataset   any policies, on any dataset                       ─▶ OpeReport
+
+A policy is a function of observations [N, S] in the data's units, which returns actions [N, A] in the environment's
+units or labels [N]; `module:name` of one; a training or its folder; or an .npz file of `pdocrl export`. With `compare`,
+fitted Q evaluation stands beside it, a point without an interval.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +23,52 @@ from numpy.typing import NDArray
 
 from pdocrl.console import progress
 from pdocrl.data import load
+from pdocrl.data.bounds import to_unit
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import DataName
-from pdocrl.ope import rollouts
-from pdocrl.ope.actors import StepMany, begin_many, remembers, slow
-from pdocrl.ope.ensemble import EnsembleConfig
-from pdocrl.ope.fitted_q import Act
-from pdocrl.ope.log import Array
-from pdocrl.ope.prepare import Prepared
+from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope.any_policy import RUN_FILE, imported, name_of
+from pdocrl.ope.ensemble.calibrate import Calibrated
+from pdocrl.ope.ensemble.fqe import Act, Array
+from pdocrl.ope.ensemble.networks import EnsembleConfig
+from pdocrl.ope.ensemble.prepare import Prepared
+from pdocrl.ope.ensemble.rollouts import Rollouts, StepMany, begin_many, play, remembers, slow
+from pdocrl.ope.ensemble.support import never_seen, support_warnings
+from pdocrl.ope.estimators.on_policy import of_totals
 from pdocrl.ope.result import (
     LEVEL,
     VERDICTS,
     CalibrationNote,
+    DeciderReport,
     EstimatedSums,
+    EstimatorReport,
     GroupPoints,
+    LimitVerdict,
     OffPolicy,
+    OpeReport,
     OpeRun,
     OpeSettings,
+    PolicyReport,
+    Verdict,
     cost_score,
     reward_score,
     write_ope,
 )
-from pdocrl.ope.support import never_seen, support_warnings
-from pdocrl.ope.verdict import Calibrated
+from pdocrl.ope.verdicts import together
+from pdocrl.policies import policy as policies_of
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
 METHODS = ("ensemble", "fqe")
+NAME, FQE = "dynamics ensemble", "fitted Q evaluation (random features)"
+ASSUMED = [
+    "the policy is to the logged behaviours what they are to each other (intervals are calibrated on them)",
+    "observations tell all that matters of the past, up to the step before",
+    "the process that was logged is the one the policy will meet",
+]
 STARTS = 128  # episodes simulated in each ensemble …
 STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
@@ -72,7 +93,7 @@ def estimate(
     dataset = training_data(found, data.dataset if isinstance(data, Prepared) else data)
     known = data if isinstance(data, Prepared) else None
     ready = known or Prepared.of(dataset, seed, config, model_selection=model_selection)
-    judged = judge(found, ready, seed, compare=compare)
+    judged = judge_training(found, ready, seed, compare=compare)
     result = OffPolicy(
         task=plan.task,
         agent=plan.agent,
@@ -102,14 +123,16 @@ class Judged:
     fqe: NDArray[np.float64] | None = None  # [1 + K] by fitted Q evaluation; None: it remembers, or was not asked for
 
 
-def judge(found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False) -> list[Judged]:
+def judge_training(
+    found: Trained, ready: Prepared, seed: int, level: float = LEVEL, compare: bool = False
+) -> list[Judged]:
     """Of each run the estimate, and how far the data carries it."""
     place = found.folder or found.config.data
     where = [f"{place}: run {i}" for i in range(len(found.policies))]
-    return judge_policies(found.policies, where, ready, found.config.horizon, seed, level, compare)
+    return judge_each(found.policies, where, ready, found.config.horizon, seed, level, compare)
 
 
-def judge_policies(
+def judge_each(
     policies: Sequence[Policy],
     where: Sequence[str],
     ready: Prepared,
@@ -145,10 +168,10 @@ def _possible(dataset: Dataset, horizon: int) -> NDArray[np.float64]:
 
 def simulated(
     policies: Sequence[Policy], where: Sequence[str], ready: Prepared, horizon: int, seed: int
-) -> dict[int, rollouts.Rollouts]:
+) -> dict[int, Rollouts]:
     """Rollouts of every policy in the ensemble, from starts of the data."""
     rng = np.random.default_rng([seed, 10])
-    played: dict[int, rollouts.Rollouts] = {}
+    played: dict[int, Rollouts] = {}
     with progress() as bar:
         row = bar.add_task("simulated steps", total=0)
         for kind, count in ((False, STARTS), (True, STARTS_SLOW)):
@@ -159,7 +182,7 @@ def simulated(
             which = rng.integers(ready.dataset.n_episodes, size=(ready.ensemble.folds, count))
             starts = ready.dataset.initial_obs[which]
             begin = [_beginning(policies[i], seed, where[i]) for i in own]
-            told = rollouts.play(ready.ensemble, begin, starts, horizon, seed, lambda: bar.advance(row))
+            told = play(ready.ensemble, begin, starts, horizon, seed, lambda: bar.advance(row))
             played |= dict(zip(own, told, strict=True))
     return dict(sorted(played.items()))
 
@@ -259,3 +282,186 @@ def _on_rows(policy: Policy, where: str, seed: int) -> Act:
         return step(obs, nothing, nothing)
 
     return act
+
+
+@dataclasses.dataclass(frozen=True)
+class Acting:
+    """A function of observations as a policy on a dataset: actions in [−1, 1], or one-hot."""
+
+    function: Callable[[Any], Any]
+    dataset: Dataset
+    name: str
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[Any]:
+        found = np.asarray(self.function(obs))
+        labels = self.dataset.discrete_actions
+        shape = (len(obs),) if labels else (len(obs), self.dataset.action_dim)
+        if found.shape != shape:
+            raise PdocrlError(f"{self.name}: gave actions of shape {found.shape}, expected {shape}.")
+        if labels:
+            return np.asarray(found[:, None] == np.asarray(labels), np.float32)
+        return np.asarray(to_unit(found.astype(np.float32), self.dataset.action_bounds), np.float32)
+
+
+def judge_dataset(
+    policies: Any,
+    data: Dataset | Prepared,
+    limits: Limits = (),
+    *,
+    confidence: float = LEVEL,
+    horizon: int | None = None,
+    config: EnsembleConfig | None = None,
+    model_selection: bool = False,
+    seed: int = 0,
+) -> OpeReport:
+    """Estimate reward and costs of policies, and give a verdict on each limit on a mean.
+
+    Args:
+        policies: one, a list, or {name: policy}.
+        data: the dataset, or what was prepared of it.
+        limits: on undiscounted costs of an episode.
+        confidence: of intervals and verdicts.
+        horizon: the steps of an episode; default: of the longest in the data.
+        config: of the ensemble.
+        model_selection: learn the dynamics in two ways and keep what predicts held-out episodes best.
+        seed: of models and rollouts.
+    """
+    ready = data if isinstance(data, Prepared) else Prepared.of(data, seed, config, model_selection=model_selection)
+    dataset = ready.dataset
+    held = as_limits(limits)
+    for limit in held:
+        limit.index(dataset.cost_names)
+    acting = _named(policies, dataset)
+    steps = dataset.longest_episode if horizon is None else horizon
+    judged = judge_each(list(acting.values()), list(acting), ready, steps, seed, confidence, compare=True)
+    totals = np.stack([np.asarray(x, np.float64) for x in (dataset.reward_return, *dataset.cost_return.T)])
+    means = [of_totals(own, "total", confidence) for own in totals]
+    return OpeReport(
+        log=dataset.name,
+        rows=len(dataset),
+        episodes=dataset.n_episodes,
+        actions=[str(label) for label in dataset.discrete_actions],
+        costs=list(dataset.cost_names),
+        propensities="not used",
+        discount=1.0,
+        confidence=confidence,
+        limits=[str(limit) for limit in held],
+        logged=DeciderReport(
+            name="logged decisions",
+            episodes=dataset.n_episodes,
+            reward=float(totals[0].mean()),
+            reward_interval=means[0].interval,
+            cost=totals[1:].mean(axis=1).tolist(),
+            cost_interval=[one.interval for one in means[1:]],
+            within=[
+                limit.satisfied(totals[1 + limit.index(dataset.cost_names)]) for limit in held if limit.measure != "max"
+            ],
+        ),
+        deciders=[],
+        policies=[_report(name, told, held, dataset, confidence) for name, told in zip(acting, judged, strict=True)],
+        choice=None,
+        warnings=[],
+    )
+
+
+def _named(policies: Any, dataset: Dataset) -> dict[str, Any]:
+    given = policies if isinstance(policies, dict) else None
+    listed = (
+        list(given.values()) if given is not None else policies if isinstance(policies, list | tuple) else [policies]
+    )
+    names = list(given) if given is not None else [name_of(one) for one in listed]
+    found: dict[str, Any] = {}
+    for name, policy in zip(names, listed, strict=True):
+        several = _several(policy, name, dataset)
+        for i, one in enumerate(several):
+            found[f"{name} (run {i})" if len(several) > 1 else str(name)] = one
+    return found
+
+
+def _several(policy: Any, name: str, dataset: Dataset) -> list[Any]:
+    if isinstance(policy, str | os.PathLike):
+        path = Path(policy)
+        if (path / RUN_FILE).is_file():
+            return list(load_trained(path).policies)
+        if path.suffix == ".npz":
+            return [policies_of.load(path)]
+        if ":" not in str(policy):
+            raise PdocrlError(f"{policy}: neither a folder of pdocrl train, nor an .npz file, nor `module:name`.")
+        policy = imported(str(policy))
+    if isinstance(policy, Trained):
+        return list(policy.policies)
+    if hasattr(policy, "network") or hasattr(policy, "begin"):
+        return [policy]
+    if not callable(policy):
+        raise PdocrlError(f"{name}: a policy on {dataset.name} is a function of observations [N, S].")
+    return [Acting(policy, dataset, name)]
+
+
+def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset, confidence: float) -> PolicyReport:
+    own = told.ensemble
+    why = support_warnings(told.outside, groups=told.groups, level=confidence) + told.unseen
+    reward, *costs = [(low, high) for low, high in own.interval.tolist()]
+    estimates = [
+        EstimatorReport(
+            estimator=NAME,
+            reward=float(own.value[0]),
+            reward_interval=reward,
+            cost=own.value[1:].tolist(),
+            cost_interval=list(costs),
+            ess=None,
+            largest_weight=None,
+            usable=not why,
+            assumptions=ASSUMED,
+        )
+    ]
+    if told.fqe is not None and np.isfinite(told.fqe).all():
+        estimates.append(
+            EstimatorReport(
+                estimator=FQE,
+                reward=float(told.fqe[0]),
+                reward_interval=None,
+                cost=told.fqe[1:].tolist(),
+                cost_interval=[None] * len(costs),
+                ess=None,
+                largest_weight=None,
+                usable=False,
+                assumptions=ASSUMED[1:],
+            )
+        )
+    verdicts = [_verdict(limit, told, limit.index(dataset.cost_names), why) for limit in limits]
+    return PolicyReport(
+        name=name,
+        verdict=together(verdicts),
+        limits=verdicts,
+        estimates=estimates,
+        decides=NAME,
+        distribution=[],
+        overlap=[],
+        disagreement={},
+        assumptions=ASSUMED,
+        warnings=why,
+    )
+
+
+def _verdict(limit: Limit, told: Judged, k: int, why: list[str]) -> LimitVerdict:
+    own = told.ensemble
+    low, high, value = float(own.below[k]), float(own.above[k]), float(own.value[1 + k])
+    side: Verdict = "not shown"
+    if limit.measure != "mean" or limit.sense == ">=":
+        words = "the ensemble is calibrated for upper limits on mean costs alone"
+    elif why:
+        words = why[0]
+    else:
+        side = "within" if high <= limit.value else "over" if low > limit.value else "not shown"
+        words = f"{limit.left} in [{low:.4g}, {high:.4g}] by the dynamics ensemble, limit {limit.value:g}"
+    return LimitVerdict(
+        limit=str(limit),
+        verdict=side,
+        estimator=NAME,
+        value=value if limit.measure == "mean" else None,
+        lower=low if limit.measure == "mean" else None,
+        upper=high if limit.measure == "mean" else None,
+        p_value=1.0,
+        confounding=None,
+        why=words,
+    )

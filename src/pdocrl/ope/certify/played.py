@@ -22,11 +22,9 @@ from pdocrl.console import progress
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.ope.audit_file import Audited, read_audit
-from pdocrl.ope.audits import audit_statement, limit_statement, play_until_shown
-from pdocrl.ope.certificate import PolicyCertificate
-from pdocrl.ope.estimate import training_data
-from pdocrl.ope.picture import Shown
+from pdocrl.ope.certify.audit import Audited, audit_statement, limit_statement, play_until_shown, read_audit
+from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
+from pdocrl.ope.ensemble.judge import training_data
 from pdocrl.ope.result import FILE, read_ope
 from pdocrl.training.folder import Trained, load_trained
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from pdocrl.data.dataset import Dataset
-from pdocrl.ope.log import Array, Log
-from pdocrl.ope.scales import spread
+from pdocrl.ope.ensemble.fqe import Array, pairs_of, some_rows
+from pdocrl.ope.ensemble.targets import spread
 
 MOST_OUTSIDE = 0.5
 COORDINATES = 600_000  # most rows × dimensions of the recorded pairs to be near to: many dimensions make a search long
@@ -33,24 +33,23 @@ PROBES = 2_000  # recorded pairs the radius is measured with
 class Recorded:
     """The recorded pairs, to be asked for the nearest ones."""
 
-    log: Log
     scale: NDArray[np.float64]  # [S + A]
     tree: cKDTree
     radius: float  # 99 % of recorded pairs have another one as near as this
 
     @staticmethod
-    def of(log: Log, rng: np.random.Generator) -> Recorded:
-        log = log.thin(max(1, COORDINATES // log.pairs.shape[1]), rng)
-        scale = np.concatenate([spread(log.obs), spread(log.action)])
-        points = log.pairs / scale
+    def of(data: Dataset, rng: np.random.Generator) -> Recorded:
+        pairs = pairs_of(data, some_rows(data, max(1, COORDINATES // (data.obs_dim + data.action_dim)), rng))
+        scale = spread(pairs)
+        points = pairs / scale
         tree = cKDTree(points)
         probes = points[rng.integers(len(points), size=min(PROBES, len(points)))]
         others = tree.query(probes, k=min(2, len(points)))[0].reshape(len(probes), -1)[:, -1]
-        return Recorded(log, scale, tree, float(np.quantile(others, 0.99)))
+        return Recorded(scale, tree, float(np.quantile(others, 0.99)))
 
     def nearest(self, pairs: Array, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Distances and rows [..., count] of the pairs nearest to pairs [..., S + A]; fewer when the log has fewer."""
-        count = min(count, len(self.log))
+        count = min(count, self.tree.n)
         distance, row = self.tree.query(pairs / self.scale, k=count, workers=-1, eps=NEARLY)
         shape = (*pairs.shape[:-1], count)
         return distance.reshape(shape), row.reshape(shape)

@@ -21,16 +21,13 @@ from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.calibrate import Calibration, calibrate
-from pdocrl.ope.ensemble import SELECTION, Ensemble, EnsembleConfig, by_fold, networks
-from pdocrl.ope.feedback import feedback
-from pdocrl.ope.fitted_q import System
-from pdocrl.ope.groups import deal, group_episodes
-from pdocrl.ope.learn import fit
-from pdocrl.ope.log import Log
-from pdocrl.ope.scales import Scales, with_one
-from pdocrl.ope.support import Recorded
-from pdocrl.ope.targets import Base
+from pdocrl.ope.ensemble.calibrate import Calibration, calibrate
+from pdocrl.ope.ensemble.fqe import System
+from pdocrl.ope.ensemble.groups import deal, feedback, group_episodes
+from pdocrl.ope.ensemble.learn import fit
+from pdocrl.ope.ensemble.networks import SELECTION, Ensemble, EnsembleConfig, by_fold, networks
+from pdocrl.ope.ensemble.support import Recorded
+from pdocrl.ope.ensemble.targets import Base, Scales, with_one
 from pdocrl.training import checkpoint
 
 KIND = "crossed ensembles"  # of ensemble: files of another kind are left alone
@@ -82,12 +79,12 @@ class Prepared:
 
     @functools.cached_property
     def recorded(self) -> Recorded:
-        return Recorded.of(Log.of(self.dataset), np.random.default_rng([self.seed, 8]))
+        return Recorded.of(self.dataset, np.random.default_rng([self.seed, 8]))
 
     @functools.cached_property
     def system(self) -> System:
         """Of fitted Q evaluation."""
-        return System.drawn(Log.of(self.dataset), np.random.default_rng([self.seed, 1]))
+        return System.drawn(self.dataset, np.random.default_rng([self.seed, 1]))
 
 
 def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration]:

@@ -25,10 +25,19 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optim import adam_step
-from pdocrl.ope.ensemble import WAYS, Ensemble, EnsembleConfig, by_fold, gaussian, networks, parts
-from pdocrl.ope.groups import Groups
-from pdocrl.ope.scales import JUMP, Scales
-from pdocrl.ope.targets import Base, Rows, Targets, regress, regression_targets, rows_of, with_noise
+from pdocrl.ope.ensemble.groups import Groups
+from pdocrl.ope.ensemble.networks import WAYS, Ensemble, EnsembleConfig, by_fold, gaussian, networks, parts
+from pdocrl.ope.ensemble.targets import (
+    JUMP,
+    Base,
+    Rows,
+    Scales,
+    Targets,
+    regress,
+    regression_targets,
+    rows_of,
+    with_noise,
+)
 
 ROWS = 150_000  # most rows to learn from
 BLOCK = 25  # steps per compiled call

@@ -1,14 +1,14 @@
-"""A neural network as the regression inside fitted Q evaluation: two hidden layers, trained by Adam on minibatches.
+"""Regressions inside fitted Q evaluation, of boosted trees (scikit-learn) or a network; forward weights use the trees.
 
-    g(x, a) = network([x, one-hot a]),   x = [encoded columns, time step], standardised
-
-Each fit goes on from the weights of the last one, so that later iterations follow a moving target instead of learning
-anew. Le, Voloshin and Yue, "Batch policy learning under constraints", 2019.
+Inputs of a row are its encoded columns and its time step, x = [columns, t]; with an action [columns, t, a], or, of a
+network, [x, one-hot a], standardised. A network has two hidden layers, trained by Adam on minibatches; each fit goes on
+from the weights of the last one, so that later iterations follow a moving target instead of learning anew.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -16,8 +16,59 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from pdocrl.errors import MissingExtraError
 from pdocrl.nn.mlp import MLP
 from pdocrl.ope.estimators.problem import Floats, Ints, Problem
+
+MOST_CATEGORIES = 200  # actions beyond are an ordinal input
+
+
+def installed() -> bool:
+    """Whether scikit-learn is there."""
+    return find_spec("sklearn") is not None
+
+
+def regressor(
+    categorical: list[int] | None = None, loss: Literal["squared_error", "poisson"] = "squared_error", seed: int = 0
+) -> Any:
+    """40 trees of at most 20 leaves; no early stopping, which would draw rows of one episode apart."""
+    try:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+    except ImportError:
+        raise MissingExtraError("regression with trees", "trees") from None
+    return HistGradientBoostingRegressor(
+        loss=loss,
+        max_iter=40,
+        learning_rate=0.2,
+        max_leaf_nodes=20,
+        min_samples_leaf=20,
+        early_stopping=False,
+        categorical_features=categorical or None,
+        random_state=seed,
+    )
+
+
+class TreesQ:
+    """Regression of y [n] on the inputs of rows and actions."""
+
+    def __init__(self, problem: Problem, rows: Ints) -> None:
+        self.problem = problem
+        few = problem.target.shape[1] <= MOST_CATEGORIES
+        self.categorical = [problem.inputs.shape[1]] if few else None
+        self.model: Any = None
+
+    def fit(self, rows: Ints, y: Floats) -> TreesQ:
+        inputs = self._inputs(rows, self.problem.log.action[rows])
+        self.model = regressor(self.categorical, seed=self.problem.seed).fit(inputs, y)
+        return self
+
+    def predict(self, rows: Ints, action: Ints) -> Floats:
+        """[n]"""
+        return np.asarray(self.model.predict(self._inputs(rows, action)), np.float64)
+
+    def _inputs(self, rows: Ints, action: Ints) -> Floats:
+        return np.asarray(np.c_[self.problem.inputs[rows], action], np.float64)
+
 
 HIDDEN = (64, 64)
 FIRST, STEPS, BATCH, RATE = 1500, 200, 256, 3e-3  # of the first and of each later fit

@@ -28,8 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.nn.mlp import MLP
-from pdocrl.ope.scales import Scales, with_one
-from pdocrl.ope.targets import Base
+from pdocrl.ope.ensemble.targets import Base, Scales, with_one
 
 LOG_STD = (-5.0, 2.0)  # of what the regression leaves
 # How a member learns a step: how many it goes on by itself, and how much noise its rows have; see `learn`.

@@ -1,10 +1,10 @@
 """`pdocrl.certify`: whether policies satisfy their limits, from whatever there is, as one certificate.
 
-a policy, a log of discrete decisions, limits   ─▶ `certify_any`
-a training, another log                          ─▶ `certify.certify_log`
+a policy, a log of discrete decisions, limits    ─▶ `log.certify_any`
+a training, another log                          ─▶ `training.certify_log`
 a training, a simulator or played episodes       ─▶ `played`
 a file of played episodes, limits                ─▶ `played.certify_episodes`
-a folder of `pdocrl solve`                       ─▶ `certify.certify_solved`
+a folder of `pdocrl solve`                       ─▶ `training.certify_solved`
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import Any
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.ope import certify as logged
-from pdocrl.ope import played
-from pdocrl.ope.certificate import PolicyCertificate
-from pdocrl.ope.certify_any import certify_any
+from pdocrl.ope.certify import played, training
+from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
+from pdocrl.ope.certify.log import certify_any
 from pdocrl.ope.entry import is_training, read_log
-from pdocrl.ope.picture import Shown
 from pdocrl.records import write_record
 from pdocrl.training.folder import Trained
 
@@ -110,7 +108,7 @@ def certify(
     if not is_training(policy) and folder is not None and (folder / "result.json").is_file():
         if audit is not None:
             raise PdocrlError(f"{policy}: solved from a log; certify its episodes alone: --audit FILE --cost-limit N.")
-        found = logged.certify_solved(folder)
+        found = training.certify_solved(folder)
     elif audit is not None:
         found = played.certify_audited(policy, audit, run=run, data=data, confidence=confidence, largest_cost=most)
     elif episodes is not None:
@@ -126,7 +124,7 @@ def certify(
             fixed=fixed,
         )
     else:
-        found = logged.certify_log(
+        found = training.certify_log(
             policy, held_out, data, confidence=confidence, seed=seed, model_selection=model_selection
         )
     return _kept(*found, out if out is not None else folder)
@@ -154,7 +152,7 @@ def _by_name(most: list[float], limits: Limits, log: Any) -> dict[str, float]:
 def _kept(certificate: PolicyCertificate, panels: list[Shown], out: str | os.PathLike[str] | None) -> PolicyCertificate:
     if out is not None:
         if panels:
-            logged.keep(certificate, panels, Path(out))
+            training.keep(certificate, panels, Path(out))
         else:
             write_record(Path(out) / "certificate.json", certificate)
     return certificate
