@@ -2,12 +2,14 @@
 
     mean          weighted doubly robust, if usable; else the dynamics model; else double reinforcement learning with
                   forward density ratios (those linear in the features are too often biased)
-    share, CVaR   weighted episodes, with 100 effective ones of which none has more than a twentieth of the weight
+    share, CVaR   weighted episodes, and what weights that the log lacks may hide (`distribution.complement`)
     max           never shown within: no finite sample excludes a larger step
 
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
-that makes no further assumption contradicts it. A cost that is rare has a bound that knows what few
+that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
+weights are often still to come and the interval of the weighted ones is too narrow: it counts `HEAVY` times. A cost
+that is rare has a bound that knows what few
 episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
@@ -31,12 +33,12 @@ from pdocrl.ope.result import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
 LARGEST = 0.1  # share of one episode in all weights
-OF_TAILS = (100.0, 0.05)  # the same two where whole episodes are weighted for a share or a CVaR
 APART = 1.5  # joint half-widths by which estimates must differ to contradict each other: three standard errors
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
 FORWARD = "double reinforcement learning (forward)"
 WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
+FEW, HEAVY = 0.25, 1.5  # share of effective episodes, below which weighted intervals count so many times
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -48,10 +50,10 @@ MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised imp
 Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
-def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST) -> bool:
+def usable(estimate: Estimate) -> bool:
     """Whether its diagnostics let it decide, or contradict what does."""
     size, share = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= fewest and share <= largest
+    return estimate.interval is not None and size >= FEWEST and share <= LARGEST
 
 
 def decider(estimates: Estimates, signal: str) -> Estimate | None:
@@ -65,29 +67,30 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     if limit.measure == "max":
         return _on_every_step(problem, limit)
     chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
-    ready = chosen is not None and (usable(chosen) if limit.measure == "mean" else usable(chosen, *OF_TAILS))
-    if chosen is None or not ready or chosen.interval is None or chosen.influence is None:
+    if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
         size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
         if chosen is not None:
             size = chosen.effective_sample_size or 0.0
-        fewest = FEWEST if limit.measure == "mean" else OF_TAILS[0]
-        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {fewest:g} are needed"
+        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
     sized = limit.sense == "<=" and limit.measure != "exceedance"
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
-    influence = chosen.influence
-    if chosen.estimator == FORWARD:
-        influence = influence.mean() + WIDER * (influence - influence.mean())
     size = chosen.effective_sample_size or 1.0
+    factor = _factor(chosen, size / problem.episodes)
+    influence = chosen.influence.mean() + factor * (chosen.influence - chosen.influence.mean())
     low, high = interval(influence, size, problem.level) or chosen.interval
     p = p_value(influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
         p = max(p, rare.p_value(limit.value))
+    if limit.measure != "mean":
+        bound, more = distribution.complement(problem, limit)
+        low, high = (low, max(high, bound)) if limit.sense == "<=" else (min(low, bound), high)
+        p = max(p, more)
     apart = _contradiction(chosen, estimates, limit) if limit.measure == "mean" else None
     words = f"{limit.left} in [{low:.4g}, {high:.4g}] by {chosen.estimator}, limit {limit.value:g}"
     within, over = (
@@ -119,6 +122,13 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
         confounding=gamma,
         why=words,
     )
+
+
+def _factor(chosen: Estimate, effective: float) -> float:
+    """How many times its interval counts."""
+    if chosen.estimator == FORWARD:
+        return WIDER
+    return HEAVY if chosen.estimator in (WEIGHTED, distribution.NAME) and effective < FEW else 1.0
 
 
 def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:

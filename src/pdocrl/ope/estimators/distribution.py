@@ -6,14 +6,22 @@ Chandak and others, "Universal off-policy evaluation", 2021. Influence values, b
 
     share    p = F̂ mean of 1{C > t}            ψ_e = p + (w_e/w̄)(1{C_e > t} − p)
     CVaR     v = t + E[(C − t)₊]/(1 − α)        ψ_e = v + (w_e/w̄)(t + (C_e − t)₊/(1 − α) − v),   t the α-quantile
+
+Long episodes have the largest weights and the largest costs. Where a log happens to lack them, the interval of these
+values is too low and too narrow; but then the weights' own mean, which is 1 in expectation, falls short of it:
+
+    E_π[y] = ȳ − E_b[w (ȳ − y)] ≤ ȳ − L,   ȳ the largest y, L a lower bound of the mean of w (ȳ − y) ≥ 0
+
+and a lower bound of nonnegative values with a long right tail errs on the safe side (`complement`).
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy import stats
 
 from pdocrl.limits import Limit
-from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, self_normalised, summarise
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size, self_normalised, summarise
 from pdocrl.ope.result import CostDistribution
 
 NAME = "weighted episodes"
@@ -44,6 +52,25 @@ def tail(problem: Problem, limit: Limit) -> Estimate:
     weights = problem.weights[:, -1]
     influence = self_normalised(weights[:, None], contributions(problem, limit)[:, None]) if weights.any() else None
     return summarise(problem, NAME, limit.left, influence, weights)
+
+
+def complement(problem: Problem, limit: Limit) -> tuple[float, float]:
+    """A one-sided bound of a tail at the problem's level, on the side of the limit, and its p-value.
+
+    The largest y of a share is 1; of a CVaR it is that of the largest logged total.
+    """
+    y, w = contributions(problem, limit), problem.weights[:, -1]
+    upper = limit.sense == "<="
+    share = limit.measure == "exceedance"
+    end = (1.0 if share else float(y.max())) if upper else (0.0 if share else float(y.min()))
+    gain = w * np.abs(end - y)
+    error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
+    freedom = max(effective_size(w) - 1, 1.0)
+    least = max(float(gain.mean()) - float(stats.t.ppf(problem.level, freedom)) * error, 0.0)
+    needed = end - limit.value if upper else limit.value - end
+    room = float(gain.mean()) - needed
+    p = float(stats.t.sf(room / error, freedom)) if error > 0 else float(room < 0)
+    return (end - least if upper else end + least), 0.0 if needed <= 0 else p
 
 
 def quantile(c: Floats, weights: Floats, level: float) -> float:
