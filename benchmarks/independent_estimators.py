@@ -4,10 +4,10 @@
     python benchmarks/independent_estimators.py ours /tmp/theirs.npz      # where pdocrl is: writes the rows
 
 Both need old packages, so they stand in an environment of their own: `pip install --no-deps obp scope-rl`, then numpy,
-scipy, scikit-learn, pandas, pyyaml, tqdm, mypy_extensions and matplotlib; packages that their estimators import and do not use (torch,
-d3rlpy, gym, …) are replaced by empty modules. Everybody gets the same rows, propensities, policy, Q function and density
-ratios: bandits from obp's own generator, bandits and episodes from `problem`. SCOPE-RL adds 1e-10 to the mean of
-weights. Rows: benchmarks/results/independent_estimators.csv; a test recomputes ours.
+scipy, scikit-learn, pandas, pyyaml, tqdm, mypy_extensions and matplotlib; packages that their estimators import and do
+not use (torch, d3rlpy, gym, …) are replaced by empty modules. Everybody gets the same rows, propensities, policy, Q
+function and density ratios: bandits from obp's own generator, bandits and episodes from `problem`. SCOPE-RL adds 1e-10
+to the mean of weights. Rows: benchmarks/results/independent_estimators.csv; a test recomputes ours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import importlib.machinery
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -161,7 +161,7 @@ class _Anything(type):
 class _Empty(types.ModuleType):
     """A package whose every name is an empty class."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pdocrl
+from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.result import OpeReport
 from tests.ope.estimators.worlds import World
@@ -61,6 +62,22 @@ def test_without_overlap_nothing_is_shown() -> None:
     few = WORLD.log(20, seed=2)
     found = pdocrl.ope(WORLD.target_rows(few), few, limits={"cost": 1e9}).policies[0].limits[0]
     assert (found.verdict, found.estimator) == ("not shown", None)
+
+
+def test_weights_that_the_log_lacks_are_not_taken_for_nothing() -> None:
+    """Half of what the policy does is nearly missing in the log, and nothing says what it costs."""
+    action = np.where(np.arange(200) == 7, "rare", "usual")
+    chance = np.where(action == "rare", 0.05, 0.95)
+    columns = {"x": np.zeros(200), "action": action, "reward": np.zeros(200), "cost": np.zeros(200), "p": chance}
+    columns["cost"][:2] = 1.0  # it is not unheard of
+    log = EventLog.read(columns, episode=None, propensity="p")
+    half = {"half": np.full((200, 2), 0.5)}
+    found = pdocrl.ope(half, log, "P(cost>0)<=0.2").policies[0].limits[0]
+    assert found.verdict == "not shown"
+    assert found.upper is not None
+    assert found.upper > 0.4
+    usual = {"usual": np.where(np.array(log.actions) == "usual", 0.95, 0.05)[None].repeat(200, 0)}
+    assert pdocrl.ope(usual, log, "P(cost>0)<=0.2").policies[0].verdict == "within"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 def script() -> Any:
     spec = importlib.util.spec_from_file_location("independent", BENCHMARKS / "independent_estimators.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
