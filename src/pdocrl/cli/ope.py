@@ -87,6 +87,8 @@ def ope(
     from pdocrl.ope.entry import is_training
     from pdocrl.ope.result import OffPolicy
 
+    if not policies:
+        raise PdocrlError("no policy to judge; give at least one, such as module:name.")
     limits = [text for group in limit for text in group]
     if is_training(policies) and not limits and not state_columns:
         given = {"compare": compare, "model_selection": model_selection}

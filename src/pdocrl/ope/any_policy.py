@@ -4,7 +4,8 @@ a function       {column: [N]} → [N] action labels, or [N, A] probabilities in
 "module:name"    the same, imported (the working directory is looked in, too)
 a classifier     anything with `predict_proba` and `classes_`, asked with a DataFrame of the feature columns
 "rule"           a column of the log that says what the rule would have done (read with keep=["rule"])
-a folder         of `pdocrl solve`, or of `pdocrl train` with discrete actions: one policy per run
+a folder         of `pdocrl solve` (where it remembers what was spent, it is told what the log had spent), or of
+                 `pdocrl train` with discrete actions: one policy per run
 "policy.onnx"    numeric and boolean columns, in order, as float32 [N, D] → [N] places or [N, A] probabilities
 "policy.npz"     an array `probabilities` [N, A], or what `pdocrl export` wrote
 "table.csv"      (or .parquet) probabilities per row or per state, see `from_file`
@@ -13,35 +14,45 @@ an array         [N] labels or [N, A] probabilities, in the log's order: by epis
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import json
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.event_log import EventLog
-from pdocrl.data.named_columns import numbers, read_table
+from pdocrl.data.named_columns import Column, numbers, read_table
 from pdocrl.errors import DataError, MissingExtraError, PdocrlError
 from pdocrl.ope.estimators.problem import Floats
 from pdocrl.policies import row_policy
 from pdocrl.tabular.result.policy import UnseenStateError
+from pdocrl.tabular.tails import policy as tails
 from pdocrl.tabular.workflow import load_policy as load_solved
 from pdocrl.training import config
 
 RUN_FILE, SOLVED_FILE = config.FILE, "policy.json"
 
 
-def named_policies(policies: Any, log: EventLog) -> dict[str, Floats]:
-    """{name: [N, A]} of one policy, of several in a list, or of {name: policy}."""
+class Target(NamedTuple):
+    """A policy on the rows of a log."""
+
+    probabilities: Floats  # [N, A]
+    log: EventLog  # with what the policy remembers as further columns, so that estimators may condition on it
+
+
+def named_policies(policies: Any, log: EventLog) -> dict[str, Target]:
+    """{name: target} of one policy, of several in a list, or of {name: policy}."""
     if isinstance(policies, dict):
-        return {str(name): probabilities(policy, log) for name, policy in policies.items()}
+        return {str(name): _only(policy, log) for name, policy in policies.items()}
     if not isinstance(policies, list | tuple):
         policies = [policies]
-    found: dict[str, Floats] = {}
+    found: dict[str, Target] = {}
     for policy in policies:
         for name, target in _expanded(policy, log):
             if name in found:
@@ -52,8 +63,8 @@ def named_policies(policies: Any, log: EventLog) -> dict[str, Floats]:
     return found
 
 
-def probabilities(policy: Any, log: EventLog) -> Floats:
-    """[N, A] π(a | row) of one policy."""
+def _only(policy: Any, log: EventLog) -> Target:
+    """What must be one policy."""
     found = list(_expanded(policy, log))
     if len(found) > 1:
         raise PdocrlError(f"{name_of(policy)} holds {len(found)} policies; give them by themselves, in a list.")
@@ -67,19 +78,38 @@ def name_of(policy: Any) -> str:
     return "probabilities" if isinstance(policy, np.ndarray) else getattr(policy, "__name__", type(policy).__name__)
 
 
-def _expanded(policy: Any, log: EventLog) -> Iterable[tuple[str, Floats]]:
+def _expanded(policy: Any, log: EventLog) -> Iterable[tuple[str, Target]]:
     """A policy with its name; of a training's folder one per run."""
+    if isinstance(policy, Target):
+        yield "the policy", policy
+        return
     name = name_of(policy)
-    if isinstance(policy, str | os.PathLike):
-        path = Path(policy)
-        if name not in log.extras and (path / RUN_FILE).is_file():
-            yield from _trained(path, log)
-        else:
-            yield name, _named(name, log)
-    elif hasattr(policy, "predict_proba"):
-        yield name, _classifier(policy, log)
+    path = Path(name)
+    if not isinstance(policy, str | os.PathLike):
+        yield name, Target(_of_object(policy, log, name), log)
+    elif name not in log.extras and (path / RUN_FILE).is_file():
+        for run, table in _trained(path, log):
+            yield run, Target(table, log)
+    elif name not in log.extras and remembers_spending(path):
+        yield name, _spending(path, log)
     else:
-        yield name, as_table(policy(log.frame()) if callable(policy) else policy, log, name)
+        yield name, Target(_named(name, log), log)
+
+
+def _of_object(policy: Any, log: EventLog, name: str) -> Floats:
+    """A function, a classifier or an array."""
+    if hasattr(policy, "predict_proba"):
+        return _classifier(policy, log)
+    if not callable(policy):
+        return as_table(policy, log, name)
+    try:
+        found = policy(log.frame())
+    except Exception as error:  # whatever a stranger's function raises
+        given = ", ".join(column.name for column in log.columns) or "nothing"
+        raise PdocrlError(
+            f"{name}: the function failed with {type(error).__name__}: {error} (given: {given})."
+        ) from error
+    return as_table(found, log, name)
 
 
 def _named(name: str, log: EventLog) -> Floats:
@@ -98,7 +128,7 @@ def _named(name: str, log: EventLog) -> Floats:
             f"{name}: neither a kept column of {log.name} (kept: {kept}), nor a folder of pdocrl, nor a file (.onnx, "
             ".npz, .csv, .parquet), nor `module:name`."
         )
-    return probabilities(imported(name), log)
+    return _of_object(imported(name), log, name)
 
 
 def imported(name: str) -> Any:
@@ -156,7 +186,7 @@ def _solved(path: Path, log: EventLog) -> Floats:
     if not (path / SOLVED_FILE).is_file():
         raise PdocrlError(f"{path}: neither {RUN_FILE} (pdocrl train) nor {SOLVED_FILE} (pdocrl solve) is there.")
     policy = load_solved(path)
-    wanted = ["state"] if policy.cells is None else list(policy.cells["columns"])
+    wanted = [policy.state_column] if policy.cells is None else list(policy.cells["columns"])
     columns = {column.name: column.raw() for column in log.columns} | log.extras
     missing = [name for name in wanted if name not in columns]
     if missing:
@@ -179,6 +209,41 @@ def _solved(path: Path, log: EventLog) -> Floats:
             asked[key][codes[taken]] = chances[taken] / chances[taken].sum()
         result[i] = asked[key]
     return result
+
+
+def remembers_spending(path: Path) -> bool:
+    """Whether it is a folder of `pdocrl solve` with a limit on a tail."""
+    try:
+        content = json.loads((path / SOLVED_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and isinstance(content.get("columns"), list) and "unseen" in content
+
+
+def _spending(path: Path, log: EventLog) -> Target:
+    """π(a | state, step, spent), with what the logged episode had spent before the row."""
+    policy = tails.load(path)
+    columns = {column.name: column for column in log.columns}
+    state = columns.get("state", log.columns[0] if len(log.columns) == 1 else None)
+    if state is None:
+        raise PdocrlError(f"{path}: needs the column `state`, which {log.name} does not have as a state column.")
+    spent: dict[str, Floats] = {}
+    for name in (str(column["name"]) for column in policy.columns):
+        if name not in log.costs:
+            raise PdocrlError(f"{path}: remembers the cost `{name}`, which {log.name} does not have.")
+        before = np.cumsum(log.costs[name]) - log.costs[name]
+        spent[name] = before - before[np.flatnonzero(log.step == 0)][log.episode]
+    place = log.action_codes(np.array(policy.actions, object))
+    result = np.zeros((len(log), len(log.actions)))
+    for i, (label, step) in enumerate(zip(state.raw(), log.step.tolist(), strict=True)):
+        try:
+            chances = policy.chances(_plain(label), {name: float(x[i]) for name, x in spent.items()}, step)
+        except ValueError as error:
+            raise PdocrlError(f"{path}: row {i + 1} of {log.name}: {error}.") from None
+        result[i, place] = chances / chances.sum()
+    known = np.zeros(len(log), bool)
+    further = tuple(Column(f"spent {name}", "numeric", x, known) for name, x in spent.items())
+    return Target(result, dataclasses.replace(log, columns=(*log.columns, *further)))
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ FAR = 5.0  # standard errors beyond which a moment of the propensities does not 
 SELDOM = 0.002  # share of logged decisions below which an action is hardly covered
 NOTABLE = 0.01  # mean probability from which on an action of the policy matters
 MOST_ACTIONS = 20  # listed
+BY_CHANCE = 0.01  # expected pairs of equal episodes, below which a second one is a copy
 
 
 def check_propensities(log: EventLog) -> None:
@@ -61,15 +62,25 @@ def log_warnings(log: EventLog) -> list[str]:
 
 
 def copied_episodes(log: EventLog) -> int:
-    """Episodes of which an equal one came before; those of a single step may be equal by chance and are not counted."""
+    """Episodes of which an equal one came before, and of which chance would bring hardly any.
+
+    Where rows take few values, whole episodes are often equal by chance: with P(e) the probability of an episode under
+    a Markov chain of rows counted from the log, fewer than n² P(e) pairs of n episodes are expected to be like it.
+    """
     matrix = np.column_stack([log.action, *log.signals.values(), *[c.values for c in log.columns]])
+    values, kind = np.unique(matrix, axis=0, return_inverse=True)
+    kind = kind.ravel()
+    size, follows = len(values), np.flatnonzero(log.step > 0)
+    moves, which, count = np.unique(kind[follows - 1] * size + kind[follows], return_inverse=True, return_counts=True)
+    left = np.bincount(moves // size, count, minlength=size)  # how often each kind of row was left for another
+    logs = np.log((np.bincount(kind, minlength=size) + 1) / (len(log) + size))[kind]  # of first rows
+    logs[follows] = np.log((count[which.ravel()] + 1) / (left[kind[follows - 1]] + size))
+    chance = np.bincount(log.episode, logs)
     seen: set[bytes] = set()
     copies = 0
-    for rows in log.episodes:
-        if rows.stop - rows.start < 3:
-            continue
-        key = matrix[rows].tobytes()
-        copies += key in seen
+    for rows, likely in zip(log.episodes, chance, strict=True):
+        key = kind[rows].tobytes()
+        copies += key in seen and len(log.episodes) ** 2 * np.exp(likely) < BY_CHANCE
         seen.add(key)
     return copies
 

@@ -60,12 +60,20 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         if columns:
             raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
         return judge(policies, log, limits, **options)
+    log = columns_of(log)
     dataset = log if isinstance(log, Dataset | Prepared) else _dataset(log)
     if is_training(policies) and not limits and not columns:
         one = policies[0] if isinstance(policies, list | tuple) else policies
         return estimate(one, log if dataset is None else dataset, **options)
     if dataset is not None:
+        for name, usual in OF_LOGS.items():
+            if options.pop(name, usual) != usual:
+                raise PdocrlError(
+                    f"`{name}` is for logs with columns; {log} holds vectors, judged by learned dynamics."
+                )
         return judge_dataset(policies, dataset, limits, **options)
+    if not _listed(policies):
+        raise PdocrlError("no policy to judge; give at least one.")
     if log is None:
         raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
     known = read_log(log, policies, limits, **columns)
@@ -75,7 +83,8 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
     return judge(policies, known, limits, newer=newer, **options)
 
 
-VECTORS = (".hdf5", ".h5", ".npz")  # files of datasets, not of logs with columns
+VECTORS = (".hdf5", ".h5", ".npz")  # files of datasets, or of columns
+OF_LOGS = {"discount": 1.0, "regressor": "linear", "newer": None}  # options, with their defaults
 
 
 def _task_names() -> set[str]:
@@ -87,6 +96,20 @@ def _dataset(log: Any) -> Dataset | None:
     if isinstance(log, str | os.PathLike) and (Path(log).suffix in VECTORS or str(log) in _task_names()):
         return load(log)
     return None
+
+
+def columns_of(log: Any) -> Any:
+    """{name: [N]} of an HDF5 file whose arrays are named columns of one length; anything else as it is."""
+    if not isinstance(log, str | os.PathLike) or Path(log).suffix not in VECTORS[:2] or not Path(log).is_file():
+        return log
+    import h5py
+
+    with h5py.File(log) as file:
+        arrays = {name: one for name, one in file.items() if isinstance(one, h5py.Dataset)}
+        lengths = {one.shape for one in arrays.values()}
+        if "observations" in arrays or not arrays or len(lengths) != 1 or len(lengths.pop()) != 1:
+            return log
+        return {name: one.asstr()[:] if one.dtype.kind in "SO" else one[:] for name, one in arrays.items()}
 
 
 def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:

@@ -76,7 +76,8 @@ def judge(
     chances = np.take_along_axis(behaviour, log.action[:, None], 1)[:, 0] if logged is None else logged
     reports, candidates = [], []
     for name, target in targets.items():
-        problem = Problem(log, target, chances, logged is None, features, discount, seed, confidence)
+        own = features if target.log is log else basis(target.log, time=discount == 1)
+        problem = Problem(target.log, target.probabilities, chances, logged is None, own, discount, seed, confidence)
         report, candidate = _judge_one(name, problem, held, regressor, behaviour)
         reports.append(report)
         candidates.append(candidate)

@@ -78,7 +78,7 @@ def certify_any(
     report = judge({name: target}, judging, held, confidence=confidence, regressor=regressor, seed=seed)
     weights = None
     if judging.propensity is not None:
-        ratio = np.take_along_axis(target, judging.action[:, None], 1)[:, 0] / judging.propensity
+        ratio = np.take_along_axis(target.probabilities, judging.action[:, None], 1)[:, 0] / judging.propensity
         with np.errstate(divide="ignore"):
             weights = np.exp(np.minimum(np.bincount(judging.episode, np.log(np.maximum(ratio, 1e-300))), 230.0))
     statements = []

@@ -18,6 +18,7 @@ from pdocrl.data.episodes import episode_digests
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
+from pdocrl.ope.any_policy import remembers_spending
 from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
 from pdocrl.ope.certify.played import policy_name
 from pdocrl.ope.ensemble.calibrate import Calibrated
@@ -147,6 +148,11 @@ def _is_fresh(found: Trained, dataset: Dataset, data: Any) -> tuple[bool, list[s
 
 def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, list[Shown]]:
     """What a folder of `pdocrl solve` shows of its limits."""
+    if remembers_spending(Path(folder)):
+        raise PdocrlError(
+            f"{folder}: solved with a limit on a tail, of which its own log shows nothing; let other episodes judge: "
+            f"pdocrl certify {folder} --log FILE --limits …"
+        )
     found = read_solved(folder)
     panels = [
         Shown(_from_solve(found, name, Path(folder).name), unit=PER[found.unit], at_least=found.senses[name] == ">=")

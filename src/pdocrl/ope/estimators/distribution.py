@@ -70,7 +70,7 @@ def complement(problem: Problem, limit: Limit) -> tuple[float, float]:
     needed = end - limit.value if upper else limit.value - end
     room = float(gain.mean()) - needed
     p = float(stats.t.sf(room / error, freedom)) if error > 0 else float(room < 0)
-    return (end - least if upper else end + least), 0.0 if needed <= 0 else p
+    return float(end - least if upper else end + least), 0.0 if needed <= 0 else p
 
 
 def quantile(c: Floats, weights: Floats, level: float) -> float:
