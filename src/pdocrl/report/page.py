@@ -166,8 +166,8 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             "The data and the policies",
             pictures.data_planes(record),
             "Each dot is a logged episode, darker the tighter the limit it satisfies, grey if none. The line is "
-            "the best return logged at no more cost. The large marks are the learned policies; a thin line leads to the "
-            "place of a mark that had to move aside.",
+            "the best return logged at no more cost. The large marks are the learned policies; a thin line leads to "
+            "the place of a mark that had to move aside.",
         ),
         _panels(
             record,
