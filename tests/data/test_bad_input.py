@@ -387,7 +387,7 @@ def test_check_lists_every_error_and_the_first_one_on_standard_error(run_cli: Ru
 
 def test_without_sysconf_as_on_windows_memory_is_not_judged(good_file, monkeypatch) -> None:
     monkeypatch.setattr("pdocrl.data.validate.memory", lambda: 10)
-    with pytest.raises(DataError, match="needs 0.0 GB"):
+    with pytest.raises(DataError, match=r"needs 0\.0 GB"):
         load(good_file)
     monkeypatch.undo()
     monkeypatch.delattr(os, "sysconf")
