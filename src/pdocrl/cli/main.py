@@ -138,7 +138,7 @@ def _overview(prefix: str = "") -> str:
     lines = [f"  pdocrl {c:<{width}}  {line}" for c, (_, _, line) in shown.items()]
     return "\n".join(
         [
-            "pdocrl: offline safe reinforcement learning. Policies from logged data that maximise reward under cost limits.",
+            "pdocrl: offline safe reinforcement learning, policies from logged data under cost limits.",
             "",
             *lines,
             "",
