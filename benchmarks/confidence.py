@@ -329,7 +329,7 @@ def late(seed: int) -> Log:
 def total_of(log: Log, policy: Callable[[int, int], Floats]) -> Evaluation:
     """Totals of an episode under π(·|s, t), by going through the steps."""
     world, at = log.world, log.world.d0
-    S, A = world.r.shape
+    S = world.n_states
     value, constraints = 0.0, np.zeros(len(world.g))
     for t in range(log.horizon or 0):
         mu = at[:, None] * np.array([policy(s, t) for s in range(S)])

@@ -34,9 +34,8 @@ from foreign_tables import write_pages
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
 from pdocrl.tabular import Counts, solve
-from pdocrl.tabular.analysis.assess import one_policy
 from pdocrl.tabular.baselines.plain import plug_in
-from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.baselines.registry import BASELINES, one_policy
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model

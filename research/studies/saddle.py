@@ -25,8 +25,7 @@ from pdocrl.tabular.cmdp import CMDP, evaluate, garnet, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Algorithm, make_players, run
-from pdocrl.tabular.solvers.certificate import Point, certify
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, policy_of
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Point, Sets, certify, policy_of
 from pdocrl.tabular.solvers.lp import choose_B, saddle_lp
 
 ITERATIONS = 10_000

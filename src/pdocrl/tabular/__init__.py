@@ -11,8 +11,7 @@ from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.inference.sensitivity import sensitivity
 from pdocrl.tabular.io.logs import count_log, counts_with_ray
 from pdocrl.tabular.result.policy import TabularPolicy, load
-from pdocrl.tabular.solvers.certificate import Certificate, Point, certify
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.solvers.lagrangian import Certificate, Lagrangian, Point, Sets, certify
 
 __all__ = [
     "CMDP",

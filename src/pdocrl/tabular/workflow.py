@@ -13,22 +13,19 @@ from typing import Any, Literal, NamedTuple
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, per_step
 from pdocrl.records import write_record
-from pdocrl.tabular.analysis import questions
-from pdocrl.tabular.analysis.comparison import Comparison, write_compared
-from pdocrl.tabular.analysis.policy_map import FILE as MAP
-from pdocrl.tabular.analysis.policy_map import policy_map
+from pdocrl.tabular import questions
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
-from pdocrl.tabular.baselines.on_log import solve_with
-from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.baselines.registry import BASELINES, solve_with
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.cells import CellSpec
-from pdocrl.tabular.io.episodes import weighted
 from pdocrl.tabular.io.logs import count_log, find_log
+from pdocrl.tabular.questions import FILE as MAP
+from pdocrl.tabular.questions import policy_map
 from pdocrl.tabular.result import report
-from pdocrl.tabular.result.picture import draw_frontier
 from pdocrl.tabular.result.policy import TabularPolicy, load
-from pdocrl.tabular.result.record import SolvedFile, solved_file, with_answers
+from pdocrl.tabular.result.record import Comparison, SolvedFile, solved_file, with_answers, write_compared
+from pdocrl.tabular.result.report import draw_frontier
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 Progress = Callable[[str], None]
@@ -247,8 +244,11 @@ def _by_baseline(
     seed: int,
     progress: Progress,
 ) -> Result:
-    rate = 1.0 if gamma is None else gamma
-    problem, discount = (counts, rate) if counts.horizon is None else weighted(counts, rate)
+    problem, discount = counts.stationary(gamma)
     drawn = 200 if resamples is None else resamples
     result = solve_with(method, problem, discount, limits, parameters, drawn, level, seed, progress)
-    return result if counts.horizon is None else dataclasses.replace(result, gamma=rate, unit="episode")
+    return (
+        result
+        if counts.horizon is None
+        else dataclasses.replace(result, gamma=1.0 if gamma is None else gamma, unit="episode")
+    )

@@ -21,8 +21,9 @@ import scipy.sparse as sp
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits
-from pdocrl.tabular.baselines.cone import occupancy_cone
-from pdocrl.tabular.baselines.problem import LogModel
+from pdocrl.tabular.baselines.problem import LogModel, best_occupancy, occupancy_cone
+from pdocrl.tabular.baselines.spibb import Bootstrapped, best_near
+from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.highs import maximise
 from pdocrl.tabular.solvers.lagrangian import Floats
@@ -91,3 +92,39 @@ def pro_rl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, a
     """PRO-RL's policy [S, A]: a quadratic program; needs the extra `cone`. Limits are further rows."""
     problem = LogModel.of(counts, gamma, limits)
     return problem.policy(occupancy_cone(problem, C, alpha=alpha))
+
+
+DELTA = 0.1  # the probability with which the bounds may fail
+
+
+def dpdl(
+    counts: Counts, gamma: float, limits: Limits = (), C: float = np.inf, bonus: float = 0.1, kappa: float = 0.0
+) -> Floats:
+    """The policy [S, A], one linear program; bonus 1 is Hoeffding's deviation."""
+    problem = LogModel.of(counts, gamma, limits)
+    b, tau = deviation(problem, bonus), problem.L.tau + kappa
+    if np.isinf(C) and len(problem.pairs) > SIMPLEX_UP_TO:  # a plan with limits, in a model made worse
+        worse, model = np.where(problem.L.seen, b, 0.0), problem.model
+        model = model.replace(r=model.r - worse, g=model.g - worse, tau=tau)
+        return problem.policy(best_near(problem, Bootstrapped(problem, min_count=0), model))
+    return problem.policy(best_occupancy(problem, C, b, tau))
+
+
+def deviation(problem: LogModel, bonus: float) -> Floats:
+    """b [S, A], in the units of a reward: (1−γ)J units times the 1/(1−γ) steps an error lasts."""
+    n = np.maximum(problem.n, 1)
+    return np.asarray(bonus * problem.span * np.sqrt(np.log(2 * n.size / DELTA) / (2 * n)))
+
+
+def pessimistic(counts: Counts, gamma: float, limits: Limits = (), epsilon: float = 0.01) -> Floats:
+    """The policy [S, A]; needs the extra `cone`."""
+    problem = LogModel.of(counts, gamma, limits)
+    return problem.policy(occupancy_cone(problem, radius=float(np.sqrt(epsilon))))
+
+
+def least_values(problem: LogModel, pi: Floats, epsilon: float) -> Floats:
+    """[1+I] min_f (1−γ)f(s₀, π) over ‖δ‖²_μ̂ ≤ ε, for the reward and each constraint reward."""
+    mu, L = occupancy(problem.model, pi), problem.L
+    size = float(np.sqrt((mu[L.seen] ** 2 / L.mu_D[L.seen]).sum()))
+    earned = np.r_[np.vdot(mu, problem.model.r), np.tensordot(problem.model.g, mu, axes=2)]
+    return np.asarray(earned - np.sqrt(epsilon) * size)

@@ -7,27 +7,28 @@ practitioner might try; the best of it in hindsight is what no rule for choosing
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from pdocrl.errors import UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits, as_limits
+from pdocrl.tabular.api import Result, make_result
 from pdocrl.tabular.baselines import plain
-from pdocrl.tabular.baselines.adversarial import a_crab, wsac
-from pdocrl.tabular.baselines.density import coral, pocc, pro_rl
-from pdocrl.tabular.baselines.dpdl import dpdl
-from pdocrl.tabular.baselines.pdca import pdca
-from pdocrl.tabular.baselines.pessimistic import pessimistic
-from pdocrl.tabular.baselines.quadratic import atac, pspi
+from pdocrl.tabular.baselines.critics import a_crab, atac, pdca, pspi, wsac
+from pdocrl.tabular.baselines.density import coral, dpdl, pessimistic, pocc, pro_rl
 from pdocrl.tabular.baselines.spibb import mo_spibb, soft_spibb, spibb
+from pdocrl.tabular.cmdp import extract, occupancy
 from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.inference.bootstrap import intervals
+from pdocrl.tabular.inference.bounds import PolicyEstimate
 from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.count_threshold import frequent_only
-from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass
-from pdocrl.tabular.solvers.saddle import Setup, best_policy
+from pdocrl.tabular.solvers.few_rows import frequent_only
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass, pessimistic_model
+from pdocrl.tabular.solvers.saddle import Setup, best_policy, solve_saddle, with_policy
 
 Answer = Floats | Mixture  # one policy [S, A], or a mixture of them
 Parameters = dict[str, Any]
@@ -301,3 +302,84 @@ def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats, V_m
     mass, values = behaviour_mass(counts, gamma), span if V_max is None else V_max
     seen = int((counts.n > 0).sum())
     return Knowledge(counts.size, *counts.shape, seen, values, gamma, C / mass, mass, span / values, B, best)
+
+
+def solve_with(
+    method: str,
+    counts: Counts,
+    gamma: float,
+    limits: Limits = (),
+    parameters: Mapping[str, float | str] | None = None,
+    resamples: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """The result of a method of `registry.BASELINES`; its parameters, such as {"beta": 3}, may be text.
+
+    What is not given is as the method's own function has it.
+    """
+    rival = find_baseline(method)
+    given = read_parameters(method, parameters or {})
+    progress(f"learning by {rival.label}")
+    found = rival.run(counts, gamma, limits, **given)
+    return assess(counts, found, gamma, limits, method, None, resamples > 0, level, progress)
+
+
+def parameters_of(method: str) -> dict[str, type]:
+    """The numbers a method takes, by name."""
+    taken = list(inspect.signature(find_baseline(method).run).parameters.values())[3:]
+    return {one.name: int if "int" in str(one.annotation) else float for one in taken if one.name != "reference"}
+
+
+def read_parameters(method: str, given: Mapping[str, float | str]) -> Parameters:
+    """Each parameter as the number it is."""
+    kinds, read = parameters_of(method), {}
+    for name, value in given.items():
+        if name not in kinds:
+            takes = f"{method} takes {', '.join(kinds) or 'none'}."
+            raise UnknownNameError(f"parameter of {method}", name, kinds, takes)
+        try:
+            read[name] = kinds[name](float(value)) if kinds[name] is float else int(value)
+        except ValueError:
+            what = "a whole number" if kinds[name] is int else "a number"
+            raise PdocrlError(f"{method}: {name}={value} is not understood; it must be {what}.") from None
+    return read
+
+
+def assess(
+    counts: Counts,
+    found: Floats | Mixture,
+    gamma: float,
+    limits: Limits = (),
+    method: str = "given",
+    B: float | None = None,
+    with_intervals: bool = True,
+    level: float = 0.95,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """The result for a policy [S, A], or a mixture as one policy; intervals carry no optimism, since nothing is
+    learned again."""
+    chosen = as_limits(limits)
+    L = Lagrangian.empirical(counts, gamma, chosen)
+    mixture = found if isinstance(found, Mixture) else None
+    policy = found if not isinstance(found, Mixture) else one_policy(L, found)
+    progress("planning in the log's own model")
+    best = solve_saddle(L, Setup(np.inf, B))
+    assert best.planned is not None, "without a bound on w the problem is planned"
+    solution = with_policy(best, policy, mixture)
+    spread = None
+    if with_intervals:
+        spread = intervals(PolicyEstimate(counts, gamma, policy), np.zeros(1 + len(chosen)), chosen, level)
+    return make_result(counts, chosen, solution, method, spread, (), 1, L)
+
+
+def one_policy(L: Lagrangian, mixture: Mixture) -> Floats:
+    """[S, A] the stationary policy whose occupancy in the log's own model is the mixture's.
+
+    In a state that no policy of the mixture reaches there, their average stands.
+    """
+    model = pessimistic_model(L)
+    mu = np.mean([occupancy(model, pi) for pi in mixture.policies], axis=0)
+    reached = mu.sum(axis=1, keepdims=True) > 1e-12
+    return np.asarray(np.where(reached, extract(mu), mixture.policies.mean(axis=0)))
