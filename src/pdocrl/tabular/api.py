@@ -116,7 +116,8 @@ def solve(
 
     Values, costs and limits are (1−γ)J. Where nothing ends, that is a discounted average per step ("step"). Where
     episodes end it is what an episode pays, discounted, times 1−γ ("discounted"). If the counts tell steps apart (see
-    `Counts.stationary`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs ("episode").
+    `Counts.stationary`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs
+    ("episode").
 
     Args:
         data: counts of a log, or a Lagrangian made by hand (then there are no intervals, and C must be given).

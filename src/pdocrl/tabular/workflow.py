@@ -16,7 +16,7 @@ from pdocrl.records import write_record
 from pdocrl.tabular import questions
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
-from pdocrl.tabular.baselines.registry import BASELINES, solve_with
+from pdocrl.tabular.baselines import BASELINES, solve_with
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log, find_log
@@ -107,7 +107,7 @@ def solve_log(
         limits: on (1−γ)J, or on the totals of an episode with a horizon.
         read: how the log is read.
         limit_horizon: limits are on the discounted total of so many steps of a process that goes on.
-        method: of `METHODS`, or a baseline of `baselines.registry`.
+        method: of `METHODS`, or of `BASELINES`.
         parameters: of a baseline.
         C, B, min_count, iterations, confidence, level, resamples, refits, seed: see `api.solve`.
         frontier: solve again along a limit, "stockout=0.01:0.1:10".
@@ -126,7 +126,7 @@ def solve_log(
     spec = read.spec()
     costs = [*(one.name for one in chosen), *([along[0]] if along else [])]
     counts = read.count(log, costs, spec)
-    if method in BASELINES and method != "pdocrl":
+    if method in BASELINES:
         own = {name: value for name, value in given.items() if value is not None} | dict(parameters or {})
         result = _by_baseline(method, counts, gamma, chosen, own, resamples, level, seed, progress)
     else:
@@ -222,7 +222,7 @@ def _check(
 ) -> None:
     if method not in METHODS and method not in BASELINES:
         raise UnknownNameError("method", method, [*METHODS, *BASELINES])
-    baseline = method in BASELINES and method != "pdocrl"
+    baseline = method in BASELINES
     if parameters and not baseline:
         raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
     if baseline and (confidence is not None or refits is not None):

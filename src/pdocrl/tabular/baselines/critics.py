@@ -1,4 +1,25 @@
-"""The actor of PDCA, WSAC, A-Crab, PSPI and ATAC: π_{t+1} ∝ π_t exp(η f_t), and the mixture of all π_t."""
+"""PDCA, PSPI, ATAC, A-Crab and WSAC: actors π_{t+1} ∝ π_t exp(η f_t) against a critic f_t, and the mixture of all.
+
+With δ = f − r̂ − γP̂f(·, π), the Bellman residual in the log's model, the critics are
+
+    PDCA            argmin_f max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂|, which is Q^π, of reward and costs; λ greedy
+    PSPI            argmin_f f(s₀, π) + β Σ μ̂δ²                        pessimistic about the policy
+    ATAC            argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²           pessimistic about the improvement
+    A-Crab, WSAC    argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂|
+
+For tables the inner maximum is C·max(Σμ̂δ₊, Σμ̂δ₋), and the critic that pays for squares has a closed form: with any
+linear objective ⟨x, f⟩ it is Q^π of the reward r̂ − y/(2βμ̂), y = (I − γP̂Π)⁻ᵀx.
+
+In the last line f = Q^π + (I − γP̂Π)⁻¹δ makes the objective linear in δ, with coefficients ρμ̂. So Q^π is a minimiser if
+and only if [max ρ]₊ + [−min ρ]₊ ≤ βC: as long as the policy is covered, nothing is adversarial, and no program need be
+solved. β = 2 is what the theory asks for: ⟨f(s, π) − f(s, a)⟩ is off by at most ⟨w^π, δ⟩ + ⟨1, δ⟩.
+
+Differences from the papers: W is all ratios up to C and F all tables, within the values' range for A-Crab and WSAC, so
+that inner problems are exact; pairs never tried keep their value in the log's model, which is the worst. PDCA's actor
+is any without regret, here Hedge, and its greedy λ that of the published version. PSPI and ATAC have a minimax for the
+Bellman error, which in complete tables is Σ μ̂δ²; PSPI's constrained form is `density.pessimistic`. WSAC takes several
+costs as a sum, and its multiplier, a constant there, is a parameter here.
+"""
 
 from __future__ import annotations
 

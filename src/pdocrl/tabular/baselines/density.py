@@ -1,17 +1,24 @@
-"""POCC, CORAL and PRO-RL: find a density ratio w = μ/μ̂_D, then turn it into a policy with the log's own policy.
+"""POCC, CORAL, PRO-RL, Xie's pessimism and DPDL: an occupancy μ = w·μ̂_D of the log, and its policy.
 
     POCC     max_{0 ≤ w ≤ C} ⟨w, r⟩_μ̂   s.t.  ‖flow(w)‖₁ ≤ ζ,  ⟨w, c⟩_μ̂ ≤ τ + κ          (Zhang, Peng et al., 2024)
     CORAL    the same with ζ = κ = 0: its augmentation −E(d_w/d^{π_w} − 1)² is 0 when the flow is exact
                                                              (Rashidinejad, Zhu, Yang, Russell and Jiao, 2022)
     PRO-RL   max_{0 ≤ w ≤ C} ⟨w, r⟩_μ̂ − α/2 ⟨w²⟩_μ̂   with exact flow       (Zhan, Huang, Huang, Jiang and Lee, 2022)
+    Xie      max_π min_f (1−γ) f(s₀, π)   s.t.   ‖f − r̂ − γP̂f(·, π)‖²_μ̂ ≤ ε                   (Xie et al., 2021)
+    DPDL     max ⟨μ, r̂ − b⟩   s.t.  0 ≤ μ ≤ Cμ̂_D,  ⟨μ, ĝ_i − b⟩ ≥ τ_i + κ,
+             b(s, a) = bonus · V_max √(log(2SA/δ) / (2n(s, a)))                     (Chen, Zhang and Wen, 2022)
 
     π(a|s) ∝ w(s, a) π_D(a|s)
 
-All three need the policy that made the data, π_D; here it is estimated from the log, as it must be.
+The first three need the policy that made the data, π_D; here it is estimated from the log, as it must be. Xie's inner
+minimum is ⟨μ^π, r̂⟩ − √ε·√Σ (μ^π)²/μ̂ for tables, so that the whole is one second-order cone program; a limit is kept for
+every cost function the log does not rule out. At its solution the occupancy is also PRO-RL's for α = √ε/‖w‖.
 
 Differences from the papers: POCC bounds the flow by sign functions x_w from a class of their own, over all of which the
 bound is ‖·‖₁; CORAL solves its augmented Lagrangian by a minimax over restricted classes, where the term is needed (its
-bandit is in `field.py`); PRO-RL has no limits, which are further rows here, and its f is any strongly convex function.
+bandit is in `research/field.py`); PRO-RL and Xie have no limits, which are further rows here. DPDL controls deviations
+inside a primal-dual method; here is the program such a method solves, with Hoeffding's deviation pair by pair. What it
+promises, single-policy coverage and no violation, is kept and tested.
 """
 
 from __future__ import annotations

@@ -2,7 +2,13 @@
 
 A pair the log never tried is followed by the worst of every signal (`pessimistic_model`), so that no baseline is
 tempted by what nobody has seen. Where their papers leave the value of such a pair open, this is the choice that helps
-them most.
+them most. The best occupancy μ = w·μ̂_D is a linear program or, by Clarabel (the extra `cone`),
+
+    max  ⟨μ, r⟩ − ρ‖w‖ − α/2 ‖w‖²      ‖w‖² = Σ μ̂_D w²
+    s.t. flow,  0 ≤ μ ≤ Cμ̂_D,  ⟨μ, g_i⟩ − ρ‖w‖ ≥ τ_i
+
+Mass may leave the data where the log never acted (or where C lets it go no further), and is then worth the least. If
+the limits cannot be kept, they are first missed by as little as possible.
 """
 
 from __future__ import annotations

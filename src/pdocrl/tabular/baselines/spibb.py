@@ -7,7 +7,8 @@
 
 The best such policy of the empirical model is a linear program over occupancies, because both sets are given state by
 state: μ(s, a) − π_b(a|s) Σ_a μ(s, a) is 0, or its weighted sum is at most εΣ_a μ(s, a). With thousands of pairs it is
-found by policy iteration, as the papers do, each step the best answer to Q in every state (`spibb_sets.py`).
+found by policy iteration, as the papers do, each step the best answer to Q in every state; with limits such plans for
+priced rewards are mixed (`exact.generate`), and the mixture is one of the set, which is convex in every state.
 
 Differences from the papers: π_b is estimated from the log; Soft-SPIBB's answer to Q is exact. MO-SPIBB, as its
 authors' code has it, asks in every state that no signal be worse than under π_b, Σ_a π(a|s) A_i^{π_b}(s, a) ≥ 0, and

@@ -14,13 +14,12 @@ by what the log itself says of the pair, lucky ones would be chosen again (`theo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from pdocrl.errors import DataError
 from pdocrl.limits import Limit, limit_names
@@ -28,19 +27,13 @@ from pdocrl.records import Part
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.inference.bounds import (
     PolicyEstimate,
-    Uncertainty,
     clustered,
-    score,
-    spread_of_episodes,
-    spread_of_rows,
     unknown_size,
 )
 from pdocrl.tabular.inference.markov import MarkovTest
 from pdocrl.tabular.io.episodes import Groups
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
-
-DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn
 
 
 class Intervals(Part, frozen=True, kw_only=True):
@@ -73,28 +66,11 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
     """
     if counts.groups is not None:
         return _resample_groups(counts, counts.groups, rng)
-    return _with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
+    return with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
 
 
-def resample_outcomes(counts: Counts, rng: np.random.Generator) -> Counts:
-    """What might have followed the same n(s, a) tries of each pair: a multinomial of its own outcomes."""
-    return next(_resample_outcomes(counts, rng, 1))
-
-
-def _resample_outcomes(counts: Counts, rng: np.random.Generator, times: int) -> Iterator[Counts]:
-    """The same so many times; a pair is drawn for many of them at once, since there may be thousands of pairs."""
-    ends = np.flatnonzero(np.diff(counts.pair, append=-1)) + 1
-    while times > 0:
-        together = min(times, max(DRAWN_AT_ONCE // len(counts.count), 1))
-        drawn = np.empty((together, len(counts.count)), np.int64)
-        for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
-            own = counts.count[first:last]
-            drawn[:, first:last] = rng.multinomial(own.sum(), own / own.sum(), size=together)
-        yield from (_with_counts(counts, one, rng) for one in drawn)
-        times -= together
-
-
-def _with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
+def with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
+    """The log with each transition drawn [M] times; signals are redrawn within it, and starts."""
     hit = np.flatnonzero(drawn)
     count = drawn[hit].astype(np.int64)
     # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
@@ -128,39 +104,6 @@ def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -
         starts=starts if starts.sum() > 0 else counts.starts,
         groups=None,
     )
-
-
-def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
-    """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
-    logs = _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples)
-    return _quantiles(estimate, logs, [spread_of_rows(estimate, high) for high in (False, True)], level)
-
-
-def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
-    """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
-    logs = (resample(estimate.counts, np.random.default_rng([seed, k])) for k in range(resamples))
-    return _quantiles(estimate, logs, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
-
-
-def _quantiles(
-    estimate: PolicyEstimate, logs: Iterator[Counts], spreads: Sequence[Uncertainty], level: float
-) -> Floats:
-    """Quantiles round Ĵ; stretched where redrawn logs vary less than the score interval says.
-
-    A pair with few rows is redrawn from those few, so that it varies by (n−1)/n of what it should, and one with a
-    single row not at all: the shape is the bootstrap's, the scale at least that of `bounds.score`.
-    """
-    z = float(norm.ppf((1 + level) / 2))
-    ends = np.array([dataclasses.replace(estimate, counts=log).estimate for log in logs])
-    off = ends - estimate.estimate
-    bound = np.empty_like(estimate.estimate)
-    for end, (share, spread) in enumerate(zip(((1 - level) / 2, (1 + level) / 2), spreads, strict=True)):
-        reach = score(np.zeros_like(spread.jump), *spread, z, high=bool(end))
-        deviation = off[:, :, end].std(axis=0)
-        varies = deviation > 1e-3 * np.abs(reach)
-        stretch = np.maximum(np.abs(reach) / np.where(varies, z * deviation, np.inf), 1)
-        bound[:, end] = np.where(varies, stretch * np.quantile(off[:, :, end], share, axis=0), reach)
-    return estimate.possible(estimate.estimate + bound)
 
 
 def redraw(

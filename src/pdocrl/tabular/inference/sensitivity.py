@@ -3,7 +3,7 @@
 The theory wants C ≥ C*, the concentrability of the optimal policy, and is silent about what C* is. Here each
 candidate's policy is scored by what it can be expected to earn: the mean over redrawn logs of its value, less B times
 its largest violation, less the optimism of learning with that C (see `bootstrap`). `solve` takes the best score among
-those C within which the limits can be kept, if there are any.
+those C within which the limits can be kept, if there are any. Where a policy goes that the log hardly went is `cover`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def count_log(
         columns: this log's name for a column, where it differs: {"state": "room"}.
         memory: DuckDB's limit; beyond it, it spills to a temporary folder.
         threads: DuckDB's threads; all cores by default.
-        horizon: tell states apart by their step in the episode, so that limits are per episode (see `Counts.stationary`).
+        horizon: tell states apart by their step in the episode, for limits per episode (see `Counts.stationary`).
         cells: make states of other columns (see `cells`).
     """
     with open_log(find_files(path), costs, columns, memory, threads, cells) as opened:

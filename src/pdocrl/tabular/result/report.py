@@ -14,7 +14,7 @@ from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
-from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.baselines import BASELINES
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
 from pdocrl.tabular.inference.confidence import SafetyTest
@@ -101,7 +101,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
     for limit, cost in zip(result.limits, result.costs, strict=True):
-        if result.method in BASELINES and result.method != "pdocrl" and limit.sign * (cost - limit.value) < -1e-7:
+        if result.method in BASELINES and limit.sign * (cost - limit.value) < -1e-7:
             found.append(f"{result.method}'s policy misses {limit}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]

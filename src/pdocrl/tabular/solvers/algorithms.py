@@ -4,6 +4,13 @@
 
 They differ in the oracles and in how plays are averaged. The paper returns the uniform mixture of π_1 … π_T, drawn once
 per episode; averaging (μ_t, ν_t) instead gives one stationary policy with a certificate no worse.
+
+    OLO    online linear optimisation for w ∈ [0, C]    ProjectedGradient (the paper), RegretMatchingBox, OptimisticBox
+    PO     policy optimisation, a simplex per state     Hedge (the paper), RegretMatching, OptimisticSimplex
+    LMO    linear minimisation for Q and λ              GreedyBox, GreedyMultipliers (the paper)
+
+Each oracle is told the utility of its last play, coordinate by coordinate, and answers with its next. Utilities are to
+be maximised; minimising players are told the negative gradient.
 """
 
 from __future__ import annotations

@@ -1,10 +1,26 @@
-"""Rare pairs: an action tried once or twice in a state looks certain, and whoever optimises picks the luckiest of them.
+"""Few rows: an action tried once or twice looks certain, and whoever optimises picks the luckiest. Three remedies.
 
-A pair tried m times that never went wrong still goes wrong with a chance of up to 3/m (the rule of three). So pairs
-tried fewer than `min_count` times are left out before solving, as if the log had never tried them. If nothing worth
-having is left then, each state keeps its favourite, the action most often taken there: a log is followed at least where
-it is most sure of itself, and one rare state does not cut off everything behind it. Where a world is deterministic one
-try tells all: nothing is left out.
+**A threshold.** A pair tried m times that never went wrong still goes wrong with a chance of up to 3/m (the rule of
+three). Pairs tried fewer than `min_count` times are left out before solving, as if never tried; where nothing worth
+having is left then, each state keeps its favourite, the action most often taken there. Where a world is deterministic
+one try tells all: nothing is left out.
+
+**Bounds on costs in place of costs** (`plan_for_bounds`):
+
+    min_μ  price · Σ_i f_i(μ) − ⟨μ, r⟩,   f_i(μ) = ⟨μ, c_i⟩ + h + √(z² Σ μ²v/n + h²),   h = z² D Σ(μ²/n) / 2Σμ
+
+f is the upper end of `bounds.score` for a policy with occupancy μ, with v and D, the variance and the size of
+surprises, as they are under the log's own policy. Σμ²/n is least where the log has most rows, so a plan for f avoids
+what has cost much and what has hardly been tried. f is convex: each round of Frank and Wolfe's method is one plan.
+
+**Inflated costs** (`plan_for_inflated`), where nothing can be shown:
+
+    c′(s, a) = c(s, a) + share · (D/n + 0.3 √(v/n)),
+
+Bounds average: a hundred pairs tried twice each look nearly sure together, and are not if they were picked for having
+gone well. So each pair is charged by itself. If the limits can be kept at `SHARE`, the best policy that keeps them so
+inflated is the answer, first among pairs tried often, then among all. If not, share is what the limits can just bear,
+and the plan is for the least bound on costs so inflated, hardly looking at reward.
 """
 
 from __future__ import annotations

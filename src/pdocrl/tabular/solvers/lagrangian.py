@@ -1,4 +1,4 @@
-"""The Lagrangian of the paper, for a known model or for counts, its four gradients, and the sets the players play in.
+"""The Lagrangian of the paper, for a known model or for counts, the sets the players play in, and the certificate.
 
     L(w, π; Q, λ) = (1−γ) d₀·Q_π + ⟨w, r_λ + γPQ_π − Q⟩_{μ_D} − λ·τ
 
@@ -9,6 +9,15 @@ flows into a state, spread by the policy, it is also
 
 The population and the empirical Lagrangian (L̂) are the same function of different data: (μ_D, P) of a known CMDP, or
 (μ̂_D, P̂) of a log. A cost c with (1−γ)J_c ≤ limit is g = −c, τ = −limit.
+
+How far a pair of primal and dual points is from a saddle point has a closed form. What the other side could still do is
+
+    D(μ, ν) = min_{Q,λ} L = ⟨μ, r⟩ + Σ min(q_low (ν−μ), q_high (ν−μ)) − B max(0, max_i τ_i − ⟨μ, g_i⟩)
+    U(Q, λ) = max_{w,π} L = (1−γ) d₀·max_a Q + C Σ μ_D [r_λ + γP max_a Q − Q]₊ − λ·τ
+
+and ξ = U − D ≥ 0. A point with gap ξ is a ξ-near saddle point, so in this model its policy is at most ξ from optimal
+and misses a limit by at most ξ (Lemma 14). That is a statement about optimisation, not about statistics. D is concave
+in (μ, ν) and U convex in (Q, λ): averages have a gap no worse than the mean gap.
 """
 
 from __future__ import annotations
