@@ -6,7 +6,7 @@ result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 
 from pdocrl.limits import Limit
 from pdocrl.tabular.api import Result, solve
-from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, random_cmdp, values
+from pdocrl.tabular.cmdp import CMDP, evaluate, extract, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.inference.sensitivity import sensitivity
 from pdocrl.tabular.io.logs import count_log, counts_with_ray
@@ -28,8 +28,6 @@ __all__ = [
     "counts_with_ray",
     "evaluate",
     "extract",
-    "garnet",
-    "gridworld",
     "load",
     "merge",
     "occupancy",
