@@ -19,7 +19,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 # The fast tests are whole files: those of the lower layers, and those that hold the house together. They neither train a
 # network to the end nor play episodes nor start a browser. `make test` is what decides.
 FAST := tests/test_layers.py tests/test_records.py tests/test_files.py tests/test_api.py tests/test_cli.py \
-        tests/bench/test_committed.py tests/data tests/evaluation tests/policies
+        tests/test_committed_files.py tests/data tests/evaluation tests/policies
 
 .PHONY: test check research demo bench lint docs dist matrix constraints clean
 

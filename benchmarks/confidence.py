@@ -8,6 +8,7 @@ policy that was returned is above one of them. Rewards are true ones, as shares 
 The method was designed on the families marked "design"; the others were run when it was finished. (`skewed` had 30 to
 200 rows an arm at first, from which nothing was shown in any log; it got more rows, the method stayed.) Rows of the
 label "fresh" are logs from seed 1000 on, of every family, that nothing was designed on and nothing changed after.
+The families from `lognormal` on were made to break the test, by what its assumptions leave out or strain.
 Writes benchmarks/results/confidence.csv, a row a log, as they come; those that are there are not made again. Rows of
 the label "0.2" were written by that version with this script.
 """
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from pdocrl.console import log, print_table
 from pdocrl.files import read_csv, write_csv
 from pdocrl.tabular import CMDP, Counts, evaluate, random_cmdp, solve
+from pdocrl.tabular.cmdp import Evaluation, plan
 from research.lucky import LIMIT, lucky2
 
 RESULTS = Path(__file__).parent / "results" / "confidence.csv"
@@ -40,6 +42,8 @@ class Log(NamedTuple):
     world: CMDP  # whose constraint rewards are minus the costs
     limits: dict[str, float]
     seen: NDArray[np.int64] | None = None  # of each state of the world, the state that the log names; None: itself
+    horizon: int | None = None  # then the limits are on totals of an episode, and so is the truth
+    late: int = 0  # with a horizon: steps before costs begin
 
 
 class Family(NamedTuple):
@@ -114,8 +118,9 @@ def played(
     seed: int,
     size: float = 1.0,
     seen: NDArray[np.int64] | None = None,
+    times: int = 1,
 ) -> Log:
-    """Episodes of a fixed length; costs are drawn as 0 or `size`, which of them is by the world's mean."""
+    """Episodes of a fixed length, each logged so many times; costs are drawn as 0 or `size`, by the world's mean."""
     rng = np.random.default_rng([seed, 5])
     S, A = behaviour.shape
     moves = world.P.toarray().reshape(S, A, S).cumsum(axis=2)
@@ -133,6 +138,10 @@ def played(
     who = np.tile(np.arange(episodes), steps)
     if seen is not None:
         s, z, S = seen[s], seen[z], int(seen.max()) + 1
+    if times > 1:
+        s, a, z, r, first = (np.tile(x, times) for x in (s, a, z, r, first))
+        costs = {name: np.tile(x, times) for name, x in costs.items()}
+        who = np.concatenate([who + k * episodes for k in range(times)])
     counts = Counts.from_arrays(s, a, z, r, costs, initial=first, n_states=S, n_actions=A, episode=who)
     return Log(counts, world, limits, seen)
 
@@ -214,6 +223,122 @@ def memory(seed: int) -> Log:
     return played(world, both, 100, 40, {"cost": 0.08}, seed, seen=np.arange(2 * S) % S)
 
 
+def lognormal(seed: int) -> Log:
+    """Thirty arms with 200 to 400 rows; costs are lognormal, σ = 1.5: a few rows hold much of the mean."""
+    rng = np.random.default_rng([seed, 19])
+    cost = np.r_[0.02, rng.uniform(0.05, 0.4, 29)]
+    arm = np.repeat(np.arange(30), rng.integers(200, 400, 30))
+    paid = cost[arm] * rng.lognormal(-(1.5**2) / 2, 1.5, len(arm))
+    return tried(arm, np.r_[0.3, rng.uniform(0.4, 1, 29)], cost, paid, 0.15)
+
+
+def copies(seed: int) -> Log:
+    """`multi_step`, of which every episode is in the log five times under other names: 60 of 300 are independent."""
+    rng = np.random.default_rng([seed, 23])
+    drawn, behaviour = random_cmdp(8, 4, 1, 0.9, seed=2000 + seed), rng.dirichlet(np.full(4, 0.4), 8)
+    cost = np.clip(1 - drawn.g, 0, 1)
+    own = CMDP.from_costs(drawn.P, drawn.r, cost, [1.0], drawn.d0, 0.9)
+    limit = 0.97 * float(-evaluate(own, behaviour).constraints[0])
+    world = CMDP.from_costs(drawn.P, drawn.r, cost, [limit], drawn.d0, 0.9)
+    return played(world, behaviour, 60, 50, {"cost": limit}, seed, times=5)
+
+
+def confounded(seed: int) -> Log:
+    """Three named states; 30 % are frail, which only whoever acted knew: they got the risky action less often."""
+    rng = np.random.default_rng([seed, 29])
+    moves = rng.dirichlet(np.ones(3), (3, 2))
+    P, r, cost = np.zeros((6, 2, 6)), np.zeros((6, 2)), np.zeros((6, 2))
+    P[:3, :, :3], P[3:, :, 3:] = moves, moves
+    r[:, 1] = np.tile(rng.uniform(0.5, 1, 3), 2)
+    cost[:3, 1], cost[3:, 1] = 0.02, 0.4
+    risky = np.repeat([0.6, 0.1], 3)
+    begins = np.repeat([0.7 / 3, 0.3 / 3], 3)
+    world = CMDP.from_costs(P, r, [cost], [0.08], begins, 0.9)
+    return played(world, np.stack([1 - risky, risky], -1), 200, 30, {"cost": 0.08}, seed, seen=np.arange(6) % 3)
+
+
+def near_deterministic(seed: int) -> Log:
+    """A ring of eight places; every move succeeds but for one slip in a hundred, which costs 3; fast ones slip more."""
+    rng = np.random.default_rng([seed, 31])
+    S, A = 8, 3
+    P, r, cost = np.zeros((S, A, S)), np.zeros((S, A)), np.zeros((S, A))
+    slip = np.array([0.002, 0.01, 0.04])
+    for s in range(S):
+        for a in range(A):
+            P[s, a, (s + a) % S] = 1.0
+    r[:, 1], r[:, 2] = rng.uniform(0.3, 0.6, S), rng.uniform(0.5, 1, S)
+    cost[:] = 3.0 * slip
+    world = CMDP.from_costs(P, r, [cost], [0.04], np.eye(S)[0], 0.95)
+    return played(world, np.tile([0.3, 0.5, 0.2], (S, 1)), 120, 30, {"cost": 0.04}, seed, 3.0)
+
+
+def least_cost(seed: int) -> Log:
+    """`multi_step` with the limit at exactly the least that any policy costs: only that policy keeps it."""
+    rng = np.random.default_rng([seed, 37])
+    drawn, behaviour = random_cmdp(6, 3, 1, 0.9, seed=3000 + seed), rng.dirichlet(np.ones(3), 6)
+    cost = np.clip(1 - drawn.g, 0, 1)
+    own = CMDP.from_costs(drawn.P, drawn.r, cost, [1.0], drawn.d0, 0.9)
+    limit = float(-evaluate(own, plan(own, own.g[0]).actions).constraints[0])
+    world = CMDP.from_costs(drawn.P, drawn.r, cost, [limit], drawn.d0, 0.9)
+    return played(world, behaviour, 100, 40, {"cost": limit}, seed)
+
+
+def four_limits(seed: int) -> Log:
+    """Random problems of six states and four actions with four limits, each a little under the log's own cost."""
+    drawn = random_cmdp(6, 4, 4, 0.9, seed=4000 + seed)
+    behaviour = np.random.default_rng([seed, 41]).dirichlet(np.ones(4), 6)
+    cost = np.clip(1 - drawn.g, 0, 1)
+    own = CMDP.from_costs(drawn.P, drawn.r, cost, np.ones(4), drawn.d0, 0.9)
+    limits = 1.02 * -evaluate(own, behaviour).constraints
+    world = CMDP.from_costs(drawn.P, drawn.r, cost, limits, drawn.d0, 0.9)
+    return played(world, behaviour, 150, 40, dict(zip("abcd", limits.tolist(), strict=True)), seed)
+
+
+def totals(seed: int, late: int = 0) -> Log:
+    """Episodes of at most ten steps, of which one step in twenty is the last; the limit is on the total cost."""
+    rng = np.random.default_rng([seed, 43 + late])
+    S, A, steps = 5, 3, 10
+    P, behaviour = 0.95 * rng.dirichlet(np.full(S, 0.5), (S, A)), rng.dirichlet(np.ones(A), S)
+    cost, r = rng.uniform(0, 0.6, (S, A)) ** 2, rng.uniform(0, 1, (S, A))
+    world = CMDP.from_costs(P, r, [cost], [1.0], np.full(S, 1 / S), 0.9)
+    log = Log(None, world, {"cost": 1.0}, horizon=steps, late=late)  # type: ignore[arg-type]
+    limit = 0.97 * float(-total_of(log, lambda s, t: behaviour[s]).constraints[0])
+    parts: list[tuple[Any, ...]] = []
+    for who in range(200):
+        s = int(rng.integers(S))
+        for t in range(steps):
+            a = int(rng.choice(A, p=behaviour[s]))
+            z = int(rng.choice(S + 1, p=np.append(P[s, a], 1 - P[s, a].sum())))
+            paid = float(rng.random() < cost[s, a]) * (t >= late)
+            parts.append((s, a, min(z, S - 1), r[s, a], paid, z == S or t == steps - 1, who, t))
+            if z == S:
+                break
+            s = z
+    state, action, then, reward, paid, over, who, t = (np.array(column) for column in zip(*parts, strict=True))
+    counts = Counts.from_arrays(
+        state, action, then, reward, {"cost": paid}, over, n_actions=A, episode=who, step=t, horizon=steps
+    )
+    return log._replace(counts=counts, limits={"cost": limit}, world=world.replace(tau=np.array([-limit])))
+
+
+def late(seed: int) -> Log:
+    """`totals` whose costs come in the last two of ten steps alone."""
+    return totals(seed, late=8)
+
+
+def total_of(log: Log, policy: Callable[[int, int], Floats]) -> Evaluation:
+    """Totals of an episode under π(·|s, t), by going through the steps."""
+    world, at = log.world, log.world.d0
+    S = world.n_states
+    value, constraints = 0.0, np.zeros(len(world.g))
+    for t in range(log.horizon or 0):
+        mu = at[:, None] * np.array([policy(s, t) for s in range(S)])
+        value += float(np.vdot(mu, world.r))
+        constraints += np.tensordot(world.g, mu, axes=2) * (t >= log.late)
+        at = world.P.T @ mu.ravel()
+    return Evaluation(value, constraints)
+
+
 FAMILIES = {
     "long_tail": Family(long_tail, "design"),
     "rare_large": Family(rare_large, "design"),
@@ -226,6 +351,14 @@ FAMILIES = {
     "pareto": Family(pareto, "report"),
     "rare_pairs": Family(rare_pairs, "report"),
     "memory": Family(memory, "report"),
+    "lognormal": Family(lognormal, "report"),
+    "copies": Family(copies, "report"),
+    "confounded": Family(confounded, "report"),
+    "near_deterministic": Family(near_deterministic, "report"),
+    "least_cost": Family(least_cost, "report"),
+    "four_limits": Family(four_limits, "report"),
+    "totals": Family(totals, "report"),
+    "late": Family(late, "report"),
 }
 
 
@@ -233,9 +366,15 @@ def measure(name: str, seed: int, label: str) -> dict[str, Any]:
     """One log."""
     made = FAMILIES[name].make(seed)
     began = time.perf_counter()
-    result = solve(made.counts, made.world.gamma, made.limits, confidence=CONFIDENCE, seed=seed)
+    uniform = np.full(made.world.n_actions, 1 / made.world.n_actions)
+    gamma = made.world.gamma if made.horizon is None else None
+    result = solve(made.counts, gamma, made.limits, confidence=CONFIDENCE, seed=seed)
     seconds = time.perf_counter() - began
-    truth = evaluate(made.world, result.policy if made.seen is None else result.policy[made.seen])
+    if made.horizon is None:
+        truth = evaluate(made.world, result.policy if made.seen is None else result.policy[made.seen])
+    else:
+        place = {str(label): index for index, label in enumerate(result.states)}
+        truth = total_of(made, lambda s, t: result.policy[place[f"{s} @ {t}"]] if f"{s} @ {t}" in place else uniform)
     over = float((made.world.tau - truth.constraints).max())
     return {
         "label": label,

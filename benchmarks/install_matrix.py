@@ -56,12 +56,15 @@ TESTS = [
 ]
 
 
-# For machines that do other work: about a fifth of the time, every room once.
+# For machines that do other work: about two minutes of one core, what depends on versions most.
 QUICK = [
-    *("tests/envs", "tests/nn", "tests/policies", "tests/tabular/test_cmdp.py", "tests/tabular/test_counts.py"),
+    *("tests/envs/test_bullet.py", "tests/envs/test_own.py", "tests/envs/test_install.py", "tests/nn/test_networks.py"),
+    *("tests/policies/test_density.py", "tests/tabular/test_cmdp.py"),
     *("tests/data/test_bad_input.py", "tests/data/test_event_log.py", "tests/training/test_checkpoint.py"),
     *("tests/test_limits.py", "tests/test_files.py", "tests/test_records.py", "tests/test_api.py"),
 ]
+SOLVE = ["solve", "inventory", "--gamma", "0.97", "--limit", "stockout<=0.02", "delivery<=0.3", "--out", "policy"]
+SHORT = ["--steps", "200", "--episodes", "2"]  # the demo of a quick row
 
 
 def words(tests: list[str]) -> str:
@@ -97,7 +100,7 @@ def bits(python: Path, log: Path, folder: str, environment: dict[str, str]) -> d
 
 
 def measure(
-    python: str, end: str, source: Path, wheel: Path, tests: list[str], demo: bool, logs: Path
+    python: str, end: str, source: Path, wheel: Path, tests: list[str], quick: bool, demo: bool, logs: Path
 ) -> dict[str, object]:
     """One row."""
     row: dict[str, object] = {"python": python, "dependencies": end}
@@ -136,13 +139,16 @@ def measure(
             return row | {"stopped": "pdocrl install bullet"}
         row |= bits(binaries / "python", log, folder, environment)
         if tests:
-            command = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "loadfile", *tests]
+            workers = ["-n", "0"] if quick else ["-n", "2", "--dist", "loadfile"]
+            command = [str(binaries / "python"), "-m", "pytest", *workers, *tests]
             status, seconds, out = run(command, log, cwd=source, env=environment)
             counts = re.findall(r"(\d+) (passed|failed|skipped|error)", out.splitlines()[-1])
             row |= {word: int(n) for n, word in counts} | {"tests_s": round(seconds), "tests": words(tests)}
         if demo:
-            status, seconds, _ = run([str(binaries / "pdocrl"), "demo"], log, cwd=folder, env=environment)
-            row |= {"demo_s": round(seconds)} if status == 0 else {"stopped": "demo"}
+            asked = {"solve": SOLVE, "demo": ["demo", *(SHORT if quick else [])]}
+            for name, arguments in asked.items():
+                status, seconds, _ = run([str(binaries / "pdocrl"), *arguments], log, cwd=folder, env=environment)
+                row |= {f"{name}_s": round(seconds)} if status == 0 else {"stopped": name}
     return row
 
 
@@ -151,7 +157,7 @@ def main() -> None:
     parser.add_argument("--pythons", nargs="+", default=PYTHONS)
     parser.add_argument("--ends", nargs="+", default=list(ENDS), choices=list(ENDS))
     parser.add_argument("--tests", nargs="*", default=TESTS, help="test files; none for no tests")
-    parser.add_argument("--quick", action="store_true", help="some tests of every room instead of --tests")
+    parser.add_argument("--quick", action="store_true", help="some tests instead of --tests, a short demo")
     parser.add_argument("--no-demo", action="store_true")
     parser.add_argument("--strict", action="store_true", help="exit status 1 where anything failed")
     parser.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "install_matrix")
@@ -170,7 +176,7 @@ def main() -> None:
         wheel = next(Path(folder).glob("*.whl"))
         for python in options.pythons:
             for end in options.ends:
-                row = measure(python, end, source, wheel, tests, not options.no_demo, options.logs)
+                row = measure(python, end, source, wheel, tests, options.quick, not options.no_demo, options.logs)
                 load = round(os.getloadavg()[2]) if hasattr(os, "getloadavg") else ""
                 row |= {"commit": commit.strip(), "system": sys.platform, "load": load}
                 print(json.dumps(row), flush=True)
@@ -196,6 +202,7 @@ COLUMNS = [
     "error",
     "tests",
     "tests_s",
+    "solve_s",
     "demo_s",
     "load",
     "stopped",
@@ -221,13 +228,14 @@ def write(row: dict[str, object]) -> None:
 def table(rows: list[dict[str, object]]) -> str:
     """Markdown, a line per row."""
     heads = ("Python", "dependencies", "JAX", "NumPy", "SciPy", "Gymnasium", "DuckDB", "core, s", "MB", "Bullet, s")
-    heads = (*heads, "same bits of 8", "tests passed / failed / skipped", "demo, s", "load")
+    heads = (*heads, "same bits of 8", "tests passed / failed / skipped", "solve, s", "demo, s", "load")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in rows:
         names = ("python", "dependencies", *SHOWN, "install_s", "core_mb", "bullet_s", "same_bits_reference_kernels")
         cells = [str(row.get(name) or "–") for name in names]
         cells.append(" / ".join(str(row.get(name) or 0) for name in ("passed", "failed", "skipped")))
-        lines.append("| " + " | ".join([*cells, str(row.get("demo_s") or "–"), str(row.get("load") or "–")]) + " |")
+        cells += [str(row.get(name) or "–") for name in ("solve_s", "demo_s", "load")]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([BEGIN, "", *lines, "", END])
 
 

@@ -34,13 +34,13 @@ from foreign_tables import write_pages
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
 from pdocrl.tabular import Counts, solve
-from pdocrl.tabular.analysis.assess import one_policy
+from pdocrl.tabular.baselines import one_policy
 from pdocrl.tabular.baselines.plain import plug_in
-from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
+from research.methods import RIVALS
 
 CASES = (
     ("lake", 200),
@@ -57,7 +57,7 @@ CASES = (
 )
 OURS = {"solve": {}, "solve, confidence .95": {"confidence": 0.95}, "solve, no threshold": {"min_count": 1}}
 PLUG_IN = {f"plug-in, {m} rows": m for m in (1, 5, 10, 20)}
-OTHERS = tuple(name for name, rival in BASELINES.items() if rival.limits and name not in {"pdocrl", "plug_in"})
+OTHERS = tuple(name for name, rival in RIVALS.items() if rival.method.limits and name not in {"pdocrl", "plug_in"})
 METHODS = (*OURS, *PLUG_IN, *OTHERS)
 SLOW = {"pdca", "wsac", "coptidice", "mo_spibb", "mbcl", "pessimistic", "pro_rl"}  # asked last
 FIELDS = (
@@ -120,7 +120,7 @@ def run(problem: Foreign, counts: Counts, method: str) -> Row:
     if method in PLUG_IN:
         answer: Floats | Mixture = plug_in(counts, gamma, limits, PLUG_IN[method])
     else:
-        answer = BASELINES[method].run(counts, gamma, limits)
+        answer = RIVALS[method].method.run(counts, gamma, limits)
     policy = one_policy(L, answer) if isinstance(answer, Mixture) else answer
     value, cost = outcome(pessimistic_model(L), policy)
     return {"policy": policy, "status": "", "believed_value": value, "believed_cost": -cost}

@@ -26,9 +26,10 @@ import pyarrow.parquet as pq
 
 from pdocrl.console import print_table
 from pdocrl.files import read_csv, write_csv
-from pdocrl.tabular.cmdp import CMDP, evaluate, garnet
+from pdocrl.tabular.cmdp import CMDP, evaluate
 from pdocrl.tabular.result.policy import load
 from pdocrl.tabular.solvers import exact
+from research.generators import garnet
 
 RESULTS = Path(__file__).parent / "results" / "solve_large.csv"
 ACTIONS, ROWS_A_PAIR, GAMMA = 10, 10, 0.95

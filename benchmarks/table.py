@@ -58,9 +58,8 @@ from pdocrl.files import write_text
 from pdocrl.provenance import Provenance, in_words
 from pdocrl.records import from_plain
 from pdocrl.report import report
-from pdocrl.report.overview import kept_sentence
 from pdocrl.report.statistics import make_cells
-from pdocrl.report.tables import make_tables
+from pdocrl.report.tables import kept_sentence, make_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

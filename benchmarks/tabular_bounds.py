@@ -40,13 +40,13 @@ from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
-from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap
+from pdocrl.tabular.inference.bootstrap import split
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta
-from pdocrl.tabular.inference.sample_splitting import split
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.count_threshold import choose_min_count, frequent_only
+from pdocrl.tabular.solvers.few_rows import choose_min_count, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model, policy_of
 from research.bounds_worst import chi2_ball, pessimistic
+from research.redrawn_bounds import episode_bootstrap, model_bootstrap
 
 HERE = Path(__file__).parent
 BOUNDS = {

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pdocrl.console import log, print_table
 from pdocrl.files import atomic_path
-from pdocrl.tabular.cmdp import garnet, gridworld
 from pdocrl.tabular.solvers.exact import solve_columns, solve_lp
+from research.generators import garnet, gridworld
 
 COLUMNS = ("problem", "states", "method", "wall s", "cpu s", "value", "gap", "to LP", "policies", "status")
 LP_STATES = 1024  # the largest problem given to the linear programs: beyond, they take minutes to hours

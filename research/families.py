@@ -25,11 +25,12 @@ import numpy as np
 
 from pdocrl.errors import MissingExtraError, UnknownNameError
 from pdocrl.limits import Limit
-from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, bind, garnet, occupancy, plan, random_cmdp
+from pdocrl.tabular.cmdp import CMDP, Floats, as_matrix, bind, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import inventory
 from pdocrl.tabular.solvers import exact
 from research.field import LuckyBandit, costly_reference, phantom_mass
+from research.generators import garnet
 from research.lucky import lucky2
 
 Coverage = Literal["full", "partial"]

@@ -26,13 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.files import write_csv
-from pdocrl.tabular.baselines.registry import BASELINES, Knowledge, Parameters, facts_of, find_baseline
+from pdocrl.tabular.baselines import Parameters
 from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.algorithms import Mixture
 from research.families import Case, Coverage, make_case
+from research.methods import RIVALS, Knowledge, facts_of
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
@@ -120,14 +121,14 @@ class LogTask(NamedTuple):
     methods: tuple[str, ...]
 
 
-def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(BASELINES)) -> list[LogTask]:
+def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
     Logs come in order, so that stopping early leaves as many of each.
     """
     found = []
     for job in jobs:
-        known = [name for name, rival in BASELINES.items() if (rival.limits if job.limited else rival.free)]
+        known = [name for name, rival in RIVALS.items() if (rival.method.limits if job.limited else rival.free)]
         methods = [name for name in known if name in only]
         if job.family == "icu_sepsis":
             found += [LogTask(job, (name,)) for name in methods if _on_icu(name, job)]
@@ -141,7 +142,7 @@ def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(BASELINES)) -> l
 def _on_icu(name: str, job: Job) -> bool:
     if name in ICU_LAST and job.n == max(ICU_SIZES):
         return False
-    return job.limited or not BASELINES[name].limits or name in ICU_FREE
+    return job.limited or not RIVALS[name].method.limits or name in ICU_FREE
 
 
 def _turn(task: LogTask) -> bool:
@@ -162,7 +163,7 @@ def measure(task: LogTask) -> list[Trial]:
     icu = job.family == "icu_sepsis"
     found = []
     for name in task.methods:
-        rival = BASELINES[name]
+        rival = RIVALS[name]
         settings = [rival.theory(facts), *rival.grid(facts)]
         chosen = ICU_SETTINGS[name] if icu else range(len(settings))
         for index, parameters in enumerate(settings):
@@ -171,7 +172,7 @@ def measure(task: LogTask) -> list[Trial]:
             rounds = (ICU_ITERATIONS if icu else ITERATIONS).get(name)
             began = time.process_time()
             try:
-                answer = rival.run(
+                answer = rival.method.run(
                     log, case.cmdp.gamma, case.limits, **parameters, **({"iterations": rounds} if rounds else {})
                 )
             except (PdocrlError, np.linalg.LinAlgError) as error:
@@ -264,14 +265,15 @@ def measure_all(
     minutes: float = math.inf,
     keep: Path | None = None,
     skip: int = 0,
-    methods: Collection[str] = tuple(BASELINES),
+    methods: Collection[str] = tuple(RIVALS),
 ) -> Rows:
     """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
 
     `keep` is a file to which every trial is added as soon as it is there.
     """
     for name in methods:
-        find_baseline(name)
+        if name not in RIVALS:
+            raise UnknownNameError("method", name, sorted(RIVALS))
     tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip), methods)
     if keep is None:
         return summarise(_in_order(_finished(tasks, jobs, minutes)))
@@ -325,7 +327,7 @@ def read_trials(paths: Iterable[Path]) -> list[Trial]:
 
 def _in_order(results: Iterable[list[Trial]]) -> list[Trial]:
     """The same order however the work was shared: by log, then as in the registry."""
-    rank = {name: index for index, name in enumerate(BASELINES)}
+    rank = {name: index for index, name in enumerate(RIVALS)}
     every = itertools.chain.from_iterable(results)
     return sorted(every, key=lambda trial: (trial.job, rank[trial.method], trial.setting))
 
@@ -337,7 +339,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
-    parser.add_argument("--methods", nargs="+", default=list(BASELINES), help="only these")
+    parser.add_argument("--methods", nargs="+", default=list(RIVALS), help="only these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")

@@ -21,13 +21,13 @@ import numpy as np
 from pdocrl.console import print_table, progress
 from pdocrl.files import atomic_path
 from pdocrl.limits import as_limits
-from pdocrl.tabular.cmdp import CMDP, evaluate, garnet, occupancy, random_cmdp
+from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Algorithm, make_players, run
-from pdocrl.tabular.solvers.certificate import Point, certify
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, policy_of
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Point, Sets, certify, policy_of
 from pdocrl.tabular.solvers.lp import choose_B, saddle_lp
+from research.generators import garnet
 
 ITERATIONS = 10_000
 RESULTS = Path(__file__).parents[1] / "results"

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from pdocrl.files import read_csv, write_text
 from pdocrl.table import Table
-from pdocrl.tabular.baselines.registry import BASELINES
 from research.experiments.experiment import Rows
 from research.experiments.rivals import (
     draw_families,
@@ -30,6 +29,7 @@ from research.experiments.rivals import (
     slope_table,
 )
 from research.measure import EXAMPLES
+from research.methods import RIVALS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "notes" / "tabular_methods.md"
@@ -87,7 +87,7 @@ def best_of(rows: Rows) -> str:
         for setting in ("best of grid", "theory"):
             here = [r for r in relative(rows) if (r["coverage"], r["setting"], r["n"]) == (coverage, setting, n)]
             three = sorted(here, key=lambda row: float(row["error"]))[:3]
-            named = ", ".join(f"{BASELINES[row['method']].label} ({row['error']:.2g})" for row in three)
+            named = ", ".join(f"{RIVALS[row['method']].method.label} ({row['error']:.2g})" for row in three)
             lines.append(f"- Least error at n = {n:,}, {coverage} coverage, {setting}: {named}.")
     return "\n".join(lines)
 
@@ -110,7 +110,7 @@ def example_table(rows: Rows) -> str:
             for family in families:
                 pair = [at.get((family, method, setting)) for setting in ("theory", "best of grid")]
                 cells.append(", ".join(f"{row['error']:.3f}" for row in pair if row) or "–")
-            lines.append(f"| {BASELINES[method].label} | " + " | ".join(cells) + " |")
+            lines.append(f"| {RIVALS[method].method.label} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
 
@@ -146,7 +146,7 @@ def icu_table(rows: Rows, kind: str) -> str:
             half = f"{pair[-1]['high'] - pair[-1]['error']:.3f}" if logs > 1 else "–"
             cells.append(", ".join(shown) + f" [{half}, {logs}]" if pair else "–")
         seconds = float(at[method, -last(method)[0], "best of grid"]["seconds"])
-        lines.append(f"| {BASELINES[method].label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
+        lines.append(f"| {RIVALS[method].method.label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
     return "\n".join(lines)
 
 

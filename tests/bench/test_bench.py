@@ -74,7 +74,7 @@ def _spy(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
 
 def bench(suite: Suite, out: Path, **selection: Any) -> Done:
     rates = Rates(out.parent / "rates.json")
-    return run.bench(run.make_plan(suite, Selection(out, **selection), rates), rates)
+    return run.bench(run.make_plan(suite, Selection(out, **selection), rates))
 
 
 def test_a_finished_suite_has_a_row_per_episode(finished: Path) -> None:

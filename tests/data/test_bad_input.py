@@ -16,7 +16,9 @@ import h5py
 import numpy as np
 import pytest
 
-from pdocrl.data import Dataset, save
+from pdocrl import machine
+from pdocrl.data import Dataset, load, save
+from pdocrl.errors import DataError
 
 Run = Callable[..., tuple[int, str, str]]
 Edit = Callable[[h5py.File], Any]
@@ -381,3 +383,13 @@ def test_check_lists_every_error_and_the_first_one_on_standard_error(run_cli: Ru
     assert err.count("\n") == 1
     assert err.startswith("error: good.hdf5: `actions` is 5 at row 2")
     assert err.endswith("(3 errors in all)\n")
+
+
+def test_without_sysconf_as_on_windows_memory_is_not_judged(good_file, monkeypatch) -> None:
+    monkeypatch.setattr("pdocrl.data.validate.memory", lambda: 10)
+    with pytest.raises(DataError, match=r"needs 0\.0 GB"):
+        load(good_file)
+    monkeypatch.undo()
+    monkeypatch.delattr(os, "sysconf")
+    assert machine.memory() is None
+    assert load(good_file).n_episodes > 0

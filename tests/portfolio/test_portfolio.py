@@ -92,7 +92,7 @@ def test_every_kind_of_candidate_survives_the_export(found: Any, tmp_path: Path)
     kinds = {}
     for one in found.candidates.values():
         kinds[one.policy.rule["kind"]] = one
-    assert set(kinds) == {"choice", "greedy", "cells"}
+    assert set(kinds) == {"choice", "greedy", "cells", "tilted"}
     frame = {"x": np.linspace(0, 1, 50), "weather": ["storm"] * 50, "noise": np.zeros(50)}
     for kind, one in kinds.items():
         export.save(tmp_path / kind, found.record, one)

@@ -66,7 +66,7 @@ def test_the_picture_has_every_known_candidate_and_decider_hollow_over_the_limit
     assert "decider A: reward 7, cost 5" in page
     assert "odd: reward" not in page  # nothing is known of it
     marks = page[page.index("candidates-0-t") :].split("</svg>")[0].split("<use")[1:]
-    assert [("hollow" in mark, "large" in mark) for mark in marks] == [(False, True), (True, False), (True, False)]
+    assert [("hollow" in mark, "large" in mark) for mark in marks] == [(True, False), (True, False), (False, True)]
 
 
 def test_it_says_what_it_assumes(folder: Path) -> None:

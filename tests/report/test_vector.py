@@ -26,10 +26,10 @@ def drawing() -> ET.Element:
 def test_looks_are_those_of_the_pages_light_theme(drawing):
     by_data = {piece.data: piece for piece in pieces(drawing)}
     line = by_data["M40 100L90 30"]
-    assert (line.look["stroke"], line.look["fill"], line.look["stroke-dasharray"]) == ("#a86a00", "none", "6 2.5")
+    assert (line.look["stroke"], line.look["fill"], line.look["stroke-dasharray"]) == ("#905800", "none", "6 2.5")
     mark = by_data[SHAPES[2]]
     assert (mark.x, mark.y, mark.scale) == (100, 50, 1.7)
-    assert (mark.look["stroke"], mark.look["fill"], mark.look["fill-opacity"]) == ("#30638e", "#ffffff", ".6")
+    assert (mark.look["stroke"], mark.look["fill"], mark.look["fill-opacity"]) == ("#084c73", "#ffffff", ".6")
     assert by_data["reward"].look["fill"] == "#1f2933"
     assert by_data["M0 20V180"].x == 70
     assert not any("9 0a9" in data for data in by_data)  # what is hidden on the page is not in its file

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from pdocrl.tabular import solve
-from pdocrl.tabular.baselines.adversarial import wsac
+from pdocrl.tabular.baselines.critics import pdca, wsac
 from pdocrl.tabular.baselines.density import coral, near_flow, pocc, pro_rl
-from pdocrl.tabular.baselines.pdca import pdca
 from pdocrl.tabular.baselines.plain import mbcl, plug_in
 from pdocrl.tabular.baselines.problem import LogModel
 from pdocrl.tabular.cmdp import evaluate, extract, plan

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.solvers.exact import solve_lp
 from research.experiments.rivals import (
@@ -33,6 +32,7 @@ from research.measure import (
     summarise,
     tasks_of,
 )
+from research.methods import RIVALS
 
 SMALL = [name for name in FAMILIES if name != "icu_sepsis"]
 
@@ -87,14 +87,14 @@ def test_two_processes_measure_what_one_does_and_the_trials_kept_give_the_same_s
     one = numbers(measure_all(["costly_reference"], logs=2, sizes=[1000]))
     assert one == numbers(measure_all(["costly_reference"], logs=2, jobs=2, sizes=[1000], keep=keep))
     assert one == numbers(summarise(read_trials([keep, keep])))
-    assert {row["method"] for row in one} == {name for name, rival in BASELINES.items() if rival.limits}
+    assert {row["method"] for row in one} == {name for name, rival in RIVALS.items() if rival.method.limits}
     assert all(row["setting"] in {"theory", "best of grid"} and row["logs"] == 2 for row in one)
 
 
 def test_every_method_runs_on_a_family_with_and_without_limits():
     for limited in (True, False):
         trials = [t for task in tasks_of([Job("lucky_bandit", "partial", limited, 300, 0)]) for t in measure(task)]
-        expected = {name for name, rival in BASELINES.items() if (rival.limits if limited else rival.free)}
+        expected = {name for name, rival in RIVALS.items() if (rival.method.limits if limited else rival.free)}
         assert {trial.method for trial in trials} == expected
         assert all(np.isfinite(trial.loss) and trial.violation >= 0 for trial in trials)
 
@@ -202,7 +202,7 @@ def test_every_method_has_had_a_log_before_any_has_the_next():
     assert seeds[0] == 1
     assert [task.methods for task in tasks_of([tasks[0].job], only=("plug_in", "fqi"))] == [("plug_in",)]
     names = [name for task in tasks if task.job == tasks[0].job for name in task.methods]
-    assert sorted(names) == sorted(name for name, rival in BASELINES.items() if rival.limits)
+    assert sorted(names) == sorted(name for name, rival in RIVALS.items() if rival.method.limits)
 
 
 def test_measuring_stops_when_the_time_is_up(capsys):

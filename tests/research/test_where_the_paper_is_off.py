@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from pdocrl.tabular.cmdp import evaluate, garnet, values
+from pdocrl.tabular.cmdp import evaluate, values
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.solvers.algorithms import make_players, run
-from pdocrl.tabular.solvers.certificate import Point, certify
+from pdocrl.tabular.solvers.algorithms import ProjectedGradient, make_players, run
 from pdocrl.tabular.solvers.exact import slater_margin, solve_lp
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, expected
-from pdocrl.tabular.solvers.oracles import ProjectedGradient
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Point, Sets, certify, expected
+from research.generators import garnet
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,21 @@ import pytest
 import scipy.optimize
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.baselines.adversarial import Adversary, a_crab, wsac
-from pdocrl.tabular.baselines.cone import occupancy_cone
-from pdocrl.tabular.baselines.density import coral, near_flow, pocc, pro_rl
-from pdocrl.tabular.baselines.dpdl import deviation, dpdl
-from pdocrl.tabular.baselines.pdca import pdca
-from pdocrl.tabular.baselines.pessimistic import least_values, pessimistic
+from pdocrl.tabular.baselines.critics import Adversary, a_crab, atac, pdca, pspi, quadratic_critic, wsac
+from pdocrl.tabular.baselines.density import coral, deviation, dpdl, least_values, near_flow, pessimistic, pocc, pro_rl
 from pdocrl.tabular.baselines.plain import fqi, mbcl, plug_in
-from pdocrl.tabular.baselines.problem import LogModel, best_occupancy
-from pdocrl.tabular.baselines.quadratic import atac, pspi, quadratic_critic
-from pdocrl.tabular.baselines.spibb import _hard, _soft, mo_spibb, soft_spibb, spibb
-from pdocrl.tabular.baselines.spibb_sets import Bootstrapped, Budgeted, best_near, errors
+from pdocrl.tabular.baselines.problem import LogModel, best_occupancy, occupancy_cone
+from pdocrl.tabular.baselines.spibb import (
+    Bootstrapped,
+    Budgeted,
+    _hard,
+    _soft,
+    best_near,
+    errors,
+    mo_spibb,
+    soft_spibb,
+    spibb,
+)
 from pdocrl.tabular.cmdp import as_matrix, backup, evaluate, occupancy, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.exact import solve_lp
@@ -165,7 +169,7 @@ class TestAdversarialCritics:
             (adversary.program, 1000, start),  # from the basis of the last
             (adversary.program, 0, None),
         ):
-            monkeypatch.setattr("pdocrl.tabular.baselines.adversarial.SIMPLEX_UP_TO", simplex_up_to)
+            monkeypatch.setattr("pdocrl.tabular.baselines.critics.SIMPLEX_UP_TO", simplex_up_to)
             f = solve(reward, box, weight, begin)
             assert objective(f) == pytest.approx(best, **EXACT)
             assert f[view.L.seen].min() >= box[0] - 1e-9
@@ -369,7 +373,7 @@ class TestDPDL:
         """Also where no policy keeps the tightened limit, κ = 1."""
         _, counts, limits, view = problem(seed=19, states=6, actions=3, n=500, missing=True)
         by_program = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
-        monkeypatch.setattr("pdocrl.tabular.baselines.dpdl.SIMPLEX_UP_TO", 0)
+        monkeypatch.setattr("pdocrl.tabular.baselines.density.SIMPLEX_UP_TO", 0)
         by_plans = dpdl(counts, GAMMA, limits, bonus=0.03, kappa=kappa)
         mine, theirs = (evaluate(view.model, pi) for pi in (by_plans, by_program))
         assert mine.value == pytest.approx(theirs.value, abs=1e-6)

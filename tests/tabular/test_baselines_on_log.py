@@ -7,11 +7,9 @@ import pytest
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
-from pdocrl.tabular.analysis.assess import assess, one_policy
-from pdocrl.tabular.baselines.on_log import parameters_of, read_parameters, solve_with
-from pdocrl.tabular.baselines.pdca import pdca
+from pdocrl.tabular.baselines import BASELINES, assess, one_policy, parameters_of, read_parameters, solve_with
+from pdocrl.tabular.baselines.critics import pdca
 from pdocrl.tabular.baselines.plain import plug_in
-from pdocrl.tabular.baselines.registry import BASELINES
 from pdocrl.tabular.cmdp import evaluate, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.exact import solve_lp

@@ -9,12 +9,12 @@ import pytest
 
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.inference.bootstrap import episode_bootstrap, model_bootstrap, resample, resample_outcomes
+from pdocrl.tabular.inference.bootstrap import resample, split
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, delta, group_influence, score
-from pdocrl.tabular.inference.sample_splitting import split
-from pdocrl.tabular.io.groups import MOST, group_of
+from pdocrl.tabular.io.episodes import MOST, group_of
 from pdocrl.tabular.solvers import exact
 from research.bounds_worst import chi2_ball, pessimistic
+from research.redrawn_bounds import episode_bootstrap, model_bootstrap, resample_outcomes
 
 BOUNDS = (delta, clustered, chi2_ball, pessimistic, lambda e: model_bootstrap(e, resamples=100))
 

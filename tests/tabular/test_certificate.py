@@ -10,8 +10,7 @@ import pytest
 from pdocrl.tabular.cmdp import CMDP, evaluate, occupancy, random_cmdp
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Algorithm, make_players, run
-from pdocrl.tabular.solvers.certificate import Point, certify, lower_value, upper_value
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets, policy_of
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Point, Sets, certify, lower_value, policy_of, upper_value
 from pdocrl.tabular.solvers.lp import saddle_lp
 
 ALGORITHMS: tuple[Algorithm, ...] = ("pdocrl", "regret_matching", "optimistic")

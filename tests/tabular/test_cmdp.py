@@ -11,8 +11,6 @@ from pdocrl.tabular.cmdp import (
     backup,
     evaluate,
     extract,
-    garnet,
-    gridworld,
     occupancy,
     plan,
     random_cmdp,
@@ -20,6 +18,7 @@ from pdocrl.tabular.cmdp import (
     transition_matrix,
     values,
 )
+from research.generators import garnet, gridworld
 
 
 @st.composite

@@ -10,9 +10,7 @@ from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import redraw
-from pdocrl.tabular.inference.candidates import Candidate
-from pdocrl.tabular.inference.confidence import split_log, upper_bounds
-from pdocrl.tabular.inference.optimism import optimism_bias
+from pdocrl.tabular.inference.confidence import Candidate, optimism_bias, split_log, upper_bounds
 from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust

@@ -17,9 +17,15 @@ from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.cost_inflation import SHARE, SPREADS, inflate, plan_for_inflated, rows_with_margin
+from pdocrl.tabular.solvers.few_rows import (
+    SHARE,
+    SPREADS,
+    inflate,
+    plan_for_bounds,
+    plan_for_inflated,
+    rows_with_margin,
+)
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
-from pdocrl.tabular.solvers.robust import plan_for_bounds
 from pdocrl.tabular.solvers.saddle import outcome
 
 LIMIT = as_limits(["cost<=0.05"])

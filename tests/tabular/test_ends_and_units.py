@@ -11,7 +11,7 @@ from pdocrl.tabular.cmdp import evaluate, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.count_threshold import BELIEVED, choose_min_count, frequent, frequent_only
+from pdocrl.tabular.solvers.few_rows import BELIEVED, choose_min_count, frequent, frequent_only
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, behaviour_mass
 from research.lucky import lucky2
 

@@ -58,7 +58,7 @@ def test_the_command_says_so_too(run_cli: Run, tmp_path: Path) -> None:
     status, _, err = run_cli("solve", where, "--horizon", "20", "--limit", "cost<=0.5", *quick)
     assert status == 2
     assert "an episode has 30 steps" in err
-    assert "--window 20" in err
+    assert "--limit-horizon 20" in err
 
 
 def test_the_file_and_the_arrays_give_the_same_counts(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, plan, random_cmdp
+from pdocrl.tabular.cmdp import CMDP, evaluate, extract, occupancy, plan, random_cmdp
 from pdocrl.tabular.solvers.exact import dual_bound, slater_margin, solve, solve_columns, solve_lp, upper_bound
+from research.generators import garnet, gridworld
 
 SOLVERS = {"simplex": solve_lp, "ipm": lambda cmdp: solve_lp(cmdp, "ipm"), "columns": solve_columns}
 

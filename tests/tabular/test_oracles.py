@@ -12,9 +12,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import as_limits
 from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.solvers.algorithms import make_players, run
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
-from pdocrl.tabular.solvers.oracles import (
+from pdocrl.tabular.solvers.algorithms import (
     GreedyBox,
     GreedyMultipliers,
     Hedge,
@@ -25,8 +23,11 @@ from pdocrl.tabular.solvers.oracles import (
     ProjectedGradient,
     RegretMatching,
     RegretMatchingBox,
+    make_players,
     project_to_simplex,
+    run,
 )
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
 
 T = 400
 

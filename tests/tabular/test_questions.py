@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
-from pdocrl.tabular.analysis.questions import compare, explain, frontier, more_data, parse_frontier
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp, values
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
+from pdocrl.tabular.questions import compare, explain, frontier, more_data, parse_frontier
 from pdocrl.tabular.result.policy import load
 from pdocrl.tabular.result.report import save
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model

@@ -17,9 +17,9 @@ from pdocrl.tabular.result.record import read_solved, solved_file
 from pdocrl.tabular.result.report import notes, save
 from pdocrl.tabular.result.tables import outcome
 from pdocrl.tabular.solvers import exact
+from pdocrl.tabular.solvers.few_rows import plan_for_bounds
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units, pessimistic_model
-from pdocrl.tabular.solvers.off_support import plan_off_support
-from pdocrl.tabular.solvers.robust import plan_for_bounds
+from pdocrl.tabular.solvers.saddle import plan_off_support
 
 LIMIT = as_limits(["cost<=0.1"])
 

@@ -61,26 +61,29 @@ def solve_cells(rows: Rows, points: Floats, seed: int = 0) -> ConsequenceCells |
     following = np.where(terminal, 0, cell[np.maximum(after, 0)])
     gamma = rows.discount if rows.discount < 1 else NEAR_ONE
     names = [f"g{i}" for i in range(len(rows.limits))]
-    counts = Counts.from_arrays(
-        cell[known],
-        rows.log.action[known],
-        following,
-        rows.signals[0][known],
-        {name: rows.signals[1 + i][known] for i, name in enumerate(names)} or None,
-        terminal=terminal,
-        initial=rows.log.step[known] == 0,
-        n_states=len(found.cluster_centers_),
-        n_actions=rows.actions,
-    )
     weight = _discounting(rows, gamma)
-    limits = [Limit(name, float((1 - gamma) * weight[1 + i] * rows.limits[i])) for i, name in enumerate(names)]
+    limits = [
+        Limit(name, float(sense * (1 - gamma) * each * tau), "<=" if sense > 0 else ">=")
+        for name, sense, each, tau in zip(names, rows.sense[1:], weight[1:], rows.limits, strict=True)
+    ]
     try:
+        counts = Counts.from_arrays(
+            cell[known],
+            rows.log.action[known],
+            following,
+            rows.signals[0][known],
+            {name: rows.sense[1 + i] * rows.signals[1 + i][known] for i, name in enumerate(names)} or None,
+            terminal=terminal,
+            initial=rows.log.step[known] == 0,
+            n_states=len(found.cluster_centers_),
+            n_actions=rows.actions,
+        )
         result = solve(counts, gamma, limits, C=np.inf, min_count=10, resamples=0, refits=0, seed=seed)
     except PdocrlError:
         return None
     if result.status in {"infeasible", "infeasible_covered"}:
         return None
-    believed = np.array([result.value, *result.costs]) / (1 - gamma) / weight
+    believed = rows.sense * np.array([result.value, *result.costs]) / (1 - gamma) / weight
     return ConsequenceCells(scale, found.cluster_centers_.astype(np.float64), result.policy, believed)
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.approximate.game import Game, Saddle
-from pdocrl.tabular.solvers.certificate import Certificate
-from pdocrl.tabular.solvers.lagrangian import expected
+from pdocrl.tabular.solvers.lagrangian import Certificate, expected
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-7

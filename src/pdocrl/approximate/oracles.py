@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.approximate.classes import Basis, Box, FunctionClass, Simplex
-from pdocrl.tabular.solvers.oracles import (
+from pdocrl.tabular.solvers.algorithms import (
     GreedyBox,
     Hedge,
     OptimisticBox,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pdocrl.approximate.classes import Box
 from pdocrl.approximate.game import Game, Saddle
 from pdocrl.approximate.oracles import Algorithm, SoftmaxPolicies, ascent, greedy, optimistic
+from pdocrl.tabular.solvers.algorithms import GreedyMultipliers, Multipliers, OptimisticSimplex, Oracle
 from pdocrl.tabular.solvers.lagrangian import expected
-from pdocrl.tabular.solvers.oracles import GreedyMultipliers, Multipliers, OptimisticSimplex, Oracle
 
 Floats = NDArray[np.float64]
 BOLD = 5.0  # the optimistic softmax's steps, in those of its worst case

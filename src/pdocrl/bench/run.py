@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from pdocrl.bench.group import know_task, look, read_data, rows_of
 from pdocrl.bench.rates import Rates
 from pdocrl.bench.results import SUITE, GroupStatus, Row, read_suite, write_rows, write_status, write_suite
 from pdocrl.bench.suite import Group, Suite
+from pdocrl.bench.suite_file import find_suite
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.records import as_plain
@@ -61,6 +62,7 @@ class BenchPlan:
     suite: Suite
     selection: Selection
     groups: tuple[Planned, ...]
+    rates: Rates  # which the work adds to
 
     @property
     def to_do(self) -> list[Group]:
@@ -109,6 +111,36 @@ class Done:
         return {**self.plan.as_dict(), "groups": [dataclasses.asdict(status) for status in self.statuses]}
 
 
+def run_suite(
+    suite: str,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    agents: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    train: bool = True,
+    evaluate: bool = True,
+    engine: Engine = "local",
+) -> Done:
+    """Train and play the groups of a suite that are not done yet; `Done.rows` holds one row per episode.
+
+    Args:
+        suite: a name of `pdocrl bench --help`, or a TOML file. It may name agents given as classes in this process.
+        out: folder of the results; default: runs/bench-<suite>.
+        data: folder with the dataset files.
+        agents: only these of the suite.
+        tasks: only these of the suite.
+        train: whether to train what is not trained.
+        evaluate: whether to play what is not played.
+        engine: on this machine, or on a Ray cluster.
+    """
+    chosen = find_suite(suite)
+    folder = Path(f"runs/bench-{chosen.name}" if out is None else out)
+    place = None if data is None else Path(data)
+    selection = Selection(folder, place, tuple(agents), tuple(tasks), train, evaluate, engine)
+    return bench(make_plan(chosen, selection, Rates(), measure=False))
+
+
 def make_plan(suite: Suite, selection: Selection, rates: Rates, measure: bool = True) -> BenchPlan:
     """How far every chosen group is, and how long the rest may take; unknown speeds of long work are measured."""
     planned, tried = [], set[str]()
@@ -144,10 +176,10 @@ def make_plan(suite: Suite, selection: Selection, rates: Rates, measure: bool = 
                 rates.playing(group) if playing else None,
             )
         )
-    return BenchPlan(suite, selection, tuple(planned))
+    return BenchPlan(suite, selection, tuple(planned), rates)
 
 
-def bench(plan: BenchPlan, rates: Rates) -> Done:
+def bench(plan: BenchPlan) -> Done:
     """Do what the plan leaves to do, then write the results of all groups there are."""
     suite, selection, folder = plan.suite, plan.selection, plan.selection.out
     _refuse_another(suite, folder)
@@ -165,7 +197,7 @@ def bench(plan: BenchPlan, rates: Rates) -> Done:
 
             on_ray.run(work, report, selection.ray_address)
         elif groups:
-            local.run(work, report, rates)
+            local.run(work, report, plan.rates)
     except (KeyboardInterrupt, PdocrlInterrupted):
         write_outcome(suite, selection, reported)
         raise PdocrlInterrupted("interrupted. The same command goes on where it stopped.") from None

@@ -75,26 +75,24 @@ def bench(
     from pdocrl.table import show_tables, write_tables
 
     chosen = find_suite(suite)
-    selection = Selection(
-        out or Path(f"runs/bench-{chosen.name}"), data, agents, tasks, not no_train, not train_only, engine, ray_address
-    )
-    rates = Rates()
-    planned = make_plan(chosen, selection, rates, measure=engine == "local")
+    folder = out or Path(f"runs/bench-{chosen.name}")
+    selection = Selection(folder, data, agents, tasks, not no_train, not train_only, engine, ray_address)
+    planned = make_plan(chosen, selection, Rates(), measure=engine == "local")
     if not json:
         _show_plan(planned)
     elif plan:
         print_json(planned.as_dict())
     if plan:
         return
-    done = run(planned, rates)
+    done = run(planned)
     tables = make_tables(done.rows)
-    write_tables(selection.out, tables)
-    page = report(selection.out)
+    write_tables(folder, tables)
+    page = report(folder)
     if json:
         cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
         print_json({**done.as_dict(), "page": str(page), "table": cells})
     else:
-        show_tables(tables, selection.out)
+        show_tables(tables, folder)
         print(f"page: {page}")
     if done.incomplete:
         log(f"{len(done.incomplete)} of {len(planned.groups)} groups are not complete:")

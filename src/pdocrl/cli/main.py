@@ -34,10 +34,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "from a dataset to policies, many runs side by side"),
     "evaluate": ("evaluate", "evaluate", "play trained policies in the simulator and score them"),
     "ope": ("ope", "ope", "estimate trained policies from the data alone, without a simulator"),
-    "certify": ("certify", "certify", "whether policies keep their limits, how sure that is, and what it rests on"),
+    "certify": ("certify", "certify", "whether policies satisfy their limits, how sure that is, and what it assumes"),
     "export": ("export", "export", "one policy as ONNX and plain NumPy"),
     "demo": ("demo", "demo", "embedded data to policies, real simulator, a page: the whole way in a minute or two"),
-    "report": ("report", "report", "a training or a benchmark as one HTML page with its pictures"),
+    "report": ("report", "report", "a training, a benchmark or a solved log as one HTML page with its pictures"),
     "bench": (
         "bench",
         "bench",
@@ -138,7 +138,7 @@ def _overview(prefix: str = "") -> str:
     lines = [f"  pdocrl {c:<{width}}  {line}" for c, (_, _, line) in shown.items()]
     return "\n".join(
         [
-            "pdocrl: policies from logged data that earn more and keep their limits.",
+            "pdocrl: offline safe reinforcement learning, policies from logged data under cost limits.",
             "",
             *lines,
             "",

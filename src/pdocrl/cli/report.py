@@ -42,12 +42,9 @@ def report(
     from pdocrl.report import report as write
     from pdocrl.report.page_tables import at_one_limit
     from pdocrl.report.record import is_suite
-    from pdocrl.report.solved import is_solved
-    from pdocrl.report.solved_columns import is_portfolio
     from pdocrl.report.vector import save_figures
 
-    solved = is_solved(folder) or is_portfolio(folder)
-    if is_suite(folder) or (solved and not (folder / "run.json").exists()):
+    if is_suite(folder) or not (folder / "run.json").exists():
         page = write(folder, out)
         made = [] if figures is None else save_figures(page, figures)
         print_json({"page": str(page), "figures": [str(path) for path in made]}) if json else print(page)

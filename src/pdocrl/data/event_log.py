@@ -98,7 +98,7 @@ class EventLog:
             if wanted not in table:
                 hint = did_you_mean(wanted, table)
                 if wanted == episode == "episode":
-                    hint = " Name it with episode=…, or give episode=None where each row is an episode of its own."
+                    hint = " Name it: columns={'episode': NAME}, or --columns episode=NAME."
                 raise DataError(f"{name}: no column `{wanted}`.{hint or ' Columns: ' + ', '.join(table) + '.'}")
         size = len(table[action])
         if size == 0:

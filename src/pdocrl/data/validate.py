@@ -6,7 +6,6 @@ with another `report` (a list's `append`) all of them are collected, which is wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from pdocrl.data.dataset import Dataset, Flags, Rows
 from pdocrl.data.source import FIELDS, Column, Field, Source
 from pdocrl.data.tasks import Task
 from pdocrl.errors import DataError, did_you_mean
+from pdocrl.machine import memory
 
 Report = Callable[[str], object]
 
@@ -125,12 +125,11 @@ def _check_promise(source: Source, report: Report) -> None:
 
 
 def _check_memory(source: Source, report: Report) -> None:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needed = _bytes_in_memory(source)
-    if needed > memory:
+    there, needed = memory(), _bytes_in_memory(source)
+    if there is not None and needed > there:
         report(
-            f"{source.name}: needs {needed / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB. "
-            "Train with `--window 1000000`, or draw batches with `pdocrl.data.stream`."
+            f"{source.name}: needs {needed / 1e9:.1f} GB, this machine has {there / 1e9:.1f} GB. "
+            "Train with `--buffer-size 1000000`, or draw batches with `pdocrl.data.stream`."
         )
 
 

@@ -264,8 +264,8 @@ def _trained(path: Path, log: EventLog) -> Iterable[tuple[str, Floats]]:
 
 def _labelled(policy: Any, name: str, log: EventLog) -> Floats:
     """A policy of ours with discrete actions: obs [N, S] → labels [N]."""
-    scales = getattr(policy, "scales", None)
-    if scales is None or not len(scales.choices):
+    scales = getattr(policy, "normaliser", None)
+    if scales is None or not len(scales.discrete_actions):
         raise PdocrlError(f"{name}: its actions are continuous; judge it on its dataset: pdocrl ope {name}.")
     if policy.has_memory:
         raise PdocrlError(f"{name}: it acts on the episode so far, and rows of a log say nothing of that.")

@@ -50,10 +50,10 @@ MARKOV = (*DECIDERS, "double reinforcement learning (linear)", "marginalised imp
 Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estimate
 
 
-def usable(estimate: Estimate) -> bool:
+def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST) -> bool:
     """Whether its diagnostics let it decide, or contradict what does."""
     size, share = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= FEWEST and share <= LARGEST
+    return estimate.interval is not None and size >= fewest and share <= largest
 
 
 def decider(estimates: Estimates, signal: str) -> Estimate | None:

@@ -75,6 +75,8 @@ class RowPolicy:
         if kind == "choice":
             scores = self.models[self.rule["model"]](x)
             return _one_hot(scores) if self.rule["mode"] else _softmax(scores)
+        if kind == "tilted":
+            return _softmax(self.models[self.rule["model"]](x) + self.rule["beta"] * self.penalised(x))
         if kind == "greedy":
             return _one_hot(self.objective(x))
         if kind == "cells":
@@ -82,12 +84,17 @@ class RowPolicy:
         raise RowError(f"policy.json has the rule {kind!r}, which this act.py does not know.")
 
     def values(self, x: Any) -> Any:
-        """[N, 1 + K, A] predicted reward and costs to come of every action, of the rules `greedy` and `cells`."""
+        """[N, 1 + K, A] predicted reward and costs to come of every action; of the rule `tilted` their advantages."""
         each = [
             np.stack([self.models[name](x, np.full(len(x), a)) for a in range(len(self.actions))], axis=1)
             for name in self.rule["values"]
         ]
         return np.stack(each, axis=1)
+
+    def penalised(self, x: Any) -> Any:
+        """[N, A] A_0 − Σ λ_k A_k"""
+        found = self.values(x)
+        return found[:, 0] - np.tensordot(np.asarray(self.rule["multipliers"], np.float64), found[:, 1:], (0, 1))
 
     def objective(self, x: Any) -> Any:
         """[N, A] Q_0 − Σ λ_k Q_k where the behaviour policy takes the action often enough, else −∞."""

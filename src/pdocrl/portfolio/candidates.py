@@ -9,6 +9,7 @@ what a decider did by chance.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,9 +21,12 @@ from pdocrl.approximate.cells import consequence_cells
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.named_columns import Flags, Floats
+from pdocrl.ope.estimators import propensity
 from pdocrl.ope.estimators.linear import LinearSystem, basis, values
 from pdocrl.ope.estimators.problem import Problem
 from pdocrl.policies.row_policy import FORMAT, RowPolicy
+from pdocrl.portfolio import history
+from pdocrl.portfolio.tilted import Tilting, effective_share
 
 MOST_ROWS = 30_000  # of fitted Q iteration
 MOST_EVALUATED = 12_000  # rows of an evaluation in the search for multipliers
@@ -31,6 +35,9 @@ BEHAVIOUR = "behaviour"
 MASK = 0.2  # of the most probable action's probability
 FEWEST_EPISODES = 10  # of a decider or a selection that is cloned
 MOST_DECIDERS = 8
+MOST_TILTED = 15_000  # rows that set a tilt
+EFFECTIVE = 40  # episodes that a tilt is to leave on the held-out part; `heldout.FEWEST_EFFECTIVE` are needed
+BOLDNESS = {"": (0.35, 2.2), "further ": (0.12, 1.2)}  # effective share; standard errors kept from the limits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,13 +50,22 @@ class Candidate:
     models: Mapping[str, Any]  # `ValueTrees` and `ChoiceTrees` of the policy, by name
     believed: Floats | None = None  # [1 + K] by the learner itself
     decider: str | None = None  # of whom it is the clone, drawn as the decider draws
+    tilted: Floats | None = None  # [1 + K] weighted doubly robust totals on the learning part, of a tilted policy
 
 
 class Learner:
     """Learns candidates from the rows of one part."""
 
-    def __init__(self, rows: Rows, encoding: Encoding, seed: int, progress: Callable[[str], None]) -> None:
-        self.rows, self.seed, self.progress = rows, seed, progress
+    def __init__(
+        self,
+        rows: Rows,
+        encoding: Encoding,
+        features: Floats,
+        held_out: int,
+        seed: int,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.rows, self.features, self.held_out, self.seed, self.progress = rows, features, held_out, seed, progress
         self.base = {
             "format": FORMAT,
             "actions": list(rows.log.actions),
@@ -81,27 +97,63 @@ class Learner:
             trees = self._clone(self.rows.episodes(own))
             found.append(self._choice(name, f"drawn as in {words}", trees, mode=False))
             found.append(self._choice(f"{name}, most probable", f"most probable action in {words}", trees, mode=True))
-        return [*found, *self._fitted_q()]
+        return [*found, *self._tilted(found), *self._fitted_q()]
+
+    def propensities(self, rows: Rows, without: str | None = None) -> Floats:
+        """[N] of logged actions, as clones have them; given the history alone where nobody hands an episode over.
+
+        `without` names a decider none of these rows is of.
+        """
+        behaviour = self.behaviour.probabilities(rows.x)
+        if not self.deciders or rows.log.decider is None:
+            return _logged(behaviour, rows)
+        clones = {rows.log.deciders.index(name): trees for name, trees in self.deciders.items()}
+        if self.allotment is None or not history.one_decider_each(rows):
+            for place, trees in clones.items():
+                here = rows.log.decider == place
+                behaviour[here] = trees.probabilities(rows.x[here])
+            return _logged(behaviour, rows)
+        prior = self.allotment(rows.x[rows.starts])
+        each = [*(trees.probabilities(rows.x) for trees in clones.values()), behaviour][: prior.shape[1]]
+        kept = [k for k in range(len(each)) if k >= len(clones) or list(self.deciders)[k] != without]
+        return _logged(history.of_history(rows, [each[k] for k in kept], prior[:, kept]), rows)
+
+    @functools.cached_property
+    def allotment(self) -> history.Allotment | None:
+        """Which episodes were given to whom; None where nobody decides whole episodes."""
+        if not self.deciders or not history.one_decider_each(self.rows):
+            return None
+        places = [self.rows.log.deciders.index(name) for name in self.deciders]
+        return history.Allotment.of(self.rows, places, self.seed)
+
+    @property
+    def by_first_rows(self) -> bool:
+        """Whether first rows tell who decides: then a decider's own episodes are not like everybody's."""
+        return self.allotment is not None and self.allotment.beta is not None
 
     def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
         """Names in the order in which they are to be tested, from careful to bold, by this part alone.
 
-        Careful is who is furthest inside the limits; who brings less than someone more careful is left out.
+        Careful is who is expected the most standard errors of the held-out part inside the limits; who brings less than
+        someone more careful is left out, and who is not expected inside.
         """
         rows = self.rows
         evaluate = linear_values(rows, self.seed)
+        logged = self.propensities(rows) if rows.log.propensity is None else rows.log.propensity
         scale = np.maximum(rows.totals.std(1), 1e-9)
         found: list[tuple[float, float, str]] = []
         for one in candidates:
             self.progress(f"ordering {one.name}")
-            own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR else None
-            if one.decider is not None:
+            own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR and len(self.deciders) < 2 else None
+            if one.decider is not None and not self.by_first_rows:
                 own = decided_by(rows, rows.log.deciders.index(one.decider)) & rows.complete
             if own is not None and own.any():
-                value = rows.totals[:, own].mean(1)
+                value, share = rows.totals[:, own].mean(1), float(own.mean())
             else:
-                value = evaluate(one.policy.chances(rows.x))
-            excess = float(((value[1:] - rows.limits) / scale[1:]).max(initial=-np.inf))
+                chances = one.policy.chances(rows.x)
+                value = evaluate(chances) if one.tilted is None else one.tilted
+                share = effective_share(rows, chances, logged)
+            excess = float(((value[1:] - rows.limits) * np.sqrt(share) / scale[1:]).max(initial=-np.inf))
             found.append((excess, float(value[0]), one.name))
         order: list[str] = []
         most = -np.inf
@@ -121,6 +173,31 @@ class Learner:
         if safe.sum() >= 4 * FEWEST_EPISODES:
             better = safe & (rows.totals[0] >= np.median(rows.totals[0][safe]))
             found.append(("better safe episodes", "the better half of episodes within the limits", better))
+        return found
+
+    def _tilted(self, bases: Sequence[Candidate]) -> list[Candidate]:
+        """Near every decider, and near the clones of good episodes that the log has enough of."""
+        kept = self.rows.sampled(MOST_TILTED, self.seed)
+        rows, features = self.rows.take(kept), self.features[kept]
+        logged = self.propensities(rows) if rows.log.propensity is None else rows.log.propensity
+        fewest = EFFECTIVE / self.held_out
+        found = []
+        for base in bases:
+            chances = base.policy.chances(rows.x)
+            if base.policy.rule["mode"] or effective_share(rows, chances, logged) < fewest:
+                continue
+            self.progress(f"tilting {base.name}")
+            tilting = Tilting(rows, chances, logged, features, self.seed)
+            for word, (share, distance) in BOLDNESS.items():
+                tilt = tilting.find(max(share, fewest), distance, self.held_out)
+                if tilt is None:
+                    continue
+                rule = {"kind": "tilted", "model": "choice", "values": names_of(tilt.values), "beta": tilt.beta}
+                rule["multipliers"] = tilt.multipliers.tolist()
+                words = f"{base.what}, tilted {word}towards actions that bring more within the limits"
+                models = {**named(tilt.values), **base.models}
+                one = self._of(f"{base.name}, tilted{' further' if word else ''}", words, rule, models, tilt.estimate)
+                found.append(dataclasses.replace(one, tilted=tilt.estimate))
         return found
 
     def _fitted_q(self) -> list[Candidate]:
@@ -191,6 +268,11 @@ def decided_by(rows: Rows, place: int) -> Flags:
     if who is None:
         return np.zeros(len(rows.starts), bool)
     return np.asarray(np.bincount(rows.log.episode, who != place) == 0)
+
+
+def _logged(chances: Floats, rows: Rows) -> Floats:
+    """[N] the entries of the logged actions, none too small to divide by."""
+    return np.maximum(np.take_along_axis(chances, rows.log.action[:, None], 1)[:, 0], propensity.SMALLEST)
 
 
 def named(values: tuple[Any, ...]) -> dict[str, Any]:

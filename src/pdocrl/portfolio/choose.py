@@ -7,7 +7,8 @@ episodes, are tested in an order that the learning part set, from careful to bol
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
 "shown"; the chance that any of them is over a limit is at most α, as far as errors are what they are said to be. Only
 they are eligible. Without a confidence those estimated to be one standard error within are, and nothing is tested.
-Among the eligible the largest reward less its standard error is taken. Before one is, a second opinion is asked, of
+Among the eligible the largest reward is taken, less its standard error where it is nobody's in the log: a decider is
+left for what is clearly better. Before one is, a second opinion is asked, of
 another function class: who is not within every limit by it, at the same level, is eligible no more, and its reward
 counts if it is lower. If nobody is left: the best decider whose own episodes kept the limits, else whoever is nearest
 to them.
@@ -114,7 +115,7 @@ def choose(
         eligible = [x.name for x in candidates if p_values[x.name] <= ONE_ERROR and held[x.name]["reward"].overlap]
         why = "estimated to be a standard error within every limit; not tested" if limits else "not tested"
     number = len(eligible)
-    score = {name: _cautious(held[name]["reward"]) for name in eligible}
+    score = {one.name: _cautious(one, held[one.name]["reward"]) for one in candidates if one.name in eligible}
     asked: dict[str, Mapping[str, HeldOut] | None] = {}
     level = 1 - confidence if confidence is not None and asks else ONE_ERROR
     while score:
@@ -135,21 +136,25 @@ def choose(
         name = max(deciders, key=lambda one: held[one.name]["reward"].value).name
         why = f"{lead}; {name} is the best decider whose episodes kept them"
         return Choice(name, "best decider", why, shown, asked)
-    name = min(candidates, key=lambda one: (p_values[one.name], _excess(held[one.name], limits))).name
+    name = min(candidates, key=lambda one: _excess(held[one.name], limits, held)).name
     return Choice(name, "none", f"{lead}, and no decider kept them; this one comes nearest", shown, asked)
 
 
-def _cautious(reward: HeldOut) -> float:
-    return reward.value - reward.error
+def _cautious(one: Candidate, reward: HeldOut) -> float:
+    """A decider is left for what is a standard error better."""
+    return reward.value - (reward.error if one.decider is None else 0.0)
 
 
 def _kept(held: Mapping[str, HeldOut], limits: Sequence[Limit]) -> bool:
     return all(one.sign * (held[one.name].value - one.value) >= 0 for one in limits)
 
 
-def _excess(held: Mapping[str, HeldOut], limits: Sequence[Limit]) -> float:
-    """In standard errors."""
-    return max(
-        (one.sign * (one.value - held[one.name].value) / max(held[one.name].error, 1e-9) for one in limits),
-        default=-np.inf,
-    )
+def _excess(one: Mapping[str, HeldOut], limits: Sequence[Limit], held: Mapping[str, Mapping[str, HeldOut]]) -> float:
+    """One standard error more than it is over a limit, as a share of the worst candidate's excess."""
+    found = -np.inf
+    for limit in limits:
+        over = {name: limit.sign * (limit.value - each[limit.name].value) for name, each in held.items()}
+        worst = max(max(over.values()), 1e-9)
+        own = limit.sign * (limit.value - one[limit.name].value) + one[limit.name].error
+        found = max(found, own / worst)
+    return found

@@ -120,8 +120,8 @@ def summary(record: SolvedLog) -> str:
     everyone = ", ".join(f"{signal} {value:.4g}" for signal, value in record.logged.items())
     limits = " and ".join(record.limits) or "no limits"
     return (
-        f"{record.chosen} ({one.what}): {record.status}; {record.why}. Limits: {limits}. Held-out estimate, "
-        f"{record.unit}: {values}; the log itself: {everyone}."
+        f"{record.chosen} ({one.what}): {record.status}; {record.why}. Limits: {limits}. Held-out estimate "
+        f"± two standard errors, {record.unit}: {values}; the log itself: {everyone}."
     )
 
 

@@ -28,7 +28,7 @@ from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
-from pdocrl.portfolio.heldout import ON_POLICY, Bench, own_episodes
+from pdocrl.portfolio.heldout import TESTING, Bench, own_episodes
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
@@ -121,16 +121,17 @@ def fit(
     features = basis(rows.log, rows.timed)
     totals = completed_totals(rows, features, seed)
     fold = rows.log.folds(seed, SHARE)
-    learner = Learner(rows.episodes(fold == 0), Encoding.fit(log.columns), seed, progress)
+    here = (fold == 1)[rows.log.episode]
+    held_out = int((fold == 1).sum())
+    learner = Learner(rows.episodes(fold == 0), Encoding.fit(log.columns), features[~here], held_out, seed, progress)
     candidates = learner.learn()
     held_rows = rows.episodes(fold == 1)
-    here = (fold == 1)[rows.log.episode]
     bench = Bench.of(held_rows, learner, features[here], totals[:, fold == 1], seed, progress)
     held: dict[str, dict[str, HeldOut]] = {}
     tested: dict[str, dict[str, HeldOut]] = {}
     for one in candidates:
         progress(f"judging {one.name} on held-out episodes")
-        if one.name == BEHAVIOUR:
+        if one.name == BEHAVIOUR and len(learner.deciders) < 2:
             held[one.name] = tested[one.name] = bench.everyone()
         else:
             held[one.name], tested[one.name] = bench.judge(one.policy.chances(held_rows.x), one.decider)
@@ -138,7 +139,7 @@ def fit(
 
     @functools.cache
     def second(name: str) -> dict[str, HeldOut] | None:
-        if held[name]["reward"].estimator == ON_POLICY:
+        if all(one.estimator in TESTING for one in held[name].values()):
             return None
         progress(f"a second opinion of {name}")
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
@@ -147,7 +148,7 @@ def fit(
     if confidence is not None and on_totals:
         order = learner.sequence(testable(candidates, tested, on_totals))
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
-        if one.decider is not None:
+        if one.decider is not None and not learner.by_first_rows:
             held[one.name] = own_episodes(rows, totals, one.decider)
     choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
@@ -183,7 +184,7 @@ def fit(
         if surrogate is None
         else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
         assumptions=_assumptions(rows, confidence, bool(bench.validation)),
-        notes=[*notes, *_notes(rows)],
+        notes=[*notes, *_notes(rows, learner.by_first_rows)],
         seconds=time.monotonic() - began,
     )
     return Portfolio(record, by_name, learner, rows, second, tested)
@@ -271,12 +272,17 @@ def _assumptions(rows: Rows, confidence: float | None, validated: bool) -> list[
     if any(rows.log.deciders):
         found.append("a clone of a decider decides as the decider does")
     if confidence is not None and not validated:
-        found.append("estimators could not be tried on known answers: the log names no deciders with enough episodes")
+        found.append("estimators could not be tried on known answers: too few episodes of two or more deciders")
     return found
 
 
-def _notes(rows: Rows) -> list[str]:
+def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
     found = []
+    if by_first_rows:
+        found.append(
+            "who decides an episode can be told from its first row: means of a decider's own episodes are of those "
+            "alone; candidates are weighted to the first rows of all"
+        )
     cut = int((~rows.complete).sum())
     if cut:
         found.append(

@@ -12,13 +12,16 @@ functions (`second_opinion`). Each signal takes the estimator with the least f·
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
 
 The first needs either the propensities or Q to be right. The second needs classes of functions that hold the truth, and
-where they do not it is off by many of its standard errors (an inventory with a lead time: stockouts of 5 ± 2.5 for
-18.4). So it ranks candidates, and no limit is shown by it (`TESTING`).
+where they do not it is off by many of its standard errors, the more so the further a policy leaves the log (an
+inventory with a lead time: stockouts of 11 ± 4 for 33). So it shows no limit (`TESTING`), and of a policy whose
+divergence from every decider, Σ_t KL(π ‖ b), is above the log of the number of episodes, it is no estimate at all:
+not one episode in the log is like the policy's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -36,8 +39,10 @@ from pdocrl.ope.estimators.problem import LEVEL, Estimate, Problem
 from pdocrl.ope.verdicts import WEIGHTED, usable
 from pdocrl.portfolio.candidates import Learner, decided_by
 from pdocrl.portfolio.record import HeldOut, Validated
+from pdocrl.portfolio.tilted import SMALL
 
 FEWEST = 20  # episodes of a decider whose outcome is predicted
+FEWEST_EFFECTIVE, LARGEST_SHARE = 25.0, 0.15  # of weighted episodes; degrees of freedom follow their number
 ON_POLICY = "own episodes"
 TESTING = (ON_POLICY, WEIGHTED)  # what needs no class of functions that holds the truth
 SECOND = "double reinforcement learning (trees)"
@@ -91,32 +96,46 @@ class Bench:
         bench._set_widening()
         return bench
 
+    @functools.cached_property
+    def deciders(self) -> list[Floats]:
+        """[N, A] of every decider's clone, and of all together."""
+        models = [*self.learner.deciders.values(), self.learner.behaviour]
+        return [trees.probabilities(self.rows.x) for trees in models]
+
     @property
     def signals(self) -> list[str]:
         """In the order of the rows' signals."""
         return ["reward", *self.rows.names]
 
-    def values(self, chances: Floats, among: Flags | None = None) -> dict[str, list[Value]]:
-        """Signal → every estimator's word on a policy [N, A], by the episodes `among` [E]."""
+    def values(self, chances: Floats, without: str | None = None) -> dict[str, list[Value]]:
+        """Signal → every estimator's word on a policy [N, A], if need be by the episodes of all but one decider."""
         rows, features, logged = self.rows, self.features, self.propensity
-        if among is not None:
-            here = among[rows.log.episode]
+        far = without is None and self.divergence(chances) > np.log(len(rows.starts))
+        if without is not None:
+            here = ~decided_by(rows, rows.log.deciders.index(without))[rows.log.episode]
             rows, features, logged, chances = rows.take(here), features[here], logged[here], chances[here]
+            logged = logged if rows.log.propensity is not None else self.learner.propensities(rows, without)
         problem = Problem(rows.log, chances, logged, self.estimated, features, rows.discount, self.seed)
         weights = ratios(problem)
         found: dict[str, list[Value]] = {}
         for signal in dict.fromkeys(self.signals):
             q = q_values(problem, signal)
             each = [doubly_robust(problem, signal, q), double(problem, signal, q, weights)]
-            found[signal] = [value for one in each if (value := _value(one)) is not None]
+            found[signal] = [value for one in each if (value := _value(one, far)) is not None]
         return found
+
+    def divergence(self, chances: Floats) -> float:
+        """Nats an episode, on logged rows: the least mean Σ_t KL(π ‖ b) from a decider or from all of them."""
+        own = (chances * np.log(np.maximum(chances, SMALL))).sum(1)
+        each = [-(chances * np.log(np.maximum(table, SMALL))).sum(1) for table in self.deciders]
+        return float(min((own + cross).sum() for cross in each) / len(self.rows.starts))
 
     def judge(self, chances: Floats, decider: str | None = None) -> tuple[dict[str, HeldOut], dict[str, HeldOut]]:
         """Signal → what ranks a policy, and what may show a limit: by `TESTING` alone, without overlap where it cannot.
 
-        A decider's clone is judged by the decider's own episodes.
+        A decider's clone is judged by the decider's own episodes, if those are like everybody's at their start.
         """
-        if decider is not None and decider in self.rows.log.deciders:
+        if decider in self.rows.log.deciders and not self.learner.by_first_rows:
             own = decided_by(self.rows, self.rows.log.deciders.index(decider))
             if own.sum() >= FEWEST:
                 found = {name: self._own(j, own) for j, name in enumerate(self.signals)}
@@ -138,7 +157,7 @@ class Bench:
         weights = forward_ratios(problem)
         found = {}
         for signal in dict.fromkeys(self.signals):
-            value = _value(double(problem, signal, q_values(problem, signal, "trees"), weights))
+            value = _value(double(problem, signal, q_values(problem, signal, "trees"), weights), False)
             if value is not None:
                 found[signal] = HeldOut(
                     value=value.value, error=value.error, freedom=value.freedom, estimator=SECOND, overlap=True
@@ -146,7 +165,7 @@ class Bench:
         return found
 
     def everyone(self) -> dict[str, HeldOut]:
-        """Of the behaviour policy: the mean of all episodes."""
+        """Of the behaviour policy, where there is but one: the mean of all episodes."""
         every = np.ones(len(self.rows.starts), bool)
         return {name: self._own(j, every) for j, name in enumerate(self.signals)}
 
@@ -165,6 +184,7 @@ class Bench:
             for one in each
         ]
         ready = [one for one in widened if one.overlap] or widened
+        ready = [one for one in ready if one.estimator in TESTING and one.overlap] or ready
         if not ready:
             return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
         best = min(ready, key=lambda one: one.error)
@@ -176,13 +196,19 @@ class Bench:
         return one.value + worse * self.flattery.get((one.estimator, self.signals[j]), 0.0)
 
     def _widening(self, one: Value, signal: str) -> float:
-        """An estimator that could not be tried is as far off as the worst that was."""
+        """Who rests on classes of functions and could not be tried is as far off as the worst estimator that was."""
         known = self.widening.get((one.estimator, signal))
-        return max((f for (_, s), f in self.widening.items() if s == signal), default=1.0) if known is None else known
+        if known is not None:
+            return known
+        return (
+            1.0
+            if one.estimator in TESTING
+            else max((f for (_, s), f in self.widening.items() if s == signal), default=1.0)
+        )
 
     def _validate(self, name: str, own: Flags) -> None:
         chances = self.learner.deciders[name].probabilities(self.rows.x)
-        for j, (signal, each) in enumerate(self.values(chances, ~own).items()):
+        for j, (signal, each) in enumerate(self.values(chances, name).items()):
             realised = self._own(j, own)
             for one in each:
                 if one.overlap:
@@ -226,26 +252,22 @@ def _mean(totals: Floats) -> HeldOut:
     )
 
 
-def _value(one: Estimate) -> Value | None:
+def _value(one: Estimate, far: bool) -> Value | None:
     if one.value is None or one.interval is None:
         return None
     freedom = max((one.effective_sample_size or 2.0) - 1.0, 1.0)
     half = (one.interval[1] - one.interval[0]) / 2
     error = half / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
-    return Value(one.estimator, one.value, error, freedom, usable(one))
+    testing = one.estimator in TESTING
+    overlap = usable(one, FEWEST_EFFECTIVE, LARGEST_SHARE) if testing else usable(one) and not far
+    return Value(one.estimator, one.value, error, freedom, overlap)
 
 
 def _propensity(rows: Rows, learner: Learner, features: Floats, seed: int) -> Floats:
-    """[N] of the logged actions: clones learned on the other part, or logistic regression on this one.
-
-    Whichever gives the logged actions the larger likelihood here; the regression is cross-fitted.
-    """
-    logged = np.arange(len(rows)), rows.log.action
-    cloned = learner.behaviour.probabilities(rows.x)
-    for place, name in enumerate(rows.log.deciders):
-        if name in learner.deciders and rows.log.decider is not None:
-            here = rows.log.decider == place
-            cloned[here] = learner.deciders[name].probabilities(rows.x[here])
-    fitted = propensity.estimate(rows.log, features, seed)
-    both = [np.maximum(table[logged], propensity.SMALLEST) for table in (cloned, fitted)]
-    return max(both, key=lambda chances: float(np.log(chances).mean()))
+    """[N] of the logged actions: by clones learned on the other part; of a log without deciders also by logistic
+    regression on this one, cross-fitted, whichever gives the logged actions the larger likelihood here."""
+    cloned = learner.propensities(rows)
+    if learner.deciders:
+        return cloned
+    fitted = propensity.estimate(rows.log, features, seed)[np.arange(len(rows)), rows.log.action]
+    return max((cloned, np.maximum(fitted, propensity.SMALLEST)), key=lambda chances: float(np.log(chances).mean()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
@@ -141,14 +141,36 @@ def upright(x: float, top: float, bottom: float, name: str = "") -> str:
 
 
 def limits(x: Axis, top: float, bottom: float, values: Iterable[float]) -> str:
-    """Upright lines at several limits; a name that would stand on its neighbour's goes one line lower."""
-    body, ends = "", [-math.inf, -math.inf, -math.inf]  # of the last name in each line
+    """Upright lines at several limits. Where a name has no room beside the next line, that line begins below it."""
+    body, ends = "", [-math.inf] * 6  # of the last name at each height; a line crosses its own and all below
     for value in sorted(values):
         at, name = float(x(value)), f"{value:g}"
-        line = next((i for i, end in enumerate(ends) if at > end), len(ends) - 1)
-        ends[line] = at + 8 + LETTER * len(name)
-        body += upright(at, top, bottom) + words(at + 4, top + 9 + 12 * line, name)
+        free = (k for k in range(len(ends)) if at > max(ends[k:]))
+        k = next(free, len(ends) - 1)
+        ends[k] = at + 8 + LETTER * len(name)
+        body += upright(at, top + 12 * k, bottom, name)
     return body
+
+
+def apart(places: Sequence[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
+    """The places, moved where needed so that no two are nearer than `gap`: up and to the right, off the axes."""
+    turns = [(0.0, 0.0)] + [
+        (0.5 * gap * ring * math.cos(turn), -0.5 * gap * ring * math.sin(turn))
+        for ring in range(1, 2 + 2 * len(places))
+        for turn in np.linspace(0, math.pi / 2, 2 * ring + 1)
+    ]
+    found: list[tuple[float, float]] = []
+    for x, y in places:
+        moved = ((x + dx, y + dy) for dx, dy in turns)
+        found.append(next(p for p in moved if all(math.dist(p, other) >= gap for other in found)))
+    return found
+
+
+def leader(place: tuple[float, float], mark: tuple[float, float]) -> str:
+    """From where a mark belongs to where `apart` has put it; "" where that is the same."""
+    if place == mark:
+        return ""
+    return f'<path class="axis" d="M{_px(place[0])} {_px(place[1])}L{_px(mark[0])} {_px(mark[1])}"/>'
 
 
 def level(y: float, left: float, right: float, name: str = "") -> str:

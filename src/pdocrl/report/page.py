@@ -65,13 +65,8 @@ def report(
         raise PdocrlError(f"{target} is a folder; name the page, for example {target / 'index.html'}.")
     if suite is not None and suite.kind == "tabular":
         raise PdocrlError(f"{folder}: figures of the theory; `python -m research --out {folder} all` makes their page.")
-    alone = not isinstance(run, Results) and suite is None and not (folder / "run.json").exists()
-    if alone and is_portfolio(folder):
-        text = render_portfolio(folder)
-    elif alone and is_solved_tails(folder):
-        text = render_solved_tails(folder)
-    elif alone and is_solved(folder):
-        text = render_solved(folder)
+    if not isinstance(run, Results) and suite is None and not (folder / "run.json").exists():
+        text = _render_solved(folder)
     else:
         record = run if isinstance(run, Results) else read_results(run, dataset)
         slider = limit_slider(record, film)
@@ -81,6 +76,17 @@ def report(
         text = render(record, shown, command, opening, slider)
     write_text(target, text)
     return target
+
+
+def _render_solved(folder: Path) -> str:
+    """The page of a `solve` folder, of whichever of the three kinds of result it holds."""
+    if is_portfolio(folder):
+        return render_portfolio(folder)
+    if is_solved_tails(folder):
+        return render_solved_tails(folder)
+    if is_solved(folder):
+        return render_solved(folder)
+    raise PdocrlError(f"{folder}: no run.json here. Give the folder that `train`, `bench` or `solve` wrote with --out.")
 
 
 def render(
@@ -160,7 +166,8 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             "The data and the policies",
             pictures.data_planes(record),
             "Each dot is a logged episode, darker the tighter the limit it satisfies, grey if none. The line is "
-            "the best return logged at no more cost. The large marks are the learned policies.",
+            "the best return logged at no more cost. The large marks are the learned policies; a thin line leads to "
+            "the place of a mark that had to move aside.",
         ),
         _panels(
             record,

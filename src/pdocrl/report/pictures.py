@@ -47,16 +47,17 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     body = chart.axes(x, y, f"{dataset.cost_names[k].replace('_', ' ')} of an episode", "return")
     body += logged_episodes(dataset, k, asked, x, y)
     body += chart.limits(x, y.end - 4, y.start, asked)
-    for run, spent, gained in means:
+    places = [(float(x(spent)), float(y(gained))) for _, spent, gained in means]
+    for (run, spent, gained), place, seen in zip(means, places, chart.apart(places, 15.0), strict=True):
         words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {amount(gained)}, cost {amount(spent, 1)}"
-        place, within = (float(x(spent)), float(y(gained))), spent <= run.asked[k]
-        mark = chart.mark(record.series(run.method, run.limit), *place, words, filled=within, large=True)
-        body += chart.group(mark, method=run.method, limit=run.limit)
-    places = "; ".join(
+        series = record.series(run.method, run.limit)
+        mark = chart.mark(series, *seen, words, filled=spent <= run.asked[k], large=True)
+        body += chart.group(chart.leader(place, seen) + mark, method=run.method, limit=run.limit)
+    told = "; ".join(
         f"{run.method}, limit {run.limit}: return {amount(gained)}, cost {amount(spent, 1)}"
         for run, spent, gained in means
     )
-    description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {places}."
+    description = f"{dataset.n_episodes} logged episodes by cost and return, with the limits. Policies: {told}."
     return chart.drawing(f"data-{k}", height, "The data and the policies", description, body)
 
 
@@ -174,7 +175,8 @@ def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> 
     highest = max(1.5 * float(np.concatenate(list(means.values())).max()), x.high if what == "cost" else 0.0)
     values = np.concatenate([*means.values(), np.minimum(np.concatenate(list(between.values())).ravel(), highest)])
     least = 1.5 * min(float(np.concatenate(list(means.values())).min()), 0.0)
-    y = chart.spanning(np.maximum(values, least), height - BOTTOM, TOP + 12, also=(0.0,))
+    tightest = min(own.min() for own in asked.values()) if what == "cost" else 0.0
+    y = chart.spanning(np.maximum(values, least), height - BOTTOM, TOP + 12, also=(0.0, float(tightest)))
     label = "cost played" if what == "cost" else "normalised reward"
     body = chart.axes(x, y, "limit asked", label)
     if what == "cost":

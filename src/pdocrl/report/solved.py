@@ -9,10 +9,9 @@ from pathlib import Path
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
-from pdocrl.tabular.analysis.comparison import Comparison, read_compared
-from pdocrl.tabular.analysis.policy_map import read_map
+from pdocrl.tabular.questions import read_map
 from pdocrl.tabular.result import tables
-from pdocrl.tabular.result.record import FILE, SolvedFile, read_solved
+from pdocrl.tabular.result.record import FILE, Comparison, SolvedFile, read_compared, read_solved
 
 PICTURE = "solve.png"
 MOST = 200  # lines of the policy that a page shows

@@ -11,6 +11,7 @@ from pdocrl.data.named_columns import Floats
 from pdocrl.limits import Limit
 from pdocrl.portfolio import explain, tables
 from pdocrl.portfolio.export import RESULT
+from pdocrl.portfolio.heldout import ON_POLICY
 from pdocrl.portfolio.record import CandidateFound, Decider, SolvedLog
 from pdocrl.records import read_record
 from pdocrl.report import chart
@@ -19,7 +20,7 @@ from pdocrl.report.document import Listed, Panels, Section, Tables, render_page
 
 HEIGHT = 280.0
 REACH = 1.96  # standard errors of a bar
-CANDIDATE, CHOSEN, DECIDER = 0, 2, 5  # colours and shapes
+CANDIDATE, CHOSEN, DECIDER = 0, 2, 7  # colours and shapes
 LEGEND = [(CHOSEN, "chosen policy", ""), (CANDIDATE, "candidate", ""), (DECIDER, "decider", "")]
 CAPTION = (
     "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The "
@@ -76,8 +77,11 @@ def _planes(record: SolvedLog) -> dict[str, Markup]:
 
 
 def _plane(record: SolvedLog, limit: Limit, number: int) -> Markup:
-    places = [_of_candidate(record, one, limit) for one in record.candidates if _is_known(one, limit.name)]
-    places += [_of_decider(one, limit) for one in record.deciders]
+    # Deciders' own episodes are drawn once, as theirs; the chosen policy last, above all others.
+    shown = [one for one in record.candidates if _is_known(one, limit.name) and _is_learned(one)]
+    shown += [one for one in record.candidates if one.name == record.chosen and one not in shown]
+    places = [_of_decider(one, limit) for one in record.deciders if one.name != record.chosen]
+    places += sorted((_of_candidate(record, one, limit) for one in shown), key=lambda place: place[1] == CHOSEN)
     cost = np.array([place[3] for place in places])
     reward = np.array([place[4] for place in places])
     x = chart.spanning(_near(cost), LEFT + 8, WIDTH - RIGHT, also=(0.0, limit.value))
@@ -98,6 +102,10 @@ def _plane(record: SolvedLog, limit: Limit, number: int) -> Markup:
 
 def _is_known(one: CandidateFound, name: str) -> bool:
     return all(one.held_out[signal].estimator != "none" for signal in ("reward", name))
+
+
+def _is_learned(one: CandidateFound) -> bool:
+    return any(held.estimator != ON_POLICY for held in one.held_out.values())
 
 
 def _of_candidate(record: SolvedLog, one: CandidateFound, limit: Limit) -> Place:

@@ -6,13 +6,12 @@ result = solve(counts, gamma=0.95, limits=["cost<=0.1"])
 
 from pdocrl.limits import Limit
 from pdocrl.tabular.api import Result, solve
-from pdocrl.tabular.cmdp import CMDP, evaluate, extract, garnet, gridworld, occupancy, random_cmdp, values
+from pdocrl.tabular.cmdp import CMDP, evaluate, extract, occupancy, random_cmdp, values
 from pdocrl.tabular.counts import Counts, merge
 from pdocrl.tabular.inference.sensitivity import sensitivity
 from pdocrl.tabular.io.logs import count_log, counts_with_ray
 from pdocrl.tabular.result.policy import TabularPolicy, load
-from pdocrl.tabular.solvers.certificate import Certificate, Point, certify
-from pdocrl.tabular.solvers.lagrangian import Lagrangian, Sets
+from pdocrl.tabular.solvers.lagrangian import Certificate, Lagrangian, Point, Sets, certify
 
 __all__ = [
     "CMDP",
@@ -29,8 +28,6 @@ __all__ = [
     "counts_with_ray",
     "evaluate",
     "extract",
-    "garnet",
-    "gridworld",
     "load",
     "merge",
     "occupancy",

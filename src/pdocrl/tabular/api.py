@@ -20,27 +20,24 @@ from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw, widened
 from pdocrl.tabular.inference.bounds import PolicyEstimate
-from pdocrl.tabular.inference.candidates import Candidate
 from pdocrl.tabular.inference.confidence import (
+    SPLITS,
+    Candidate,
     SafetyTest,
     Tested,
     behaviour_of,
     named,
     nothing_keeps,
+    optimism_bias,
     run_safety_tests,
     split_log,
     untested,
 )
-from pdocrl.tabular.inference.coverage import Coverage, cover
 from pdocrl.tabular.inference.markov import MarkovTest, markov_test
-from pdocrl.tabular.inference.optimism import SPLITS, optimism_bias
-from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, try_bounds
-from pdocrl.tabular.io.episodes import weighted
+from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, Coverage, cover, try_bounds
 from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.certificate import Certificate, Point
-from pdocrl.tabular.solvers.cost_inflation import ROWS
-from pdocrl.tabular.solvers.count_threshold import BELIEVED, choose, frequent_only
-from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, Sets, careful, pessimistic_model
+from pdocrl.tabular.solvers.few_rows import BELIEVED, ROWS, choose, frequent_only
+from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, Sets, careful, pessimistic_model
 from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
 from pdocrl.tabular.solvers.saddle import Method, Setup, Solution, Status, outcome, solve_saddle, with_policy
 
@@ -119,7 +116,8 @@ def solve(
 
     Values, costs and limits are (1−γ)J. Where nothing ends, that is a discounted average per step ("step"). Where
     episodes end it is what an episode pays, discounted, times 1−γ ("discounted"). If the counts tell steps apart (see
-    `episodes`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs ("episode").
+    `Counts.stationary`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs
+    ("episode").
 
     Args:
         data: counts of a log, or a Lagrangian made by hand (then there are no intervals, and C must be given).
@@ -152,8 +150,8 @@ def solve(
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
     given, episodic = gamma, isinstance(data, Counts) and data.horizon is not None
-    if isinstance(data, Counts) and data.horizon is not None:
-        data, gamma = weighted(data, 1.0 if gamma is None else gamma)
+    if isinstance(data, Counts):
+        data, gamma = data.stationary(gamma)
     log, L, chosen = _problem(data, gamma, limits)
     options = _Options(method, C, B, min_count, iterations, resamples, refits, level, seed)
     if confidence is not None and (log is None or resamples == 0):
@@ -350,8 +348,7 @@ def _problem(
 ) -> tuple[Counts | None, Lagrangian, tuple[Limit, ...]]:
     chosen = as_limits(limits)
     if isinstance(data, Counts):
-        if gamma is None:
-            raise PdocrlError("gamma, the discount, must be given.")
+        assert gamma is not None, "`solve` saw to it"
         return data, Lagrangian.empirical(data, gamma, chosen), chosen
     if chosen or gamma not in {None, data.gamma}:
         raise PdocrlError("a Lagrangian has its own limits and discount; leave `limits` and `gamma` out.")

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, PdocrlError
 from pdocrl.tabular.io.cells import Cells
-from pdocrl.tabular.io.groups import Groups, group_of
+from pdocrl.tabular.io.episodes import Groups, Trajectories, group_of
 from pdocrl.tabular.io.rows import (
     MARK,
     check_length,
@@ -33,11 +33,11 @@ from pdocrl.tabular.io.rows import (
     named_signals,
     order,
     sorted_labels,
+    split_label,
 )
 from pdocrl.tabular.io.rows import Floats as Floats
 from pdocrl.tabular.io.rows import Ints as Ints
 from pdocrl.tabular.io.rows import Label as Label
-from pdocrl.tabular.io.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from pdocrl.tabular.cmdp import CMDP
@@ -160,6 +160,40 @@ class Counts:
         return np.asarray(self.starts / self.starts.sum())
 
     @cached_property
+    def steps(self) -> Ints:
+        """[S] the step of each state, where states are told apart by step."""
+        return np.array([split_label(label)[1] for label in self.states], np.int64)
+
+    def stationary(self, gamma: float | None) -> tuple[Counts, float]:
+        """Counts and a discount δ whose (1−δ)J is what limits are on; without a horizon themselves and γ.
+
+        A discounted average is not an episode's total when costs come at certain times: a cost of 1 on the last of 30
+        steps has (1−γ)J = 0.013 at γ = 0.97. With a horizon H every state knows its step, "calm 10 @ 3", and
+
+            r′(s @ t, a) = γᵗ δ⁻ᵗ r / (1−δ),   c′(s @ t, a) = δ⁻ᵗ c / (1−δ),   δ = 1 − 1/(H+1)
+
+        make (1−δ)J′ the discounted return of an episode (γ is 1 unless given) and the undiscounted total of each cost:
+        all that solves discounted problems works on episodes as it is. Weights stay below e = 2.72 times 1/(1−δ).
+        """
+        if self.horizon is None:
+            if gamma is None:
+                raise PdocrlError("gamma, the discount, must be given.")
+            return self, gamma
+        gamma = 1.0 if gamma is None else float(gamma)
+        if not 0 < gamma <= 1:
+            raise DataError(f"gamma is {gamma}; for episodes it must be above 0 and at most 1.")
+        delta = 1 - 1 / (self.horizon + 1)
+        each = np.repeat(delta ** -self.steps[None] / (1 - delta), len(self.mean), axis=0)  # [1+K, S]
+        each[0] *= gamma**self.steps
+        weight, groups, paths = each[:, self.pair // self.n_actions], self.groups, self.trajectories
+        if groups is not None:
+            groups = dataclasses.replace(groups, mean=groups.mean * weight[:, groups.cell])
+        if paths is not None:
+            paths = dataclasses.replace(paths, signals=paths.signals * each[:, paths.pair // self.n_actions])
+        signals = {"mean": self.mean * weight, "variance": self.variance * weight**2}
+        return dataclasses.replace(self, **signals, groups=groups, trajectories=paths, horizon=None), delta
+
+    @cached_property
     def _signals(self) -> Floats:
         seen = np.maximum(self.n.ravel(), 1)
         sums = [self._per_pair(self.count * row) for row in self.mean]
@@ -245,7 +279,7 @@ class Counts:
             d0: [S] a start distribution known beforehand.
             episode: [n] the name of each row's episode, so that episodes, not rows, are taken as independent.
             step: [n] the time within the episode; without it rows are in time order.
-            horizon: tell states apart by their step in the episode, so that limits are per episode (see `episodes`).
+            horizon: tell states apart by their step in the episode, so that limits are per episode (see `stationary`).
                 Without `terminal`, an episode's last row is its end.
         """
         if horizon is not None:

@@ -13,22 +13,19 @@ from typing import Any, Literal, NamedTuple
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, per_step
 from pdocrl.records import write_record
-from pdocrl.tabular.analysis import questions
-from pdocrl.tabular.analysis.comparison import Comparison, write_compared
-from pdocrl.tabular.analysis.policy_map import FILE as MAP
-from pdocrl.tabular.analysis.policy_map import policy_map
+from pdocrl.tabular import questions
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
-from pdocrl.tabular.baselines.on_log import solve_with
-from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.baselines import BASELINES, solve_with
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.cells import CellSpec
-from pdocrl.tabular.io.episodes import weighted
 from pdocrl.tabular.io.logs import count_log, find_log
+from pdocrl.tabular.questions import FILE as MAP
+from pdocrl.tabular.questions import policy_map
 from pdocrl.tabular.result import report
-from pdocrl.tabular.result.picture import draw_frontier
 from pdocrl.tabular.result.policy import TabularPolicy, load
-from pdocrl.tabular.result.record import SolvedFile, solved_file, with_answers
+from pdocrl.tabular.result.record import Comparison, SolvedFile, solved_file, with_answers, write_compared
+from pdocrl.tabular.result.report import draw_frontier
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 Progress = Callable[[str], None]
@@ -110,7 +107,7 @@ def solve_log(
         limits: on (1−γ)J, or on the totals of an episode with a horizon.
         read: how the log is read.
         limit_horizon: limits are on the discounted total of so many steps of a process that goes on.
-        method: of `METHODS`, or a baseline of `baselines.registry`.
+        method: of `METHODS`, or of `BASELINES`.
         parameters: of a baseline.
         C, B, min_count, iterations, confidence, level, resamples, refits, seed: see `api.solve`.
         frontier: solve again along a limit, "stockout=0.01:0.1:10".
@@ -129,7 +126,7 @@ def solve_log(
     spec = read.spec()
     costs = [*(one.name for one in chosen), *([along[0]] if along else [])]
     counts = read.count(log, costs, spec)
-    if method in BASELINES and method != "pdocrl":
+    if method in BASELINES:
         own = {name: value for name, value in given.items() if value is not None} | dict(parameters or {})
         result = _by_baseline(method, counts, gamma, chosen, own, resamples, level, seed, progress)
     else:
@@ -225,7 +222,7 @@ def _check(
 ) -> None:
     if method not in METHODS and method not in BASELINES:
         raise UnknownNameError("method", method, [*METHODS, *BASELINES])
-    baseline = method in BASELINES and method != "pdocrl"
+    baseline = method in BASELINES
     if parameters and not baseline:
         raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
     if baseline and (confidence is not None or refits is not None):
@@ -247,8 +244,11 @@ def _by_baseline(
     seed: int,
     progress: Progress,
 ) -> Result:
-    rate = 1.0 if gamma is None else gamma
-    problem, discount = (counts, rate) if counts.horizon is None else weighted(counts, rate)
+    problem, discount = counts.stationary(gamma)
     drawn = 200 if resamples is None else resamples
     result = solve_with(method, problem, discount, limits, parameters, drawn, level, seed, progress)
-    return result if counts.horizon is None else dataclasses.replace(result, gamma=rate, unit="episode")
+    return (
+        result
+        if counts.horizon is None
+        else dataclasses.replace(result, gamma=1.0 if gamma is None else gamma, unit="episode")
+    )

@@ -14,31 +14,26 @@ by what the log itself says of the pair, lucky ones would be chosen again (`theo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
-from scipy.stats import norm
+from numpy.typing import NDArray
 
+from pdocrl.errors import DataError
 from pdocrl.limits import Limit, limit_names
 from pdocrl.records import Part
 from pdocrl.tabular.counts import Counts, Ints
 from pdocrl.tabular.inference.bounds import (
     PolicyEstimate,
-    Uncertainty,
     clustered,
-    score,
-    spread_of_episodes,
-    spread_of_rows,
     unknown_size,
 )
 from pdocrl.tabular.inference.markov import MarkovTest
-from pdocrl.tabular.io.groups import Groups
+from pdocrl.tabular.io.episodes import Groups
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Setup, Solution, outcome, solve_saddle
-
-DRAWN_AT_ONCE = 10**7  # numbers held while outcomes are redrawn
 
 
 class Intervals(Part, frozen=True, kw_only=True):
@@ -71,28 +66,11 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
     """
     if counts.groups is not None:
         return _resample_groups(counts, counts.groups, rng)
-    return _with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
+    return with_counts(counts, rng.multinomial(counts.size, counts.count / counts.size), rng)
 
 
-def resample_outcomes(counts: Counts, rng: np.random.Generator) -> Counts:
-    """What might have followed the same n(s, a) tries of each pair: a multinomial of its own outcomes."""
-    return next(_resample_outcomes(counts, rng, 1))
-
-
-def _resample_outcomes(counts: Counts, rng: np.random.Generator, times: int) -> Iterator[Counts]:
-    """The same so many times; a pair is drawn for many of them at once, since there may be thousands of pairs."""
-    ends = np.flatnonzero(np.diff(counts.pair, append=-1)) + 1
-    while times > 0:
-        together = min(times, max(DRAWN_AT_ONCE // len(counts.count), 1))
-        drawn = np.empty((together, len(counts.count)), np.int64)
-        for first, last in zip(np.r_[0, ends[:-1]], ends, strict=True):
-            own = counts.count[first:last]
-            drawn[:, first:last] = rng.multinomial(own.sum(), own / own.sum(), size=together)
-        yield from (_with_counts(counts, one, rng) for one in drawn)
-        times -= together
-
-
-def _with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
+def with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
+    """The log with each transition drawn [M] times; signals are redrawn within it, and starts."""
     hit = np.flatnonzero(drawn)
     count = drawn[hit].astype(np.int64)
     # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
@@ -126,39 +104,6 @@ def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -
         starts=starts if starts.sum() > 0 else counts.starts,
         groups=None,
     )
-
-
-def model_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
-    """[1+K, 2] quantiles of Ĵ over logs whose outcomes are redrawn given n(s, a): rows independent given their pair."""
-    logs = _resample_outcomes(estimate.counts, np.random.default_rng(seed), resamples)
-    return _quantiles(estimate, logs, [spread_of_rows(estimate, high) for high in (False, True)], level)
-
-
-def episode_bootstrap(estimate: PolicyEstimate, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Floats:
-    """[1+K, 2] quantiles of Ĵ over logs whose episodes are redrawn; rows, where the log does not name episodes."""
-    logs = (resample(estimate.counts, np.random.default_rng([seed, k])) for k in range(resamples))
-    return _quantiles(estimate, logs, [spread_of_episodes(estimate, high, level) for high in (False, True)], level)
-
-
-def _quantiles(
-    estimate: PolicyEstimate, logs: Iterator[Counts], spreads: Sequence[Uncertainty], level: float
-) -> Floats:
-    """Quantiles round Ĵ; stretched where redrawn logs vary less than the score interval says.
-
-    A pair with few rows is redrawn from those few, so that it varies by (n−1)/n of what it should, and one with a
-    single row not at all: the shape is the bootstrap's, the scale at least that of `bounds.score`.
-    """
-    z = float(norm.ppf((1 + level) / 2))
-    ends = np.array([dataclasses.replace(estimate, counts=log).estimate for log in logs])
-    off = ends - estimate.estimate
-    bound = np.empty_like(estimate.estimate)
-    for end, (share, spread) in enumerate(zip(((1 - level) / 2, (1 + level) / 2), spreads, strict=True)):
-        reach = score(np.zeros_like(spread.jump), *spread, z, high=bool(end))
-        deviation = off[:, :, end].std(axis=0)
-        varies = deviation > 1e-3 * np.abs(reach)
-        stretch = np.maximum(np.abs(reach) / np.where(varies, z * deviation, np.inf), 1)
-        bound[:, end] = np.where(varies, stretch * np.quantile(off[:, :, end], share, axis=0), reach)
-    return estimate.possible(estimate.estimate + bound)
 
 
 def redraw(
@@ -226,3 +171,98 @@ def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit
     }
     value = (float(bound[0, 0]), float(bound[0, 1]))
     return Intervals(level=level, value=value, costs=costs, optimism=float(optimism[0]))
+
+
+Array = NDArray[Any]
+RARE = 10  # events: with fewer, the sum of a half is not normal
+
+
+def split(counts: Counts, rng: np.random.Generator) -> tuple[Counts, Counts]:
+    """Two halves that together are the log: half of its groups of episodes each, or each row by the toss of a coin.
+
+    Of a transition's signals only mean and variance are known; for rows, the halves' means are drawn as two samples
+    without replacement would have them: a cost that is rare as events of one size, which is exact for a cost of 0 or
+    some other number, all else as normal. d₀ stays whole where it was known beforehand.
+    """
+    if counts.groups is not None and len(counts.groups) >= 2:
+        first = rng.permutation(len(counts.groups)) < len(counts.groups) // 2
+        return _of_groups(counts, first), _of_groups(counts, ~first)
+    if counts.size < 2:
+        raise DataError("a log of one row cannot be cut in two; a confidence needs more of it.")
+    n = rng.binomial(counts.count, 0.5)
+    n[0] = np.clip(n[0], n.sum() == 0, counts.count[0] - (n.sum() == counts.size))  # neither half is empty
+    rest = counts.count - n
+    spread = np.sqrt(counts.variance * rest / np.maximum(n * counts.count, 1))
+    mean = counts.mean + spread * rng.standard_normal(counts.mean.shape)
+    events = _costs(counts)
+    mean[events] = _share_of_events(counts, n, mean[events], events, rng)
+    other = (counts.mean * counts.count - mean * n) / np.maximum(rest, 1)
+    starts = counts.starts
+    begun = rng.binomial(np.round(starts).astype(np.int64), 0.5) if starts.sum() >= 2 else starts
+    left = starts - begun if starts.sum() >= 2 else starts
+    return _part(counts, n, mean, _some(begun, starts)), _part(counts, rest, other, _some(left, starts))
+
+
+def _costs(counts: Counts) -> Array:
+    """The signals that are costs, which are at least 0; of a known model they may be rewards with another sign."""
+    return 1 + np.flatnonzero((counts.mean[1:] >= 0).all(axis=1))
+
+
+def _event_size(counts: Counts, signals: Array) -> Array:
+    """[k, M] E[x²]/E[x]: how large a cost is when it comes, if it is rare; exact for a cost of 0 or some number."""
+    mean = counts.mean[signals]
+    return mean + np.divide(counts.variance[signals], mean, out=np.zeros_like(mean), where=mean > 0)
+
+
+def _share_of_events(counts: Counts, n: Array, normal: Array, signals: Array, rng: np.random.Generator) -> Array:
+    """[k, M] mean costs of the first n [M] rows of each transition, drawn without replacement from all."""
+    mean, size, total = counts.mean[signals], _event_size(counts, signals), counts.count
+    events = mean * total / np.where(size > 0, size, 1.0)  # of that size; all rows where the cost is always the same
+    whole = np.rint(events)
+    rare = (np.abs(events - whole) < 1e-6 * total) | (events < RARE)
+    times = np.clip(np.maximum(whole, mean > 0), 0, total).astype(np.int64)
+    mine = rng.hypergeometric(times, total - times, np.broadcast_to(n, mean.shape))
+    drawn = mine / np.maximum(times, 1) * mean * total / np.maximum(n, 1)
+    return np.where(rare, drawn, np.clip(normal, 0, mean * total / np.maximum(n, 1)))
+
+
+def _of_groups(counts: Counts, chosen: Array) -> Counts:
+    groups = counts.groups
+    assert groups is not None
+    count, mean, starts = groups.weighted(chosen.astype(np.float64), len(counts.count))
+    part = _part(counts, count.astype(np.int64), mean, _some(starts, counts.starts))
+    mine = chosen[groups.group]
+    number = np.cumsum(chosen) - 1
+    hit = np.flatnonzero(count)
+    own = dataclasses.replace(
+        groups,
+        group=number[groups.group[mine]],
+        cell=np.searchsorted(hit, groups.cell[mine]),
+        count=groups.count[mine],
+        mean=groups.mean[:, mine],
+        starts=groups.starts[chosen],
+    )
+    return dataclasses.replace(part, groups=own)
+
+
+def _some(starts: Array, whole: Array) -> Array:
+    """A half's starts, or the whole log's where the half has none."""
+    return np.asarray(starts if starts.sum() > 0 else whole, np.float64)
+
+
+def _part(counts: Counts, n: Array, mean: Array, starts: Array) -> Counts:
+    hit = np.flatnonzero(n)
+    variance = counts.variance.copy()
+    costs = _costs(counts)  # have their own variance, for events of the same size
+    variance[costs] = np.maximum(mean[costs] * (_event_size(counts, costs) - mean[costs]), 0)
+    return dataclasses.replace(
+        counts,
+        pair=counts.pair[hit],
+        to=counts.to[hit],
+        count=n[hit],
+        mean=mean[:, hit],
+        variance=variance[:, hit],
+        starts=starts,
+        groups=None,
+        trajectories=None,
+    )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -29,11 +29,13 @@ from scipy.stats import norm
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit, limit_names
 from pdocrl.records import Part
+from pdocrl.tabular.cmdp import extract
 from pdocrl.tabular.counts import Counts, Floats
+from pdocrl.tabular.inference.bootstrap import split
 from pdocrl.tabular.inference.bounds import PolicyEstimate, score, spread_of_episodes, unknown_size
-from pdocrl.tabular.inference.candidates import Candidate, Objective
-from pdocrl.tabular.inference.sample_splitting import split
-from pdocrl.tabular.solvers.lagrangian import Lagrangian
+from pdocrl.tabular.solvers.few_rows import frequent_only, plan_for_bounds, plan_for_inflated, rows_with_margin
+from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units
+from pdocrl.tabular.solvers.saddle import Setup, Solution, best_policy, slater_margin, solve_saddle, with_policy
 
 TIGHTENINGS = (0.0, 0.08, 0.2, 0.4, 0.65, 0.9)  # shares of the Slater margin
 PRICES = (0.5, 1.0, 2.0, 4.0, 10.0, 30.0, np.inf)  # of bounds, in units of B
@@ -245,3 +247,129 @@ def behaviour_of(counts: Counts, gamma: float, limits: Sequence[Limit]) -> tuple
     policy = Lagrangian.empirical(counts, gamma, limits).behaviour
     rows = [1 + limit.index(counts.cost_names) for limit in limits]
     return policy, PolicyEstimate(counts, gamma, policy).estimate[rows, 1]
+
+
+Objective = Literal["costs", "bounds", "inflated", "behaviour"]  # what was planned for, or the log's own policy
+Z = 1.645  # of the bounds that are planned for
+
+
+class Problem(NamedTuple):
+    """What a candidate is learned from."""
+
+    counts: Counts  # of pairs above the count threshold
+    L: Lagrangian
+    limits: tuple[Limit, ...]
+    margin: Floats  # [I] how far inside each limit a covered policy can be, in the limits' own units; 0 if outside
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """How one is learned."""
+
+    setup: Setup
+    min_count: int
+    tightening: float = 0.0  # of the limits, in shares of the Slater margin
+    price: float | None = None  # of bounds on costs (see `robust`); None: reward within limits on the costs themselves
+    inflated: bool = False  # plan for costs inflated by what few rows can hide (see `cost_inflation`)
+    thresholds: tuple[int, ...] = ()  # of an inflated one: rows a pair needs, the first that leaves a margin
+
+    @property
+    def objective(self) -> Objective:
+        """What is planned for."""
+        if self.inflated:
+            return "inflated"
+        return "costs" if self.price is None else "bounds"
+
+    @property
+    def one_row_is_enough(self) -> bool:
+        """Whether a pair is believed after one row, as in a deterministic world."""
+        return self.thresholds == (1,) if self.inflated else self.min_count == 1
+
+    def problem(self, log: Counts, gamma: float, limits: Sequence[Limit]) -> Problem:
+        """The log without pairs below the count threshold."""
+        counts = frequent_only(log, self.rows(log, gamma, limits))
+        L = Lagrangian.empirical(counts, gamma, limits)
+        units = Units.of(L)
+        inside = np.asarray(max(slater_margin(units.scale(L), self.setup.C), 0.0) * units.constraints)
+        return Problem(counts, L, tuple(limits), inside)
+
+    def rows(self, log: Counts, gamma: float, limits: Sequence[Limit]) -> int:
+        """That a pair of this log needs."""
+        return rows_with_margin(log, gamma, limits, self.thresholds) if self.inflated else self.min_count
+
+    def solve(self, problem: Problem, inward: Floats) -> Solution:
+        """The best policy that keeps every limit by `inward` [I], in the limits' own units."""
+        L = problem.L
+        found = solve_saddle(dataclasses.replace(L, tau=L.tau + inward), self.setup)
+        return with_policy(found, self.policy(problem, inward)) if self.objective != "costs" else found
+
+    def policy(self, problem: Problem, inward: Floats) -> Floats:
+        """Its policy [S, A] alone, which takes a fraction of the time."""
+        L = problem.L
+        if self.inflated:
+            return plan_for_inflated(problem.counts, L, problem.limits, Z)
+        if self.price is not None:
+            return plan_for_bounds(problem.counts, L, problem.limits, Z, self.price)
+        return best_policy(dataclasses.replace(L, tau=L.tau + inward), self.setup)
+
+    def learn(self, log: Counts, gamma: float, limits: Sequence[Limit]) -> tuple[Floats, Floats]:
+        """The policy [S, A] learned from a log, and by how much [I] its limits were tightened."""
+        problem = self.problem(log, gamma, limits)
+        inward = self.tightening * problem.margin
+        return self.policy(problem, inward), inward
+
+
+KNOWN = 5  # tries of some action after which a half knows a state
+SPLITS = 3  # of a log in two, over which the bias is averaged
+
+
+def optimism_bias(
+    counts: Counts,
+    gamma: float,
+    limits: Sequence[Limit],
+    candidate: Candidate,
+    inward: Floats,
+    splits: int = SPLITS,
+    seed: int = 0,
+) -> Floats:
+    """[1+I] by how much value and constraint rewards look better to the half that learned than to the other.
+
+    A bootstrap resample cannot have what the log has not seen, so refits miss one kind of optimism: a way round the
+    cliff looks safe where no gust blew in ten tries, and is chosen for it. The other half may have seen one. Where one
+    half has nothing, the word of the other stands: what nobody tried is no optimism. Halves have half of the rows, and
+    are asked for half as many of a pair: they have as much to pick from as the log has.
+    """
+    rows = [0, *(1 + limit.index(counts.cost_names) for limit in limits)]
+    signs = np.array([1.0, *(limit.sign for limit in limits)])
+    end = (signs < 0).astype(int)  # pairs the log lacks count at their worst
+    behaviour = extract(counts.n.astype(np.float64))
+    candidate = dataclasses.replace(candidate, min_count=(candidate.min_count + 1) // 2)
+    found = []
+    for number in range(splits):
+        first, second = split(counts, np.random.default_rng([seed, number]))
+        for learner, other_half in ((first, second), (second, first)):
+            problem = candidate.problem(learner, gamma, limits)
+            aim = np.minimum(inward, 0.99 * problem.margin) if inward.any() else inward
+            policy = _known(learner, candidate.policy(problem, aim), behaviour)
+            sides = (_filled(learner, other_half), _filled(other_half, learner))
+            own, other = (PolicyEstimate(half, gamma, policy).estimate[rows, end] for half in sides)
+            found.append(signs * (own - other))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _filled(other_half: Counts, learner: Counts) -> Counts:
+    """The other_half's counts with the learner's at pairs where the other_half has none."""
+    lacks = (other_half.n == 0) & (learner.n > 0)
+    if not lacks.any():
+        return other_half
+    more = learner.only(lacks)
+    names = ("pair", "to", "count", "mean", "variance")
+    both = {name: np.concatenate([getattr(other_half, name), getattr(more, name)], axis=-1) for name in names}
+    order = np.lexsort((both["to"], both["pair"]))
+    changes: dict[str, Any] = {name: both[name][..., order] for name in names}
+    return dataclasses.replace(other_half, **changes, groups=None)
+
+
+def _known(learner: Counts, policy: Floats, behaviour: Floats) -> Floats:
+    """Where a half has hardly been, the whole log will know better what to do: it does at least as the log did."""
+    return np.where(learner.n.max(axis=1, keepdims=True) >= KNOWN, policy, behaviour)

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from pdocrl.limits import Limit
+from pdocrl.records import Part
 from pdocrl.tabular.counts import Counts, Floats, Ints
 from pdocrl.tabular.inference.bounds import PolicyEstimate
-from pdocrl.tabular.io.trajectories import Trajectories
+from pdocrl.tabular.io.episodes import Trajectories
 
 ALPHA = 0.01
 SHARE = 0.01  # of the variance of surprises, from which hidden differences matter
@@ -42,9 +43,8 @@ RIDGE = 1e-3
 ROUNDING = 1e-9  # of the largest value: what is smaller is no surprise
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """What explains the surprises of one signal best."""
+class Finding(Part, frozen=True, kw_only=True):
+    """What explains the surprises of one signal best: a failed test says that the states hide it."""
 
     signal: str
     by: str  # in words: "`order` one step before"
@@ -101,7 +101,7 @@ def markov_test(counts: Counts, gamma: float, policy: Floats, limits: Sequence[L
         p = min(1.0, 2 * float(norm.sf(abs(z[best]))) * len(z) * len(names))
         share = _explained(X, row, part)
         shift = float(np.sqrt(share * row.var()))
-        found.append(Finding(name, list(features)[best], p, share, shift))
+        found.append(Finding(signal=name, by=list(features)[best], p=p, share=share, shift=shift))
     return MarkovTest(tuple(found), episodes)
 
 

@@ -3,7 +3,7 @@
 The theory wants C ≥ C*, the concentrability of the optimal policy, and is silent about what C* is. Here each
 candidate's policy is scored by what it can be expected to earn: the mean over redrawn logs of its value, less B times
 its largest violation, less the optimism of learning with that C (see `bootstrap`). `solve` takes the best score among
-those C within which the limits can be kept, if there are any.
+those C within which the limits can be kept, if there are any. Where a policy goes that the log hardly went is `cover`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part
 from pdocrl.tabular.cmdp import occupancy
-from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bootstrap import redraw
-from pdocrl.tabular.inference.coverage import cover
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, Solution, solve_saddle
 
@@ -95,3 +94,44 @@ def try_bounds(
         for index, s in enumerate(solved)
     )
     return choices, solved
+
+
+class ThinState(Part, frozen=True, kw_only=True):
+    """A state where the policy spends much time for how little of the log there is."""
+
+    state: Label
+    ratio: float  # d^π(s) / μ̂_D(s)
+    time: float  # d^π(s), the policy's share of time there
+    data: float  # μ̂_D(s), the log's share
+
+
+class Coverage(Part, frozen=True, kw_only=True):
+    """Of a policy in the log's own model."""
+
+    pairs: int  # pairs (s, a) tried
+    pairs_total: int
+    states: int  # states acted in
+    states_total: int
+    concentrability: float  # max μ^π/μ̂_D over tried pairs: the estimate of C^π
+    outside: float  # the policy's share of time after leaving the tried pairs
+    thinnest: list[ThinState]  # the least covered states it visits, worst first
+
+
+def cover(L: Lagrangian, mu: Floats, states: Sequence[Label], most: int = 5) -> Coverage:
+    """How the data of L covers a policy of occupancy μ [S, A] in its own model."""
+    time, data = mu.sum(axis=1), L.mu_D.sum(axis=1)
+    ratio = np.divide(mu, L.mu_D, out=np.zeros_like(mu), where=L.seen)
+    thin = np.divide(time, data, out=np.zeros_like(time), where=data > 0)
+    visited = [int(s) for s in np.argsort(-thin, kind="stable") if thin[s] > 0]
+    return Coverage(
+        pairs=int(L.seen.sum()),
+        pairs_total=L.seen.size,
+        states=int((data > 0).sum()),
+        states_total=len(data),
+        concentrability=float(ratio.max()),
+        outside=float(mu[~L.seen].sum() / (1 - L.gamma)),
+        thinnest=[
+            ThinState(state=states[s], ratio=float(thin[s]), time=float(time[s]), data=float(data[s]))
+            for s in visited[:most]
+        ],
+    )

@@ -72,7 +72,7 @@ class LogFile:
         if "episode" not in self.column:
             raise DataError(
                 f"{self.name}: a horizon needs a column `episode`; name it with --columns episode=NAME, or give "
-                "--window for limits per so many steps of a process that goes on."
+                "--limit-horizon for limits per so many steps of a process that goes on."
             )
         episode = _quote(self.column["episode"])
         source, time = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {self.rows})", _ROW

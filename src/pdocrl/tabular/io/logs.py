@@ -27,10 +27,9 @@ from pdocrl.errors import DataError, MissingExtraError, did_you_mean
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.examples import EXAMPLES
 from pdocrl.tabular.io.cells import Cells, CellSpec
-from pdocrl.tabular.io.groups import MOST, Groups
+from pdocrl.tabular.io.episodes import MOST, MOST_ROWS, Groups, Trajectories
 from pdocrl.tabular.io.logfile import LogFile, Tally, open_log
 from pdocrl.tabular.io.rows import LIMB, MARK, Floats, Ints, Label, encode, moments, sorted_labels
-from pdocrl.tabular.io.trajectories import MOST_ROWS, Trajectories
 
 FEWEST = 32  # groups of episodes; fewer tell too little of how they differ
 ENTRIES = 2_000_000  # group × transition, so that counting them takes seconds
@@ -65,7 +64,7 @@ def count_log(
         columns: this log's name for a column, where it differs: {"state": "room"}.
         memory: DuckDB's limit; beyond it, it spills to a temporary folder.
         threads: DuckDB's threads; all cores by default.
-        horizon: tell states apart by their step in the episode, so that limits are per episode (see `episodes`).
+        horizon: tell states apart by their step in the episode, for limits per episode (see `Counts.stationary`).
         cells: make states of other columns (see `cells`).
     """
     with open_log(find_files(path), costs, columns, memory, threads, cells) as opened:

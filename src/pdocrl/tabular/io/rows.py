@@ -119,7 +119,7 @@ def check_length(longest: int, horizon: int, name: str = "the log") -> None:
     if longest > horizon:
         raise DataError(
             f"{name}: an episode has {longest} steps, more than the horizon of {horizon}. Give --horizon {longest}, or "
-            f"--window {horizon} for limits per {horizon} steps of a process that goes on."
+            f"--limit-horizon {horizon} for limits per {horizon} steps of a process that goes on."
         )
 
 

@@ -17,17 +17,16 @@ from msgspec import structs
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import limit_names
-from pdocrl.records import Part, Record, read_record
-from pdocrl.tabular.analysis.questions import Alternative, Need
+from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Label
 from pdocrl.tabular.inference.bootstrap import Intervals
 from pdocrl.tabular.inference.confidence import SafetyTest
-from pdocrl.tabular.inference.coverage import Coverage
-from pdocrl.tabular.inference.sensitivity import Choice
+from pdocrl.tabular.inference.markov import Finding
+from pdocrl.tabular.inference.sensitivity import Choice, Coverage
 from pdocrl.tabular.io.rows import split_label
 
-FILE = "result.json"
+FILE, COMPARED = "result.json", "compare.json"
 
 Numbers = dict[str, float]
 Interval = tuple[float, float]  # low, high
@@ -73,11 +72,20 @@ class ExplainedAction(Part, frozen=True, kw_only=True):
     """One action in the state that was asked about."""
 
     action: Label
+    rows: int  # of the log
+    log: float  # how often the log took it there
+    policy: float  # how often the policy does
+    value: float  # from here on, if it is taken now and the policy followed after; in the result's unit
+    costs: Numbers  # likewise
+
+
+class Need(Part, frozen=True, kw_only=True):
+    """A pair whose rows decide much of how sure one can be."""
+
+    state: Label
+    action: Label
     rows: int
-    log: float
-    policy: float
-    value: float
-    costs: Numbers
+    share: float  # of the variance of the estimate
 
 
 class OtherClustering(Part, frozen=True, kw_only=True):
@@ -86,16 +94,6 @@ class OtherClustering(Part, frozen=True, kw_only=True):
     status: str
     value: float
     costs: Numbers
-
-
-class HiddenSignal(Part, frozen=True, kw_only=True):
-    """A signal whose surprises something the states do not tell explains: a failed test of the Markov property."""
-
-    signal: str
-    by: str  # in words
-    p: float
-    share: float  # of the variance of surprises
-    shift: float  # by which intervals were moved out
 
 
 class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,7 +125,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     choices: list[Choice]
     policy: list[PolicyLine]
     confidence: SafetyTest | None = None
-    hidden: list[HiddenSignal] | None = None  # where states are not Markov
+    hidden: list[Finding] | None = None  # where states are not Markov: signals whose surprises they do not tell
     assumptions: list[str] | None = None  # of every statement
     notes: list[str] | None = None  # what a reader should not overlook
     limit_horizon: float | None = None  # steps that limits were given for
@@ -183,12 +181,7 @@ def solved_file(result: Result, limit_horizon: float | None = None) -> SolvedFil
         choices=list(result.choices),
         policy=policy_lines(result),
         confidence=result.shown,
-        hidden=None
-        if result.markov is None or not result.markov.failed
-        else [
-            HiddenSignal(signal=one.signal, by=one.by, p=one.p, share=one.share, shift=one.shift)
-            for one in result.markov.failed
-        ],
+        hidden=None if result.markov is None else list(result.markov.failed) or None,
         assumptions=assumptions(result),
         limit_horizon=limit_horizon,
         per_limit_horizon=None
@@ -201,7 +194,7 @@ def with_answers(
     record: SolvedFile,
     line: Sequence[Result],
     name: str,
-    alternatives: Sequence[Alternative],
+    explained: Sequence[ExplainedAction],
     result: Result,
     needs: Mapping[str, Sequence[Need]],
     state: str | None = None,
@@ -213,10 +206,7 @@ def with_answers(
         record,
         more_data={key: list(some) for key, some in needs.items()},
         frontier=Frontier(column=name, points=[_point(one, name) for one in line]) if line else None,
-        explain=[
-            ExplainedAction(**vars(one) | {"costs": dict(zip(columns, one.costs, strict=True))}) for one in alternatives
-        ]
-        or None,
+        explain=list(explained) or None,
         explained=state,
         clusterings=[
             OtherClustering(
@@ -304,3 +294,35 @@ def _point(result: Result, name: str) -> FrontierPoint:
         or (result.status == "not_markov" and at_limit >= -1e-7),
         low_count_share=result.low_count_share,
     )
+
+
+class ComparedPolicy(Part, frozen=True, kw_only=True):
+    """Reward and costs of one policy by name, with intervals, and how far it leads the first."""
+
+    name: str
+    estimate: dict[str, float]
+    low: dict[str, float]
+    high: dict[str, float]
+    lead: dict[str, tuple[float, float]]
+    outside: float  # share of its time where the log never was
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Policies on one log: the rows are the same for all. The first is the one the others are held against."""
+
+    level: float
+    policies: list[ComparedPolicy]
+
+
+def write_compared(folder: str | os.PathLike[str], record: Comparison) -> Path:
+    """Into the folder, and where it lies."""
+    path = Path(folder) / COMPARED
+    write_record(path, record)
+    return path
+
+
+def read_compared(folder: str | os.PathLike[str]) -> Comparison | None:
+    """None where nothing was compared."""
+    path = Path(folder) / COMPARED
+    again = f"Make it again: pdocrl solve LOG --compare POLICY POLICY --out {folder}"
+    return read_record(path, Comparison, again) if path.exists() else None

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from pdocrl.data.plot import FAINT, INK, MUTED, STYLE
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
 from pdocrl.tabular.api import Result
-from pdocrl.tabular.baselines.registry import BASELINES
+from pdocrl.tabular.baselines import BASELINES
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
 from pdocrl.tabular.inference.confidence import SafetyTest
@@ -21,9 +22,9 @@ from pdocrl.tabular.inference.markov import copied_episodes
 from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
-from pdocrl.tabular.result.record import FILE, SolvedFile, policy_lines, solved_file
+from pdocrl.tabular.result.record import FILE, Frontier, SolvedFile, policy_lines, solved_file
 from pdocrl.tabular.result.tables import FEW
-from pdocrl.tabular.solvers.count_threshold import BELIEVED
+from pdocrl.tabular.solvers.few_rows import BELIEVED
 
 COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
@@ -100,7 +101,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
             more = f" (and {len(alike) - 1} more such pairs)" if len(alike) > 1 else ""
             found.append(f"{kind}s {alike[0][0]!r} and {alike[0][1]!r} are taken as two{more}; are they one?")
     for limit, cost in zip(result.limits, result.costs, strict=True):
-        if result.method in BASELINES and result.method != "pdocrl" and limit.sign * (cost - limit.value) < -1e-7:
+        if result.method in BASELINES and limit.sign * (cost - limit.value) < -1e-7:
             found.append(f"{result.method}'s policy misses {limit}: in the log's own model it is {cost:.4g}.")
     if len(dead := counts.dead_ends):
         times = np.bincount(counts.to, weights=counts.count, minlength=counts.n_states + 1)[dead]
@@ -154,7 +155,7 @@ def save(
     import pyarrow
     import pyarrow.parquet
 
-    from pdocrl.tabular.result.picture import draw
+    from pdocrl.tabular.result.report import draw
 
     made, names = (None, None) if counts is None else (counts.cells, counts.columns)
     content = policy_content(result, unseen, made, names)
@@ -176,3 +177,106 @@ def save(
 
 def _bound(C: float) -> str:
     return f"{C:.4g}" if np.isfinite(C) else "none"
+
+
+KEPT, MISSED, DATA = "#0b6e6e", "#d1495b", "#30638e"
+
+
+def draw(result: Result, path: Path) -> None:
+    """Left: one row per signal. Right: each pair's share of the policy's time against its share of the log."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
+
+    rows = 1 + len(result.limits)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, max(3.6, 1.15 * rows + 0.9)), layout="constrained", facecolor="white")
+        grid = GridSpec(rows, 2, figure, width_ratios=(1.15, 1))
+        _signal(figure.add_subplot(grid[0, 0]), result, None)
+        for i in range(len(result.limits)):
+            _signal(figure.add_subplot(grid[1 + i, 0]), result, i)
+        _coverage(figure.add_subplot(grid[:, 1]), result)
+        figure.savefig(path, dpi=130)
+
+
+def _signal(axes: Any, result: Result, i: int | None) -> None:
+    """One signal on its own scale: log, estimate, interval, and the side of the limit it must not be on."""
+    value = result.value if i is None else float(result.costs[i])
+    low, high = _interval(result, i, value)
+    before = result.log_value if i is None else float(result.log_costs[i])
+    marks, colour = [value, low, high, before], KEPT
+    if i is not None:
+        limit = result.limits[i]
+        marks.append(limit.value)
+        missed = limit.sign * (value - limit.value) < -1e-6
+        colour = MISSED if missed else KEPT
+    marks = [mark for mark in marks if np.isfinite(mark)]
+    margin = 0.12 * (max(marks) - min(marks)) or 0.1 * abs(value) or 0.1
+    left, right = min(marks) - margin, max(marks) + margin
+    if i is not None:
+        axes.axvline(limit.value, color=MISSED, lw=1.5)
+        wrong = (limit.value, right) if limit.sense == "<=" else (left, limit.value)
+        axes.axvspan(*wrong, color=MISSED, alpha=0.08, lw=0)
+    axes.plot([before], [0], "o", color="white", ms=8, mec=MUTED, mew=1.5)
+    axes.annotate("the log", (before, 0), xytext=(0, 9), textcoords="offset points", color=MUTED, ha="center")
+    axes.plot([low, min(high, right)], [0, 0], color=colour, lw=3, solid_capstyle="round")
+    axes.plot([value], [0], "o", color=colour, ms=9, mec="white", mew=1.5)
+    axes.set(xlim=(left, right), ylim=(-1, 1), yticks=[])
+    axes.spines[["left", "right", "top"]].set_visible(False)
+    name = "reward" if i is None else str(result.limits[i].name)
+    shown = f"{value:.4g}" if i is None else f"{value:.4g}  (limit {limit.sense} {limit.value:g})"
+    axes.set_title(f"{name}  {shown}", loc="left", color=INK, fontsize=10)
+
+
+def _interval(result: Result, i: int | None, value: float) -> tuple[float, float]:
+    """Of the reward or of the i-th limited column; the estimate alone where there is none."""
+    if result.intervals is None:
+        return value, value
+    if i is None:
+        return result.intervals.value
+    low, high = list(result.intervals.costs.values())[i]
+    return low, np.inf if high is None else high
+
+
+def _coverage(axes: Any, result: Result) -> None:
+    """No dot is above the line at C, and those on it are where the policy would like to go further from the log."""
+    cover = result.coverage
+    shown = (result.mu_D > 0) & (result.mu > 1e-6)
+    time, data = result.mu[shown], result.mu_D[shown]
+    left, right = data.min() / 2, data.max() * 2
+    bottom, top = time.min() / 2, time.max() * 2
+    line = np.array([left, right])
+    axes.plot(line, line, color=FAINT, lw=1.5, label="as often as the log")
+    if np.isfinite(result.sets.C):
+        axes.plot(line, result.sets.C * line, color=MISSED, lw=1.5, label=f"C = {result.sets.C:.3g} times as often")
+    axes.scatter(data, time, s=20, color=DATA, alpha=0.7, lw=0)
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    axes.set(xlabel="share of the log", ylabel="share of the policy's time")
+    axes.spines[["right", "top"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right", labelcolor=MUTED)
+    title = f"each state and action: {cover.pairs} of {cover.pairs_total} are in the log"
+    axes.set_title(title, loc="left", color=INK, fontsize=10)
+
+
+def draw_frontier(line: Frontier, path: Path) -> Path:
+    """Reward against the limit, with intervals; points where the limit cannot be kept are hollow."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 3.8), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        kept = [p for p in line.points if p.kept]
+        axes.plot([p.limit for p in kept], [p.value for p in kept], color=KEPT, lw=1.5)
+        for p in line.points:
+            low, high = p.interval or (p.value, p.value)
+            colour = KEPT if p.kept else MISSED
+            axes.plot([p.limit] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
+            axes.plot([p.limit], [p.value], "o", color=colour if p.kept else "white", mec=colour, ms=6)
+        axes.set(xlabel=f"limit on {line.column}", ylabel="reward")
+        axes.spines[["right", "top"]].set_visible(False)
+        axes.tick_params(colors=MUTED)
+        axes.set_title("what the limit costs; hollow where it cannot be kept", loc="left", color=INK, fontsize=10)
+        with atomic_path(path) as whole:
+            figure.savefig(whole, dpi=130, format="png")
+    return path

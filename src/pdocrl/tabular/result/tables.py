@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pdocrl.table import DASH, Table
-from pdocrl.tabular.analysis.comparison import Comparison
-from pdocrl.tabular.result.record import ExplainedAction, Frontier, SolvedFile
+from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedFile
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
 LEARNED = {

@@ -23,9 +23,8 @@ from scipy.sparse import csc_array
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import plan
-from pdocrl.tabular.solvers.certificate import Point
 from pdocrl.tabular.solvers.highs import Start, maximise
-from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, Sets, pessimistic_model, policy_of
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, Point, Sets, pessimistic_model, policy_of
 
 SIMPLEX_UP_TO = 1000  # pairs; beyond, interior point with crossover is several times faster and as exact …
 PLANNED_UP_TO = 30_000  # … and up to here dual simplex from a plan's columns, where there is one, five times faster

@@ -26,7 +26,6 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit
 from pdocrl.tabular.cmdp import CMDP
 from pdocrl.tabular.counts import Counts, Floats, Ints
-from pdocrl.tabular.io.episodes import steps
 
 LARGEST = 300_000  # pairs of an augmented problem
 EXACT_LEVELS = 2000  # multiples of a unit up to the cap; a finer unit is replaced by a coarser one, rounding up
@@ -85,7 +84,7 @@ class Augmented:
     @property
     def weight(self) -> Floats:
         """[X] δ^−t/(1−δ)."""
-        t = steps(self.counts)[self.base]
+        t = self.counts.steps[self.base]
         return np.asarray(self.delta ** -t.astype(np.float64) / (1 - self.delta))
 
     @property
@@ -93,7 +92,7 @@ class Augmented:
         """[X] the start distribution: nothing is spent."""
         found = np.zeros(len(self.base))
         fresh = ~self.spent.any(axis=1)
-        found[fresh] = self.counts.d0[self.base[fresh]] * (steps(self.counts)[self.base[fresh]] == 0)
+        found[fresh] = self.counts.d0[self.base[fresh]] * (self.counts.steps[self.base[fresh]] == 0)
         return found
 
     def index(self, name: str) -> int:
@@ -120,7 +119,7 @@ class Augmented:
     def remaining(self) -> Ints:
         """[X] steps to the horizon."""
         assert self.counts.horizon is not None
-        return np.asarray(self.counts.horizon - steps(self.counts)[self.base])
+        return np.asarray(self.counts.horizon - self.counts.steps[self.base])
 
     def totals(self, k: int) -> Ints:
         """The totals up to the cap with which an episode can end, in units."""
@@ -258,7 +257,7 @@ def _outcomes(counts: Counts, which: Sequence[int]) -> Outcomes:
 def _largest_total(counts: Counts, outcomes: Outcomes, each: Floats) -> float:
     """The largest Σ `each` [O] along any episode, back from the last step."""
     ahead = np.zeros(counts.n_states + 1)
-    t = steps(counts)
+    t = counts.steps
     from_state = outcomes.pair // counts.n_actions
     for step in range(int(t.max()), -1, -1):
         now = np.flatnonzero(t[from_state] == step)
@@ -280,7 +279,7 @@ def _reach(
     radix = np.cumprod(np.r_[1, over + 1])  # spent as one number
     assert counts.horizon is not None
     of_state = np.searchsorted(outcomes.pair // A, np.arange(S + 1))
-    layer = np.flatnonzero((counts.d0 > 0) & (steps(counts) == 0)) * radix[-1]
+    layer = np.flatnonzero((counts.d0 > 0) & (counts.steps == 0)) * radix[-1]
     layers, edges, size = [layer], [], 0
     for _ in range(counts.horizon):
         base, code = np.divmod(layer, radix[-1])

@@ -19,10 +19,9 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.cmdp import CMDP, as_matrix, occupancy, plan
 from pdocrl.tabular.counts import Counts, Floats
-from pdocrl.tabular.io.episodes import steps, weighted
 from pdocrl.tabular.io.rows import split_label
 from pdocrl.tabular.solvers import exact
-from pdocrl.tabular.solvers.count_threshold import choose, frequent_only
+from pdocrl.tabular.solvers.few_rows import choose, frequent_only
 from pdocrl.tabular.solvers.lagrangian import careful
 from pdocrl.tabular.tails.augment import Augmented, augment
 from pdocrl.tabular.tails.result import Line, Remembered, TailResult
@@ -59,7 +58,7 @@ def solve_tails(
     if counts.horizon is None:
         tail = next((limit for limit in chosen if limit.tail), None)
         raise PdocrlError(f"limit {tail} is on an episode's total: say how long episodes are, horizon=… (--horizon).")
-    scaled, delta = weighted(counts, discount)
+    scaled, delta = counts.stationary(discount)
     if min_count is None:
         kept, min_count = choose(scaled, delta, [limit for limit in chosen if not limit.tail])
     else:
@@ -113,7 +112,7 @@ class _Rows:
         self.left = problem.remaining[:, None] * problem.dead[:, None]  # steps of which nothing is known
         worst = min(float(counts.r.min()), 0.0)
         reward = np.take_along_axis(counts.r[problem.base], alias, axis=1) + worst * self.left
-        self.reward = reward * (problem.gamma ** steps(counts)[problem.base].astype(np.float64))[:, None]  # [X, A]
+        self.reward = reward * (problem.gamma ** counts.steps[problem.base].astype(np.float64))[:, None]  # [X, A]
         self.reward_size = float(np.abs(self.reward).max()) or 1.0
         self.sizes = np.ones(len(limits))
         self.fixed = [None if limit.measure == "cvar" else self._signal(limit) for limit in limits]
@@ -255,7 +254,7 @@ def _logged(rows: _Rows, counts: Counts) -> list[float]:
         own = _remembered(problem, mass)
         return [float(np.vdot(mass, rows.reward)), *(rows.measure(i, mass, own) for i in range(len(rows.limits)))]
     episode = np.unique(paths.episode, return_inverse=True)[1]
-    discount = problem.gamma ** steps(counts)[paths.pair // counts.n_actions].astype(np.float64)
+    discount = problem.gamma ** counts.steps[paths.pair // counts.n_actions].astype(np.float64)
     found = [float(np.bincount(episode, paths.signals[0] * discount).mean())]
     for limit in rows.limits:
         cost = paths.signals[1 + limit.index(counts.cost_names)]

@@ -11,7 +11,7 @@ from pdocrl.bench.suite_file import find_suite
 from pdocrl.report.tables import make_tables
 from pdocrl.table import write_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
 

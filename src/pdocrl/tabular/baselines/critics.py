@@ -1,22 +1,30 @@
-"""A-Crab and WSAC: critics chosen against the policy, by linear program, each time the policy has moved.
+"""PDCA, PSPI, ATAC, A-Crab and WSAC: actors π_{t+1} ∝ π_t exp(η f_t) against a critic f_t, and the mixture of all.
 
-    f = argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β E(f),   E(f) = max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂| = C max(Σμ̂δ₊, Σμ̂δ₋)
+With δ = f − r̂ − γP̂f(·, π), the Bellman residual in the log's model, the critics are
 
-with δ = f − r̂ − γP̂f(·, π) the Bellman residual and f between the least and the largest value. β = 2 is what their
-theory asks for: ⟨f(s, π) − f(s, a)⟩ is off by at most ⟨w^π, δ⟩ + ⟨1, δ⟩.
+    PDCA            argmin_f max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂|, which is Q^π, of reward and costs; λ greedy
+    PSPI            argmin_f f(s₀, π) + β Σ μ̂δ²                        pessimistic about the policy
+    ATAC            argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²           pessimistic about the improvement
+    A-Crab, WSAC    argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂|
 
-Substituting f = Q^π + (I − γP̂Π)⁻¹δ makes the objective linear in δ, with coefficients ρμ̂. So f = Q^π is a minimiser
-if and only if [max ρ]₊ + [−min ρ]₊ ≤ βC: as long as the policy is covered, nothing is adversarial, and no program need
-be solved. (When the log is a policy's own, ρ = w^π − 1.)
+For tables the inner maximum is C·max(Σμ̂δ₊, Σμ̂δ₋), and the critic that pays for squares has a closed form: with any
+linear objective ⟨x, f⟩ it is Q^π of the reward r̂ − y/(2βμ̂), y = (I − γP̂Π)⁻ᵀx.
 
-Differences from the papers: W is all ratios up to C, and F all tables within the values' range, so that the inner
-maximum is exact; pairs never tried keep their value in the log's model; WSAC takes several costs as a sum, and its
-multiplier, a constant there, is a parameter here.
+In the last line f = Q^π + (I − γP̂Π)⁻¹δ makes the objective linear in δ, with coefficients ρμ̂. So Q^π is a minimiser if
+and only if [max ρ]₊ + [−min ρ]₊ ≤ βC: as long as the policy is covered, nothing is adversarial, and no program need be
+solved. β = 2 is what the theory asks for: ⟨f(s, π) − f(s, a)⟩ is off by at most ⟨w^π, δ⟩ + ⟨1, δ⟩.
+
+Differences from the papers: W is all ratios up to C and F all tables, within the values' range for A-Crab and WSAC, so
+that inner problems are exact; pairs never tried keep their value in the log's model, which is the worst. PDCA's actor
+is any without regret, here Hedge, and its greedy λ that of the published version. PSPI and ATAC have a minimax for the
+Bellman error, which in complete tables is Σ μ̂δ²; PSPI's constrained form is `density.pessimistic`. WSAC takes several
+costs as a sum, and its multiplier, a constant there, is a parameter here.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -24,14 +32,97 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits
-from pdocrl.tabular.baselines.actors import improve
-from pdocrl.tabular.baselines.cone import minimise_linear
-from pdocrl.tabular.baselines.problem import LogModel
+from pdocrl.tabular.baselines.problem import LogModel, minimise_linear
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.solvers.algorithms import Mixture
+from pdocrl.tabular.solvers.algorithms import Hedge, Mixture
 from pdocrl.tabular.solvers.highs import Start, maximise
-from pdocrl.tabular.solvers.lagrangian import Floats
+from pdocrl.tabular.solvers.lagrangian import Floats, expected
 from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
+
+Critic = Callable[[Floats], Floats]  # π [S, A] → f [S, A]
+
+
+def improve(critic: Critic, shape: tuple[int, ...], span: float, iterations: int, step: float) -> Mixture:
+    """Uniform(π_1 … π_T) of Hedge against a critic whose values span `span`.
+
+    η = step·√(8 log A / T)/span: at step 1 the rate whose regret the papers use. Larger steps come close to policy
+    iteration, which is better when the critic does not fight back.
+    """
+    eta = step * float(np.sqrt(8 * np.log(max(shape[1], 2)) / iterations)) / span
+    hedge = Hedge(shape, lambda _: eta)
+    policies = np.empty((iterations, *shape))
+    for t in range(iterations):
+        policies[t] = hedge.play
+        hedge.respond(critic(hedge.play))
+    return Mixture(policies)
+
+
+def pdca(
+    counts: Counts, gamma: float, limits: Limits = (), B: float = 10.0, iterations: int = 1000, step: float = 10.0
+) -> Mixture:
+    """The mixture of the game's policies; B bounds the multipliers."""
+    problem = LogModel.of(counts, gamma, limits)
+    model, d0 = problem.model, problem.L.d0
+
+    def critic(pi: Floats) -> Floats:
+        under = problem.under(pi)
+        f = under.Q(model.r)
+        if not model.n_constraints:
+            return f
+        g = [under.Q(signal) for signal in model.g]
+        slack = np.array([(1 - gamma) * d0 @ expected(q, pi) for q in g]) - model.tau
+        worst = int(slack.argmin())
+        return f + B * g[worst] if slack[worst] < 0 else f
+
+    return improve(critic, model.r.shape, problem.span + B * problem.cost_span, iterations, step)
+
+
+def pspi(
+    counts: Counts,
+    gamma: float,
+    limits: Limits = (),
+    beta: float = 10.0,
+    iterations: int = 500,
+    step: float = 10.0,
+) -> Mixture:
+    """Hedge against argmin_f f(s₀, π) + β Σ μ̂δ² (their λ is our β)."""
+    problem = LogModel.free(counts, gamma, limits, "pspi", "pessimistic")
+    d0 = problem.L.d0[:, None]
+    return _learn(problem, lambda pi: d0 * pi, beta, iterations, step)
+
+
+def atac(
+    counts: Counts,
+    gamma: float,
+    limits: Limits = (),
+    beta: float = 10.0,
+    iterations: int = 500,
+    step: float = 10.0,
+) -> Mixture:
+    """Hedge against argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²."""
+    problem = LogModel.free(counts, gamma, limits, "atac", "wsac")
+    mu = problem.L.mu_D
+    return _learn(problem, lambda pi: pi * mu.sum(axis=1, keepdims=True) - mu, beta, iterations, step)
+
+
+def quadratic_critic(problem: LogModel, pi: Floats, x: Floats, beta: float) -> Floats:
+    """argmin_f ⟨x, f⟩ + β Σ μ̂δ² [S, A]; pairs never tried stay at the value the log's own model gives them."""
+    under = problem.under(pi)
+    y = under.adjoint(x)
+    reward = problem.model.r.copy()
+    seen = problem.L.seen
+    reward[seen] -= y[seen] / (2 * beta * problem.L.mu_D[seen])
+    return under.Q(reward)
+
+
+def _learn(problem: LogModel, x: Callable[[Floats], Floats], beta: float, iterations: int, step: float) -> Mixture:
+    if not beta > 0:
+        raise PdocrlError(f"beta is {beta}; the price of Bellman residuals must be positive.")
+
+    def critic(pi: Floats) -> Floats:
+        return quadratic_critic(problem, pi, x(pi), beta)
+
+    return improve(critic, problem.L.r.shape, problem.span, iterations, step)
 
 
 def a_crab(

@@ -9,7 +9,9 @@ more_data    where would more rows help most?
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,15 +19,15 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
-from pdocrl.tabular.analysis.comparison import ComparedPolicy, Comparison
+from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.io.cells import CellSpec
-from pdocrl.tabular.io.episodes import steps, weighted
 from pdocrl.tabular.io.rows import MARK, split_label
 from pdocrl.tabular.result.policy import TabularPolicy
+from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Need
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
 
@@ -102,7 +104,7 @@ def compare(
     chosen = as_limits(limits)
     signs = np.array([1.0, *(limit.sign for limit in chosen)])
     tables = [as_table(policy, counts) for policy in policies.values()]
-    problem, discount = _problem(counts, gamma)
+    problem, discount = counts.stationary(gamma)
     L = Lagrangian.empirical(problem, discount, chosen)
     here = signs * np.array([outcome(pessimistic_model(L), pi) for pi in tables])
     estimates = [PolicyEstimate(problem, discount, pi) for pi in tables]
@@ -157,36 +159,24 @@ def as_table(policy: TabularPolicy, counts: Counts) -> Floats:
     return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
-@dataclasses.dataclass(frozen=True)
-class Alternative:
-    """One action in one state."""
-
-    action: Label
-    rows: int  # of the log
-    log: float  # how often the log took it there
-    policy: float  # how often the policy does
-    value: float  # from here on, if it is taken now and the policy followed after; in the result's unit
-    costs: tuple[float, ...]  # likewise, of each limit's column
-
-
-def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tuple[Alternative, ...]:
+def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tuple[ExplainedAction, ...]:
     """The alternatives in one state, the policy's favourites first."""
     wanted = f"{state}{MARK}{step}" if counts.horizon is not None else str(state)
-    names = {str(label): index for index, label in enumerate(counts.states)}
-    if wanted not in names:
-        raise UnknownNameError("state", wanted, names, f"The log has {len(names)} states.")
-    s = names[wanted]
+    place = {str(label): index for index, label in enumerate(counts.states)}
+    if wanted not in place:
+        raise UnknownNameError("state", wanted, place, f"The log has {len(place)} states.")
+    s, names = place[wanted], limit_names(result.limits)
     Q = action_values(counts, result)[:, s]  # [1+I, A]
     rows = counts.n[s]
     order = sorted(range(counts.n_actions), key=lambda a: (-result.policy[s, a], -rows[a]))
     return tuple(
-        Alternative(
+        ExplainedAction(
             action=counts.actions[a],
             rows=int(rows[a]),
             log=float(rows[a] / max(int(rows.sum()), 1)),
             policy=float(result.policy[s, a]),
             value=float(Q[0, a]),
-            costs=tuple(Q[1:, a].tolist()),
+            costs=dict(zip(names, Q[1:, a].tolist(), strict=True)),
         )
         for a in order
         if rows[a] > 0 or result.policy[s, a] > 0
@@ -195,23 +185,13 @@ def explain(counts: Counts, result: Result, state: Label, step: int = 0) -> tupl
 
 def action_values(counts: Counts, result: Result) -> Floats:
     """[1+I, S, A] reward and limited columns from each pair on, in the result's unit; what the log lacks is worst."""
-    problem, discount = _problem(counts, result.gamma)
+    problem, discount = counts.stationary(result.gamma)
     model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
     scale = np.full(counts.n_states, 1 - discount)
     if counts.horizon is not None:  # undo the weight of the step: what is left of the episode from here on
-        scale = scale * discount ** steps(counts)
+        scale = scale * discount**counts.steps
     signals = [model.r, *(limit.sign * g for limit, g in zip(result.limits, model.g, strict=True))]
     return np.array([scale[:, None] * values(model, result.policy, signal)[1] for signal in signals])
-
-
-@dataclasses.dataclass(frozen=True)
-class Need:
-    """A pair whose rows decide much of how sure one can be."""
-
-    state: Label
-    action: Label
-    rows: int
-    share: float  # of the variance of the estimate
 
 
 def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[Need, ...]]:
@@ -220,7 +200,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
     Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)]; rows added at a pair lower its term in proportion. A pair seen less than twice
     has the largest variance of the others.
     """
-    problem, discount = _problem(counts, result.gamma)
+    problem, discount = counts.stationary(result.gamma)
     model = pessimistic_model(Lagrangian.empirical(problem, discount, result.limits))
     found = {}
     for k, name in enumerate(("reward", *(str(limit) for limit in result.limits))):
@@ -231,10 +211,10 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
         best = [int(pair) for pair in np.argsort(-share.ravel(), kind="stable")[:most] if share.ravel()[pair] > 1e-6]
         found[name] = tuple(
             Need(
-                counts.states[p // counts.n_actions],
-                counts.actions[p % counts.n_actions],
-                int(counts.n.ravel()[p]),
-                float(share.ravel()[p]),
+                state=counts.states[p // counts.n_actions],
+                action=counts.actions[p % counts.n_actions],
+                rows=int(counts.n.ravel()[p]),
+                share=float(share.ravel()[p]),
             )
             for p in best
         )
@@ -256,10 +236,78 @@ def _variances(counts: Counts, model: CMDP, pi: Floats, signal: Floats, column: 
     return np.asarray((mu**2 * variance / n * (counts.n.ravel() > 0)).reshape(counts.shape))
 
 
-def _problem(counts: Counts, gamma: float | None) -> tuple[Counts, float]:
-    """Counts and discount of the stationary problem behind counts by step."""
-    if counts.horizon is not None:
-        return weighted(counts, 1.0 if gamma is None else gamma)
-    if gamma is None:
-        raise PdocrlError("gamma, the discount, must be given.")
-    return counts, gamma
+FILE = "map.json"
+MOST = 5_000  # pairs
+DIGITS = 4  # that count
+
+Matrix = list[list[float]]
+
+
+class PolicyAtLimit(Part, frozen=True, kw_only=True):
+    """π(a|s) at one point of a frontier."""
+
+    limit: float
+    policy: Matrix  # [S, A]
+
+
+class PolicyMap(Record, frozen=True, kw_only=True):
+    """One row per state, one column per action."""
+
+    states: list[str]
+    actions: list[str]
+    time: list[float]  # [S] share of the policy's time
+    rows: list[list[int]]
+    policy: Matrix
+    value: Matrix
+    costs: dict[str, Matrix]
+    frontier: list[PolicyAtLimit]
+    states_total: int  # of the log; those that are not here are visited least
+
+
+def policy_map(counts: Counts, result: Result, line: Sequence[Result] = ()) -> PolicyMap:
+    """The map of a result and of the results along a frontier."""
+    Q = action_values(counts, result)
+    time = result.mu.sum(axis=1)
+    order = np.lexsort((-counts.n.sum(axis=1), -np.round(time, 6)))[: max(MOST // counts.n_actions, 1)]
+    chosen = np.sort(order) if len(order) == len(time) else order  # all of them: as the log has them
+    names = limit_names(result.limits)
+    return PolicyMap(
+        states=[str(counts.states[s]) for s in chosen],
+        actions=[str(action) for action in counts.actions],
+        time=_short(time[chosen] / max(float(time.sum()), 1e-300)),
+        rows=counts.n[chosen].astype(int).tolist(),
+        policy=_matrix(result.policy[chosen]),
+        value=_matrix(Q[0][chosen]),
+        costs={name: _matrix(own[chosen]) for name, own in zip(names, Q[1:], strict=True)},
+        frontier=[PolicyAtLimit(limit=limit, policy=_matrix(one.policy[chosen])) for limit, one in _along(line)],
+        states_total=len(counts.states),
+    )
+
+
+def read_map(folder: str | os.PathLike[str]) -> PolicyMap | None:
+    """The map in a folder of `solve`; None where there is none."""
+    path = Path(folder) / FILE
+    if not path.exists():
+        return None
+    found = read_record(path, PolicyMap, f"Make it again: pdocrl solve LOG --out {folder}")
+    shape = (len(found.states), len(found.actions))
+    matrices: dict[str, Any] = {"rows": found.rows, "policy": found.policy, "value": found.value} | found.costs
+    matrices |= {f"frontier {point.limit:g}": point.policy for point in found.frontier}
+    for name, matrix in matrices.items():
+        if np.shape(matrix) != shape:
+            raise PdocrlError(f"{path}: `{name}` is {np.shape(matrix)}, not {shape} (states, actions).")
+    return found
+
+
+def _along(line: Sequence[Result]) -> list[tuple[float, Result]]:
+    """Results along a frontier by the limit that moves."""
+    moving = [i for i in range(len(line[0].limits)) if len({one.limits[i].value for one in line}) > 1] if line else []
+    return [(one.limits[moving[0]].value, one) for one in line] if moving else []
+
+
+def _matrix(values: Floats) -> Matrix:
+    return [_short(row) for row in values]
+
+
+def _short(values: Floats) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]

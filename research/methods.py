@@ -1,4 +1,4 @@
-"""Every tabular method by name: how to run it, its parameters by its theory, a grid around them, and what is claimed.
+"""The paper's rivals as they are measured: each method's parameters by its theory, a grid around them, what is claimed.
 
 The theory's parameter often asks for what nobody knows (C*, λ*, V_max); here it is told. The grid holds parameters a
 practitioner might try; the best of it in hindsight is what no rule for choosing can beat.
@@ -9,28 +9,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from pdocrl.errors import UnknownNameError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.tabular.baselines import plain
-from pdocrl.tabular.baselines.adversarial import a_crab, wsac
-from pdocrl.tabular.baselines.density import coral, pocc, pro_rl
-from pdocrl.tabular.baselines.dpdl import dpdl
-from pdocrl.tabular.baselines.pdca import pdca
-from pdocrl.tabular.baselines.pessimistic import pessimistic
-from pdocrl.tabular.baselines.quadratic import atac, pspi
-from pdocrl.tabular.baselines.spibb import mo_spibb, soft_spibb, spibb
+from pdocrl.tabular.baselines import BASELINES, Baseline, Parameters
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.count_threshold import frequent_only
+from pdocrl.tabular.solvers.few_rows import frequent_only
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, behaviour_mass
 from pdocrl.tabular.solvers.saddle import Setup, best_policy
 
-Answer = Floats | Mixture  # one policy [S, A], or a mixture of them
-Parameters = dict[str, Any]
 DELTA = 0.1  # the probability with which a theory's bound may fail
 
 
@@ -73,15 +61,13 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Baseline:
+class Rival:
     """One method."""
 
-    label: str
-    run: Callable[..., Answer]  # (counts, gamma, limits, **parameters)
+    method: Baseline
     theory: Callable[[Knowledge], Parameters]
     grid: Callable[[Knowledge], list[Parameters]]
-    limits: bool = True  # whether it is measured on problems with limits …
-    free: bool = True  # … and without
+    free: bool = True  # whether it is measured on problems without limits; on those with them if it knows any
     claim: Claim = Claim()
 
 
@@ -89,18 +75,6 @@ def _pdocrl(counts: Counts, gamma: float, limits: Limits = (), C: float = 10.0, 
     """The paper's saddle point, exactly; `min_count` leaves out pairs tried less often, as `pdocrl solve` does."""
     L = Lagrangian.empirical(frequent_only(counts, min_count), gamma, as_limits(limits))
     return best_policy(L, Setup(C))
-
-
-def _coptidice(counts: Counts, gamma: float, limits: Limits = (), alpha: float = 0.01) -> Floats:
-    return plain.coptidice(counts, gamma, limits, alpha).pi
-
-
-def _cloning(counts: Counts, gamma: float, limits: Limits = ()) -> Floats:
-    return plain.behaviour_cloning(counts)
-
-
-def _fqi(counts: Counts, gamma: float, limits: Limits = ()) -> Floats:
-    return plain.fqi(counts, gamma)
 
 
 def _each(name: str, values: tuple[float, ...]) -> Callable[[Knowledge], list[Parameters]]:
@@ -149,31 +123,27 @@ def _bootstrap_count(f: Knowledge) -> float:
 STEPS = (10.0, 100.0, 1000.0)
 MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 
-BASELINES: dict[str, Baseline] = {
-    "pdocrl": Baseline(
-        "PDOCRL",
-        _pdocrl,
+RIVALS: dict[str, Rival] = {
+    "pdocrl": Rival(
+        Baseline("PDOCRL", _pdocrl),
         _at_once(C=_C),
         lambda f: [{"C": C} for C in _covers(f)],
         claim=Claim("any π_c", "yes", "no", 2),
     ),
-    "pdocrl_often": Baseline(
-        "PDOCRL, pairs tried ≥ 10",
-        _pdocrl,
+    "pdocrl_often": Rival(
+        Baseline("PDOCRL, pairs tried ≥ 10", _pdocrl),
         lambda f: {"C": f.C, "min_count": 10},
         lambda f: [{"C": C, "min_count": 10} for C in _covers(f)],
     ),
-    "pdca": Baseline(
-        "PDCA",
-        pdca,
+    "pdca": Rival(
+        BASELINES["pdca"],
         lambda f: {"B": f.B, "step": f.stretch},
         lambda f: [{"B": f.B, "step": step} for step in STEPS],
         claim=Claim("full", "no", "no"),
         free=False,
     ),
-    "wsac": Baseline(
-        "WSAC",
-        wsac,
+    "wsac": Rival(
+        BASELINES["wsac"],
         lambda f: {"C": f.C, "step": f.stretch},
         lambda f: [
             {"C": f.C, "lam": lam, "step": step, "reference": reference}
@@ -184,17 +154,15 @@ BASELINES: dict[str, Baseline] = {
         claim=Claim("π_ref", "no", "π_ref"),
         free=False,
     ),
-    "mbcl": Baseline(
-        "MBCL",
-        plain.mbcl,
+    "mbcl": Rival(
+        BASELINES["mbcl"],
         _at_once(B=lambda f: f.B),
         _times((1.0, 3.0, 10.0), B=lambda f: f.B),
         claim=Claim("full", "yes", "no"),
         free=False,
     ),
-    "pocc": Baseline(
-        "POCC",
-        pocc,
+    "pocc": Rival(
+        BASELINES["pocc"],
         _at_once(C=_C, zeta=lambda f: f.flow, kappa=lambda f: f.flow / math.sqrt(f.S)),
         lambda f: [
             {"C": c * f.C, "zeta": k * f.flow, "kappa": k * f.flow / math.sqrt(f.S)}
@@ -204,91 +172,69 @@ BASELINES: dict[str, Baseline] = {
         claim=Claim("π*", "yes", "μ_D"),
         free=False,
     ),
-    "coral": Baseline(
-        "CORAL", coral, _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)], claim=Claim("π*", "no", "μ_D", 2)
+    "coral": Rival(
+        BASELINES["coral"], _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)], claim=Claim("π*", "no", "μ_D", 2)
     ),
-    "pro_rl": Baseline(
-        "PRO-RL",
-        pro_rl,
+    "pro_rl": Rival(
+        BASELINES["pro_rl"],
         lambda f: {"C": f.C, "alpha": f.n ** (-1 / 6)},
         lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)],
         claim=Claim("π*", "no", "μ_D", 6),
     ),
-    "pessimistic": Baseline(
-        "Xie, as a cone program",
-        pessimistic,
+    "pessimistic": Rival(
+        BASELINES["pessimistic"],
         _at_once(epsilon=lambda f: f.ball),
         _times(MULTIPLES, epsilon=lambda f: f.ball),
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "pspi": Baseline(
-        "PSPI",
-        pspi,
+    "pspi": Rival(
+        BASELINES["pspi"],
         lambda f: {"beta": _price(f), "step": f.stretch},
         lambda f: [{"beta": k * _price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
-        limits=False,
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "atac": Baseline(
-        "ATAC",
-        atac,
+    "atac": Rival(
+        BASELINES["atac"],
         lambda f: {"beta": _atac_price(f), "step": f.stretch},
         lambda f: [{"beta": k * _atac_price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
-        limits=False,
         claim=Claim("any π_c", "no", "no", 3),
     ),
-    "a_crab": Baseline(
-        "A-Crab",
-        a_crab,
+    "a_crab": Rival(
+        BASELINES["a_crab"],
         lambda f: {"C": f.C, "step": f.stretch},
         lambda f: [{"C": k * f.C, "step": step} for k in (0.5, 1, 3) for step in (30.0, 300.0)],
-        limits=False,
         claim=Claim("any π_c", "no", "no", 2),
     ),
-    "dpdl": Baseline(
-        "DPDL",
-        dpdl,
+    "dpdl": Rival(
+        BASELINES["dpdl"],
         lambda f: {"bonus": 1 / f.stretch, "C": f.C},
         _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4, 1e-4, 3e-5)),
     ),
-    "mo_spibb": Baseline(
-        "MO-SPIBB",
-        mo_spibb,
+    "mo_spibb": Rival(
+        BASELINES["mo_spibb"],
         lambda f: {"epsilon": 1.0},
         lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
         free=False,
     ),
-    "spibb": Baseline(
-        "SPIBB",
-        spibb,
+    "spibb": Rival(
+        BASELINES["spibb"],
         lambda f: {"min_count": int(_bootstrap_count(f))},
         lambda f: [{"min_count": k} for k in (3, 5, 10, 30, 100)],
-        limits=False,
     ),
-    "soft_spibb": Baseline(
-        "Soft-SPIBB", soft_spibb, lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0)), limits=False
-    ),
-    "coptidice": Baseline(
-        "COptiDICE",
-        _coptidice,
+    "soft_spibb": Rival(BASELINES["soft_spibb"], lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0))),
+    "coptidice": Rival(
+        BASELINES["coptidice"],
         lambda f: {"alpha": 0.01},
         _each("alpha", (1.0, 0.3, 0.1, 0.03, 1e-3, 1e-4)),
         claim=Claim("", "", "μ_D"),
         free=False,
     ),
-    "plug_in": Baseline(
-        "plug-in", plain.plug_in, _none, _each("min_count", (3, 10, 30, 100)), claim=Claim("full", "yes", "no", 2)
+    "plug_in": Rival(
+        BASELINES["plug_in"], _none, _each("min_count", (3, 10, 30, 100)), claim=Claim("full", "yes", "no", 2)
     ),
-    "fqi": Baseline("FQI", _fqi, _none, lambda _: [], limits=False, claim=Claim("full", "yes", "no", 2)),
-    "behaviour_cloning": Baseline("behaviour cloning", _cloning, _none, lambda _: []),
+    "fqi": Rival(BASELINES["fqi"], _none, lambda _: [], claim=Claim("full", "yes", "no", 2)),
+    "behaviour_cloning": Rival(BASELINES["behaviour_cloning"], _none, lambda _: []),
 }
-
-
-def find_baseline(name: str) -> Baseline:
-    """By name; a misspelt one is answered with suggestions."""
-    if name not in BASELINES:
-        raise UnknownNameError("method", name, sorted(BASELINES))
-    return BASELINES[name]
 
 
 def facts_of(counts: Counts, gamma: float, C: float, B: float, best: Floats, V_max: float | None = None) -> Knowledge:
