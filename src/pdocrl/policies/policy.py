@@ -216,9 +216,9 @@ class NormalisedPolicy:
 class NormalisedCostConditionedPolicy(NormalisedPolicy):
     """One whose network is conditioned on the cost limit."""
 
-    def with_limit(self, cost_limit: tuple[float, ...]) -> NormalisedPolicy:
-        """The policy for this limit."""
-        return with_normaliser(self.network.with_limit(cost_limit), self.normaliser, self.columns)
+    def with_limit(self, cost_limit: Any, **wishes: Any) -> NormalisedPolicy:
+        """The policy for this limit; that of `dial` also takes limits on tails, and `from_every_start`."""
+        return with_normaliser(self.network.with_limit(cost_limit, **wishes), self.normaliser, self.columns)
 
 
 def with_normaliser(network: Any, normaliser: Normaliser, columns: Sequence[str] = ()) -> NormalisedPolicy:
