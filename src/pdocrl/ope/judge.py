@@ -107,7 +107,7 @@ def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
 
 
 def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
-    """All estimators on all signals."""
+    """All estimators on all signals, those that decide with the intervals they decide by."""
     found: list[Estimate] = []
     weights = ratios(problem)
     state = dynamics.states(problem.log, problem.discount)
@@ -122,7 +122,7 @@ def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
             found.append(double(problem, signal, q, forward, "forward"))
         if state is not None:
             found.append(dynamics.dynamics(problem, signal, state))
-    return {(one.estimator, one.signal): one for one in found}
+    return {(one.estimator, one.signal): verdicts.widened(one, problem) for one in found}
 
 
 IMPORTANCE = (importance.trajectory, importance.per_decision)

@@ -8,9 +8,9 @@
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
 that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
-weights are often still to come and the interval of the weighted ones is too narrow: it counts `HEAVY` times. A cost
-that is rare has a bound that knows what few
-episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
+weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide
+(`widened`). A cost that is rare has a bound that knows what few episodes may have missed: with k of n effective
+episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
 """
@@ -66,7 +66,7 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     """On one limit."""
     if limit.measure == "max":
         return _on_every_step(problem, limit)
-    chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
+    chosen = decider(estimates, limit.name) if limit.measure == "mean" else tail(problem, limit)
     if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
         size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
         if chosen is not None:
@@ -79,10 +79,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
     size = chosen.effective_sample_size or 1.0
-    factor = _factor(chosen, size / problem.episodes)
-    influence = chosen.influence.mean() + factor * (chosen.influence - chosen.influence.mean())
-    low, high = interval(influence, size, problem.level) or chosen.interval
-    p = p_value(influence, size, limit.value, limit.sense)
+    low, high = chosen.interval
+    p = p_value(chosen.influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
@@ -91,6 +89,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
         bound, more = distribution.complement(problem, limit)
         low, high = (low, max(high, bound)) if limit.sense == "<=" else (min(low, bound), high)
         p = max(p, more)
+    if limit.measure == "exceedance":
+        low, high = max(low, 0.0), min(high, 1.0)
     apart = _contradiction(chosen, estimates, limit) if limit.measure == "mean" else None
     words = f"{limit.left} in [{low:.4g}, {high:.4g}] by {chosen.estimator}, limit {limit.value:g}"
     within, over = (
@@ -124,11 +124,23 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     )
 
 
-def _factor(chosen: Estimate, effective: float) -> float:
-    """How many times its interval counts."""
-    if chosen.estimator == FORWARD:
-        return WIDER
-    return HEAVY if chosen.estimator in (WEIGHTED, distribution.NAME) and effective < FEW else 1.0
+def tail(problem: Problem, limit: Limit) -> Estimate:
+    """What decides on a share or CVaR."""
+    return widened(distribution.tail(problem, limit), problem)
+
+
+def widened(estimate: Estimate, problem: Problem) -> Estimate:
+    """With an interval that was measured to cover: influence values are scaled about their mean."""
+    few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
+    factor = WIDER if estimate.estimator == FORWARD else 1.0
+    if estimate.estimator in (WEIGHTED, distribution.NAME) and few:
+        factor = HEAVY
+    if factor == 1 or estimate.influence is None:
+        return estimate
+    value = estimate.influence.mean()
+    influence = value + factor * (estimate.influence - value)
+    size = estimate.effective_sample_size or float(len(influence))
+    return dataclasses.replace(estimate, influence=influence, interval=interval(influence, size, problem.level))
 
 
 def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:
