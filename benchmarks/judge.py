@@ -183,7 +183,7 @@ def note(table: pd.DataFrame) -> str:
     verdict = table[table["estimator"].str.startswith("verdict")]
     keys = ["role", "world", "episodes", "propensities"]
     lines = []
-    for measure in ("mean", "share"):
+    for measure in MEASURES:
         part = verdict[verdict["estimator"].str.endswith(measure)]
         for key, rows in part.groupby(keys, sort=False):
             at = rows.set_index("scale")
@@ -198,16 +198,20 @@ def note(table: pd.DataFrame) -> str:
             lines.append(dict(zip(keys, key, strict=True)) | {"limit on": measure} | cell)
     frame = pd.DataFrame(lines)
     rest = table[~table["estimator"].str.startswith("verdict")]
-    columns = [*keys, "estimator", "truth", "bias", "rmse", "coverage", "width", "ess", "given"]
+    columns = [*keys, "estimator", "truth", "bias", "rmse", "coverage", "coverage where it decides", "width"]
+    columns += ["ess", "given", "seconds"]
     return (
         "# Judging policies from logs: coverage and errors\n\n"
-        f"Made by `python benchmarks/judge.py run --logs {int(table['logs'].max())}`, nominal coverage .95. Expected "
+        "Made by `python benchmarks/judge.py run`, nominal coverage .95. Expected "
         "cost of an episode of the target policy. Limits are multiples of the true value: `within` below 1 is a false "
         "clearance, `over` above 1 a false alarm, the worst case being a limit at the truth itself.\n\n## Verdicts\n\n"
         + _table(frame[frame["limit on"] == "mean"].dropna(axis=1, how="all"))
         + "\n"
         + _table(frame[frame["limit on"] == "share"].dropna(axis=1, how="all"))
-        + "\n## Estimators\n\n`given`: share of logs with an estimate.\n\n"
+        + "\n"
+        + _table(frame[frame["limit on"] == "CVaR90"].dropna(axis=1, how="all"))
+        + "\n## Estimators\n\nError, coverage and width of the expected cost; `given`: share of logs with an estimate; "
+        "seconds of one core for one log and one signal, all that the estimator needs included but propensities.\n\n"
         + _table(rest[columns])
     )
 
@@ -217,28 +221,37 @@ def summary(table: pd.DataFrame) -> str:
     verdict = table[table["estimator"].str.startswith("verdict")]
     rest = table[~table["estimator"].str.startswith("verdict")]
     lines = [
-        "| world | logs | limit at the truth: within / over, mean | the same, share | mean: over at .8, within at 1.25 "
-        "| at .5, at 2 | coverage: WDR / dynamics / DRL forward / marginalised |",
+        "|world|logs|at the truth, wrongly within: mean, share, CVaR90|wrongly over|decided at .8, 1.25|at .5, 2"
+        "|coverage: WDR, dynamics, DRL forward|",
         "|---|---|---|---|---|---|---|",
     ]
     for (role, world), part in verdict.groupby(["role", "world"], sort=False):
-        mean, share = (part[part["estimator"].str.endswith(kind)] for kind in ("mean", "share"))
-        at = mean.groupby("scale")[["within", "over"]].mean()
-        tail = share.groupby("scale")[["within", "over"]].mean()
+        rates = {}
+        for measure in MEASURES:
+            own = part[part["estimator"] == f"verdict on the {measure}"]
+            rates[measure] = own.groupby("scale")[["within", "over"]].mean()
+        mean = rates["mean"]
         own = rest[rest["world"] == world]
         names = ("weighted doubly robust", "dynamics model (counts)", "double reinforcement learning (forward)")
-        covered = [_covered(own, name) for name in (*names, "marginalised importance sampling")]
+        mark = "*" if role == "design" else ""
+        logs = part[part["estimator"] == "verdict on the mean"]
         cells = [
-            f"{'*' if role == 'design' else ''}{world}{'*' if role == 'design' else ''}",
-            str(int(mean.groupby(["episodes", "propensities"])["logs"].first().sum())),
-            f"{at['within'][0.999]:.3f} / {at['over'][1.001]:.3f}",
-            f"{tail['within'].get(0.999, np.nan):.3f} / {tail['over'].get(1.001, np.nan):.3f}",
-            f"{at['over'][0.8]:.2f}, {at['within'][1.25]:.2f}",
-            f"{at['over'][0.5]:.2f}, {at['within'][2.0]:.2f}",
-            " / ".join(covered),
+            f"{mark}{world}{mark}",
+            str(int(logs.groupby(["episodes", "propensities"])["logs"].first().sum())),
+            ", ".join(_share(rates[measure]["within"], 0.999) for measure in MEASURES),
+            ", ".join(_share(rates[measure]["over"], 1.001) for measure in MEASURES),
+            f"{_share(mean['over'], 0.8)}, {_share(mean['within'], 1.25)}",
+            f"{_share(mean['over'], 0.5)}, {_share(mean['within'], 2.0)}",
+            ", ".join(_covered(own, name) for name in names),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(f"|{'|'.join(cells)}|")
     return "\n".join(lines) + "\n"
+
+
+def _share(column: Any, scale: float) -> str:
+    """A dash where there was no such limit: a share cannot be above 1."""
+    value = column.get(scale, np.nan)
+    return "–" if value != value else f"{value:.3f}".removeprefix("0")
 
 
 def _covered(own: pd.DataFrame, name: str) -> str:
