@@ -1,4 +1,4 @@
-"""Each rival against an independent check: brute force, another solver, a closed form, conditions of its optimum."""
+"""Each baseline against an independent check: brute force, another solver, a closed form, conditions of its optimum."""
 
 import itertools
 
@@ -33,7 +33,7 @@ EXACT = {"abs": 1e-8, "rel": 1e-8}
 
 
 def problem(seed=0, states=4, actions=2, n=400, constraints=1, missing=False):
-    """A random CMDP with costs, the counts of a log, its limits, and the rivals' view of it."""
+    """A random CMDP with costs, the counts of a log, its limits, and the baselines' view of it."""
     cmdp = random_cmdp(states, actions, constraints, GAMMA, seed=seed)
     cmdp = cmdp.replace(g=cmdp.g - 1, tau=cmdp.tau - 1)
     names = ["cost"] if constraints == 1 else [f"cost_{i}" for i in range(constraints)]
