@@ -3,8 +3,8 @@
     python benchmarks/six_worlds.py --out runs/six_worlds [--worlds Pendulum …]
     python benchmarks/six_worlds.py --show             # the tables of docs/agents/dial.md and docs/ope.md
 
-Of each world in six_worlds_problems.py: 120 logged episodes; limits at .1, .25, .5 and .75 of the log's 90 % quantile of
-episode costs; `dial` with three seeds and `bc` on safe episodes with one, all small; every
+Of each world in six_worlds_problems.py: 120 logged episodes; limits at .1, .25, .5 and .75 of the log's 90 % quantile
+of episode costs; `dial` with three seeds and `bc` on safe episodes with one, all small; every
 policy played 50 times; `pdocrl.ope` from the log alone. The method's settings and the protocol were fixed before
 anything was played. What came out on Dam decided one rule of the dial (`unseen`), and Dam was played again with it;
 nothing else was decided here. Trainings and fits that are there are not made again.
@@ -119,7 +119,7 @@ def limits_of(data: Dataset) -> list[tuple[float, ...]]:
 
 
 def show() -> None:
-    """Of each world, which limits the dial satisfies; and how what was said from the log alone compares with playing."""
+    """Of each world, which limits the dial satisfies; and how estimates from the log alone compare with playing."""
     policies: list[list[Row]] = []  # a row a cost
     for row in read_csv(RESULTS):
         policies += [[]] if row["cost_number"] == 0 else []

@@ -80,7 +80,7 @@ def test_two_costs_in_other_units_change_nothing(name: str) -> None:
         trainer = Trainer(agent, own, [Run(config, 0)])
         trainer.advance(20)
         policy = trainer.policies()[0]
-        acted.append(policy.network.bound / units if name == "dial" else policy(own.obs[:50]))  # dial: as rehearsed
+        acted.append(policy.network.bound / units if name == "dial" else policy(own.obs[:50]))  # dial: by rollouts
     np.testing.assert_array_equal(*acted)
 
 

@@ -245,10 +245,10 @@ def _intervals(
     if optimism is None:
         optimism = bootstrap(counts, limits, [solution], 0, refits, seed, progress).optimism[0]
     if refits and log.size > 1:
-        progress("learning from halves of the log")
+        progress("sample splitting: learning from both parts of the log")
         splits = SPLITS if pairs <= SIMPLEX_UP_TO else 1
-        halves = optimism_bias(log, gamma, limits, learned_by, solution.L.tau - tau, splits, seed)
-        optimism = np.maximum(optimism, halves)
+        split_bias = optimism_bias(log, gamma, limits, learned_by, solution.L.tau - tau, splits, seed)
+        optimism = np.maximum(optimism, split_bias)
     return intervals(PolicyEstimate(log, gamma, solution.policy), optimism, limits, options.level)
 
 

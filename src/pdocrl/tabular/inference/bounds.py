@@ -219,7 +219,7 @@ def spread_of_rows(estimate: PolicyEstimate, high: bool, anywhere: bool = False)
 def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float, anywhere: bool = False) -> Uncertainty:
     """Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)², or that of rows if larger.
 
-    With G groups the quantile should be Student's; the variance is enlarged as if it were.
+    With G groups the quantile should be Student's; the variance is inflated accordingly.
     """
     rows, groups = spread_of_rows(estimate, high, anywhere), estimate.counts.groups
     if groups is None or len(groups) < 2:

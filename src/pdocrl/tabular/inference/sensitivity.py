@@ -31,7 +31,7 @@ class Choice(Part, frozen=True, kw_only=True):
     value: float
     costs: dict[str, float]
     score: float  # what it can be expected to earn, less the price of missed limits
-    optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably bias
+    optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably too high
     concentrability: float
     limits: str  # whether covered policies can keep them: kept or missed
 
