@@ -98,7 +98,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_calibration(folder: Path, task: Task) -> list[dict[str, Any]]:
-    """Cost by rollouts in the model, as telescoped, and as played, wherever both are known: during training and at the end."""
+    """Cost by rollouts in the model, as telescoped, and as played, wherever both are known."""
     believed = {(line["run"], line["step"]): line["metrics"] for line in read_lines(folder / "metrics.jsonl")}
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     played = [
