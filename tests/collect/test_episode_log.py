@@ -92,7 +92,7 @@ def test_a_log_of_version_0_2_is_read(tmp_path, monkeypatch):
         written(tmp_path / "old", 0, 1)
     assert b'"story"' in (tmp_path / "old").read_bytes()
     with EpisodeLog(tmp_path / "old") as old, EpisodeLog(tmp_path / "new") as new:
-        assert [(entry.place, entry.cost) for entry in old.entries] == [(e.place, e.cost) for e in new.entries]
+        assert [(entry.place, entry.cost) for entry in old.ordered()] == [(e.place, e.cost) for e in new.ordered()]
 
 
 def test_two_collections_cannot_write_the_same_log(tmp_path):
