@@ -8,7 +8,7 @@ import scipy.optimize
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.baselines.critics import Adversary, a_crab, atac, pdca, pspi, quadratic_critic, wsac
-from pdocrl.tabular.baselines.density import coral, deviation, dpdl, least_values, near_flow, pessimistic, pocc, pro_rl
+from pdocrl.tabular.baselines.density import coral, deviation, dpdl, near_flow, pessimistic, pocc, pro_rl
 from pdocrl.tabular.baselines.plain import fqi, mbcl, plug_in
 from pdocrl.tabular.baselines.problem import LogModel, best_occupancy, occupancy_cone
 from pdocrl.tabular.baselines.spibb import (
@@ -298,6 +298,14 @@ class TestDensityRatios:
         _, counts, limits, view = problem(seed=3, n=1000)
         ours, theirs = pro_rl(counts, GAMMA, limits, 20.0, 0.0), coral(counts, GAMMA, limits, 20.0)
         assert evaluate(view.model, ours).value == pytest.approx(evaluate(view.model, theirs).value, abs=1e-7)
+
+
+def least_values(problem: LogModel, pi: np.ndarray, epsilon: float) -> np.ndarray:
+    """[1+I] min_f (1−γ)f(s₀, π) over ‖δ‖²_μ̂ ≤ ε, for the reward and each constraint reward."""
+    mu, L = occupancy(problem.model, pi), problem.L
+    size = float(np.sqrt((mu[L.seen] ** 2 / L.mu_D[L.seen]).sum()))
+    earned = np.r_[np.vdot(mu, problem.model.r), np.tensordot(problem.model.g, mu, axes=2)]
+    return np.asarray(earned - np.sqrt(epsilon) * size)
 
 
 class TestPessimism:

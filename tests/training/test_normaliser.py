@@ -93,7 +93,7 @@ def test_a_clock_has_a_unit_of_change() -> None:
     assert np.abs(target).max() < 10
     agent = find_agent("pdocrl_anchored")
     trainer = Trainer(agent, data, [Run(make_config(agent, **SMALL), 0)])
-    assert trainer.advance(50)["loss_model"][0] < 100
+    assert trainer.advance(50)["model_loss"][0] < 100
 
 
 def test_windows_are_standardised_by_the_whole_file(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Intervals(Part, frozen=True, kw_only=True):
     optimism: float  # optimism bias: by how much the value is probably too high; the lower end is moved by it
 
 
-class Bootstrapped(NamedTuple):
+class BootstrapOutcomes(NamedTuple):
     """What c candidates earn, value and constraint rewards, in and after learning from resampled logs."""
 
     outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a resampled log
@@ -114,14 +114,14 @@ def bootstrap(
     refits: int,
     seed: int,
     progress: Callable[[str], None] = lambda _: None,
-) -> Bootstrapped:
+) -> BootstrapOutcomes:
     """Resample the log, evaluate every candidate in it and, the first `refits` times, learn again with its sets.
 
     All candidates see the same resampled logs, and the k-th depends on (seed, k) alone. Learning again is by linear
     program whatever the candidate's method, and for the limits it was learned for.
     """
     size = 1 + len(limits)
-    log = Bootstrapped(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
+    log = BootstrapOutcomes(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
     for k in range(max(resamples, refits)):
         progress(f"resampling the log: {k + 1} of {max(resamples, refits)}")
         drawn = resample(counts, np.random.default_rng([seed, k]))

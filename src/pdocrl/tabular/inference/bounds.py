@@ -4,7 +4,7 @@
 
 All are in (1−γ)J units, reward first, then each cost of the log. All hold for a policy that does not depend on the log
 it is judged by: one chosen elsewhere, or on the other half (see `split`). To a policy learned from the same rows they
-are too kind, by what `bootstrap.Bootstrapped.optimism` measures.
+are too kind, by what `bootstrap.BootstrapOutcomes.optimism` measures.
 
 What the log never saw, no bound can know. A pair that was never tried is taken to be no worse than the worst step the
 log has followed by the worst state it knows (`beyond`); a disaster that never happened in n rows is bounded by its
