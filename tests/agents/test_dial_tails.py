@@ -138,7 +138,7 @@ def test_policies_of_older_files_serve_no_tails() -> None:
     older = dataclasses.replace(table_policy(), episode_costs=np.zeros(0, np.float32))
     assert not serves_tails(older)
     assert older.predicted("cost<=12").reward == 3.0  # a mean in words is a number
-    with pytest.raises(PolicyInputError, match="before version 0.3"):
+    with pytest.raises(PolicyInputError, match=r"before version 0\.3"):
         older.with_limit("P(cost>10)<=0.1")
 
 
