@@ -14,7 +14,7 @@ from pdocrl.report.chart import LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import Known, Listed, Panels, Section, Tables, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
-from pdocrl.tabular.questions import read_map
+from pdocrl.tabular.analysis import read_map
 from pdocrl.tabular.result import tables
 from pdocrl.tabular.result.record import FILE, Comparison, SolvedFile, read_compared, read_solved
 
