@@ -219,10 +219,9 @@ def profiles(record: Results) -> Drawings:
 def _profile(record: Results, what: str) -> Markup:
     height, of_episodes = 220.0, what == "episode cost"
     rewards = np.array([run.reward for run in record.runs])
-    costs = np.array(
-        [row.normalized_cost if of_episodes else row.cost for row in (record.rows if of_episodes else record.runs)]
-    )
-    methods = [row.method for row in (record.rows if of_episodes else record.runs)]
+    costs, methods = np.array([run.cost for run in record.runs]), [run.method for run in record.runs]
+    if of_episodes:
+        costs, methods = np.array([row.normalized_cost for row in record.rows]), [row.method for row in record.rows]
     if what == "reward":
         x = chart.spanning(rewards, LEFT, WIDTH - RIGHT, also=(0.0,))
     else:
