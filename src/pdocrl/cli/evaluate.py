@@ -101,7 +101,8 @@ def evaluate(
             title=f"limits, {episodes} episodes each",
         )
     for variant in result.summary:
-        settings = f"  {variant.settings}" if variant.settings else ""
+        own = {name: value for name, value in variant.settings.items() if value != []}
+        settings = f"  {own}" if own else ""
         print(f"mean over limits, [95 %]: {variant.score.sentence()}{settings}")
 
 
