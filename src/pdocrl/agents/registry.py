@@ -128,12 +128,10 @@ def _constants(path: str) -> dict[str, Any]:
     (found,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == attribute)
     constants = {}
     for node in found.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id in _DESCRIBED and node.value is not None:
-                constants[target.id] = ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name) and target.id in _DESCRIBED:
+                    constants[target.id] = ast.literal_eval(node.value)
     return constants
 
 
