@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from pdocrl import machine
 from pdocrl.data import Dataset, load, save
+from pdocrl.data.io import hdf5
 from pdocrl.errors import DataError
 
 Run = Callable[..., tuple[int, str, str]]
@@ -370,6 +373,16 @@ def test_file_too_large_for_the_user(make_random_dataset: Any, tmp_path: Path) -
     ]
     assert done.stderr.splitlines() == lines
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_failed_write_keeps_no_view_of_the_file_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that outlives its buffer ends Python 3.12 with a segmentation fault at the next garbage collection."""
+    image = io.BytesIO()
+    monkeypatch.setattr(hdf5, "io", types.SimpleNamespace(BytesIO=lambda: image))
+    with pytest.raises(FileNotFoundError) as error, hdf5.new_file(tmp_path / "nowhere" / "x.hdf5"):
+        pass
+    assert error.value.__traceback__ is not None  # its frames are alive
+    image.truncate(0)  # a BufferError while there are views
 
 
 def test_check_lists_every_error_and_the_first_one_on_standard_error(run_cli: Run, good_file: Path) -> None:
