@@ -270,6 +270,9 @@ def test_a_header_that_promises_more_than_the_file_holds(run_cli: Run, good_file
     assert message.endswith("It is damaged.")
 
 
+unix = pytest.mark.skipif(os.name != "posix", reason="users, pipes, mounts and limits of Unix")
+
+
 @contextlib.contextmanager
 def ordinary_user() -> Iterator[None]:
     """Without root's right to read everything."""
@@ -283,6 +286,7 @@ def ordinary_user() -> Iterator[None]:
             os.seteuid(0)
 
 
+@unix
 def test_no_permission_to_read(run_cli: Run, good_file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are private to root
         Path(folder).chmod(0o755)
@@ -296,6 +300,7 @@ def test_no_permission_to_read(run_cli: Run, good_file: Path) -> None:
     assert message == f"{path}: no permission to read it. Try `chmod u+r`, or copy it to a place of yours."
 
 
+@unix
 def test_a_pipe_is_refused_instead_of_waited_on(run_cli: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.hdf5")
     assert refusal(run_cli, "data", "info", tmp_path / "pipe.hdf5").endswith("not a regular file.")
@@ -341,6 +346,7 @@ def tiny_disk(tmp_path: Path) -> Any:
     subprocess.run(["umount", folder], check=True)
 
 
+@unix
 @pytest.mark.parametrize("name", ["x.hdf5", "x.npz", "x.parquet", "x.csv", "x"])
 def test_full_disk(run_cli: Run, make_random_dataset: Any, tmp_path: Path, tiny_disk: Path, name: str) -> None:
     """A real ENOSPC, in every format; an older file of that name survives."""
@@ -354,6 +360,7 @@ def test_full_disk(run_cli: Run, make_random_dataset: Any, tmp_path: Path, tiny_
     assert [path.read_text() for path in tiny_disk.iterdir()] == ([] if name == "x" else ["older"])
 
 
+@unix
 def test_file_too_large_for_the_user(make_random_dataset: Any, tmp_path: Path) -> None:
     """The same without root: a limit on the size of files (`ulimit -f`) fails the write inside each library."""
     save(make_random_dataset(episodes=800), tmp_path / "large.hdf5")
