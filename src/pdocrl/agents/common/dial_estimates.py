@@ -1,8 +1,11 @@
-"""What dial's settings return and cost: by rollouts of its dynamics models, and by its fitted Q evaluation."""
+"""What dial's settings return and cost: by rollouts of its dynamics models, and by its fitted Q evaluation.
+
+`config` and `state` are the agent's `DialConfig` and `DialState`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,9 +24,6 @@ from pdocrl.dynamics.rollouts import Rollouts, error_of_mean, member_starts, rol
 from pdocrl.nn.distributions import LikelihoodActor
 from pdocrl.policies.policy import DialPolicy
 
-if TYPE_CHECKING:
-    from pdocrl.agents.dial import DialConfig, DialState
-
 STARTS = 120  # first states that are rolled out
 ALONE = 48  # of them, where each model plays by itself
 MEMBERS = 5  # models; each leaves out another fifth of the episodes
@@ -35,7 +35,7 @@ def return_unit(outcomes: Float[Array, "E 1+K"]) -> Array:
 
 
 def by_rollouts(
-    config: DialConfig, state: DialState, targets: Targets, plain: Bool[NDArray[np.bool_], " N"]
+    config: Any, state: Any, targets: Targets, plain: Bool[NDArray[np.bool_], " N"]
 ) -> tuple[Estimate, Drawn]:
     """Return and cost of every setting, from episodes drawn from the models.
 
@@ -63,7 +63,7 @@ def by_rollouts(
     return found, drawn
 
 
-def by_critic(state: DialState, targets: Targets) -> tuple[Estimate, Exceedance]:
+def by_critic(state: Any, targets: Targets) -> tuple[Estimate, Exceedance]:
     """The same from fitted Q evaluation at the first states; it knows no spread, so its error is 0."""
     values, share = _evaluated(state, jax.tree.map(jnp.asarray, targets))
     values, share = np.asarray(values), np.asarray(share)
@@ -72,7 +72,7 @@ def by_critic(state: DialState, targets: Targets) -> tuple[Estimate, Exceedance]
 
 
 def _rolled_out(
-    config: DialConfig, state: DialState, targets: Targets, starts: Float[Array, "P S"], least: int, alone: bool
+    config: Any, state: Any, targets: Targets, starts: Float[Array, "P S"], least: int, alone: bool
 ) -> tuple[NDArray[np.float32], ...]:
     """Returns [N, M, R], costs and costliest steps [N, M, R, K]."""
     horizon, largest = jnp.asarray(config.horizon, jnp.float32), state.max_episode_cost
@@ -115,7 +115,7 @@ def _roll(
 
 
 @jax.jit
-def _evaluated(state: DialState, targets: Targets) -> tuple[Float[Array, "N P 1+K"], Float[Array, "N P K J"]]:
+def _evaluated(state: Any, targets: Targets) -> tuple[Float[Array, "N P 1+K"], Float[Array, "N P K J"]]:
     count, each, largest = len(targets.relative_return), len(state.starts), state.max_episode_cost
     wished, target, cap = (jnp.repeat(jnp.asarray(table), each, axis=0) for table in targets)
     obs, spent, left = jnp.tile(state.starts, (count, 1)), jnp.zeros_like(target), jnp.ones((count * each, 1))
