@@ -1,6 +1,6 @@
 """Do statements about tails hold, and do as many episodes as planned show them?
 
-    OMP_NUM_THREADS=1 python benchmarks/tail_coverage.py [--audits 400]
+    OMP_NUM_THREADS=1 python benchmarks/tail_coverage.py [--audits 2000]
 
 Writes results/tail_coverage.csv. Costs lie in [0, 100]. For each kind of costs and each limit, audits of the planned
 number of episodes (`plan_audit`, confidence .95, power .9) are simulated twice: where the limit is the true value, so
@@ -41,7 +41,7 @@ def measured(name: str, measure: str, audits: int) -> dict[str, Any]:
         return Limit.parse(text.format(b=b, x=repr(float(value))))
 
     truth = limit(0.5).of(draw(rng, 1_000_000))
-    asked = limit(min(2 * truth + 0.01, 0.9) if measure == "share" else min(1.5 * truth, LARGEST))
+    asked = limit(min(2 * truth + 0.01, 0.9) if measure == "share" else min(2 * truth, LARGEST))
     plan = plan_audit(asked, truth, power=POWER, cost_max=LARGEST)
 
     def audit(n: int, held: Limit) -> Any:
@@ -70,12 +70,12 @@ def measured(name: str, measure: str, audits: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--audits", type=int, default=400)
+    parser.add_argument("--audits", type=int, default=2000)
     audits = parser.parse_args().audits
     rows = []
     for name in KINDS:
         for measure in MEASURES:
-            rows.append(measured(name, measure, audits if measure == "share" else audits // 8))
+            rows.append(measured(name, measure, audits if measure == "share" else audits // 40))
             print(*rows[-1].values(), flush=True)
     write_csv(Path(__file__).parent / "results" / "tail_coverage.csv", rows)
 
