@@ -1,7 +1,9 @@
 """Which candidate is returned, and what may be said of it.
 
-    p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k )
+    p_c = max_k max( P( T_ν ≤ g((v̂_k − τ_k)/e_k) ),  P( Beta(k+1, n−k) > τ_k/max C_k ) )
 
+g corrects for skewness (`ope.estimators.intervals`); the second is asked of a cost that fewer than ten of n effective
+episodes had, of which a mean and its standard error tell too little (`ope.verdicts`).
 With a confidence 1 − α, candidates for which there are enough importance-weighted episodes, and deciders by their own
 episodes, are tested in an order that the learning part set, from careful to bold, each at
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
@@ -24,6 +26,7 @@ import numpy as np
 from scipy import stats
 
 from pdocrl.limits import Limit
+from pdocrl.ope.estimators import intervals
 from pdocrl.portfolio.candidates import Candidate
 from pdocrl.portfolio.record import HeldOut, Status
 
@@ -49,8 +52,14 @@ def p_value(one: HeldOut, limit: Limit) -> float:
         return 1.0
     distance = limit.sign * (one.value - limit.value)
     if one.error <= 0:
-        return 0.0 if distance >= 0 else 1.0
-    return float(stats.t.sf(distance / one.error, one.freedom))
+        found = 0.0 if distance >= 0 else 1.0
+    else:
+        t, kappa = -distance / one.error, -limit.sign * one.skewness
+        found = float(stats.t.cdf(intervals.unskewed(t, kappa), one.freedom))
+    if one.seldom is None or limit.sense != "<=":
+        return found
+    k, n, largest = one.seldom
+    return max(found, float(stats.beta.sf(limit.value / largest, k + 1, max(n - k, 1e-9))))
 
 
 def testable(

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed
+from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed, threads
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
@@ -28,7 +28,7 @@ from pdocrl.portfolio import explain, export
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
-from pdocrl.portfolio.heldout import TESTING, Bench, own_episodes
+from pdocrl.portfolio.heldout import TESTING, Bench
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
@@ -112,9 +112,24 @@ def fit(
         notes: to be kept in the record.
         progress: is told in words what is being done.
     """
-    began = time.monotonic()
     check_installed()
     chosen = _checked(log, as_limits(limits), horizon, gamma, confidence)
+    with threads(len(log)):
+        return _fit(log, chosen, horizon, gamma, confidence, seed, rows_in_source, notes, progress)
+
+
+def _fit(
+    log: EventLog,
+    chosen: tuple[Limit, ...],
+    horizon: int | None,
+    gamma: float | None,
+    confidence: float | None,
+    seed: int,
+    rows_in_source: int | None,
+    notes: Sequence[str],
+    progress: Callable[[str], None],
+) -> Portfolio:
+    began = time.monotonic()
     factor = 1.0 if gamma is None else 1 - gamma
     on_totals = [msgspec.structs.replace(one, value=one.value / factor) for one in chosen]
     rows = Rows.of(log, Encoding.fit(log.columns), on_totals, 1.0 if gamma is None else gamma, horizon)
@@ -145,11 +160,11 @@ def fit(
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
 
     order: list[str] = []
-    if confidence is not None and on_totals:
+    if confidence is not None and on_totals and not never_seen(rows):
         order = learner.sequence(testable(candidates, tested, on_totals))
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
         if one.decider is not None and not learner.by_first_rows:
-            held[one.name] = own_episodes(rows, totals, one.decider)
+            held[one.name] = bench.own_episodes(rows, totals, one.decider)
     choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
     progress("explaining the policy")
@@ -199,7 +214,8 @@ def unit_words(horizon: int, gamma: float | None) -> str:
 
 def scaled(one: HeldOut, factor: float) -> HeldOut:
     """In the record's unit."""
-    return msgspec.structs.replace(one, value=factor * one.value, error=factor * one.error)
+    seldom = None if one.seldom is None else (*one.seldom[:2], factor * one.seldom[2])
+    return msgspec.structs.replace(one, value=factor * one.value, error=factor * one.error, seldom=seldom)
 
 
 def _found(
@@ -276,6 +292,11 @@ def _assumptions(rows: Rows, confidence: float | None, validated: bool) -> list[
     return found
 
 
+def never_seen(rows: Rows) -> list[str]:
+    """Limited columns that are 0 in every row: how much they can be, no log without any can tell."""
+    return [name for j, name in enumerate(rows.names) if not np.any(rows.signals[1 + j])]
+
+
 def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
     found = []
     if by_first_rows:
@@ -288,7 +309,6 @@ def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
         found.append(
             f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not free"
         )
-    for j, name in enumerate(rows.names):
-        if not np.any(rows.signals[1 + j]):
-            found.append(f"`{name}` is 0 in every row: how much it could be, no log without any can tell")
+    for name in never_seen(rows):
+        found.append(f"`{name}` is 0 in every row: how much it could be, no log without any can tell; nothing is shown")
     return found

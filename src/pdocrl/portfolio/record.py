@@ -38,6 +38,8 @@ class HeldOut(Part, frozen=True, kw_only=True):
     freedom: float  # degrees of freedom
     estimator: str
     overlap: bool  # whether enough of the log decided like the policy for an interval to be meant
+    skewness: float = 0.0  # of what the value is the mean of, over the root of their number
+    seldom: tuple[float, float, float] | None = None  # k of n effective episodes had the cost, of at most so much
 
 
 class CandidateFound(Part, frozen=True, kw_only=True):
