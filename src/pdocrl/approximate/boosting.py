@@ -33,6 +33,7 @@ def check_installed() -> None:
 def threads(rows: int) -> AbstractContextManager[Any]:
     """One thread for trees of few rows: threads that wait for one another cost more there than they save, and on a busy
     machine many times as much."""
+    import sklearn.ensemble  # noqa: F401  # only what is loaded is limited
     from threadpoolctl import threadpool_limits
 
     return nullcontext() if rows > MOST_ROWS_OF_ONE_THREAD else threadpool_limits(1, user_api="openmp")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record
 
+EVERYONE = "all"  # deciders together
 Status = Literal["shown", "not shown", "estimated", "best decider", "none"]
 
 
@@ -110,6 +112,18 @@ class SolvedLog(Record, frozen=True, kw_only=True):
     def candidate(self, name: str) -> CandidateFound:
         """By its name."""
         return next(one for one in self.candidates if one.name == name)
+
+    @property
+    def best_decider(self) -> Decider | None:
+        """Of those whose own episodes kept every limit on average, who brought most."""
+        limits = [Limit.parse(text) for text in self.limits]
+        kept = [
+            one
+            for one in self.deciders
+            if one.name != EVERYONE
+            and all(limit.sign * (one.means[limit.name].value - limit.value) >= 0 for limit in limits)
+        ]
+        return max(kept, key=lambda one: one.means["reward"].value, default=None)
 
     @property
     def policy(self) -> CandidateFound:
