@@ -1,9 +1,10 @@
 """Which candidate is returned, and what may be said of it.
 
-    p_c = max_k max( P( T_ν ≤ g((v̂_k − τ_k)/e_k) ),  P( Beta(k+1, n−k) > τ_k/max C_k ) )
+    p_c = max_k max( P( T_ν ≤ g((v̂_k − τ_k)/e_k) ),  P( Beta(j+1, n−j) > τ_k/E[C_k | C_k > 0] ) )
 
-g corrects for skewness (`ope.estimators.intervals`); the second is asked of a cost that fewer than ten of n effective
-episodes had, of which a mean and its standard error tell too little (`ope.verdicts`).
+g corrects for skewness (`ope.estimators.intervals`). The second is asked of a cost that only j < 10 of n effective
+episodes had, of which a mean and its standard error tell too little; the size of such a cost is the mean of those in
+the log, or of the policy's own where that is larger (`ope.verdicts` takes the largest there is).
 With a confidence 1 − α, candidates for which there are enough importance-weighted episodes, and deciders by their own
 episodes, are tested in an order that the learning part set, from careful to bold, each at
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
@@ -58,8 +59,8 @@ def p_value(one: HeldOut, limit: Limit) -> float:
         found = float(stats.t.cdf(intervals.unskewed(t, kappa), one.freedom))
     if one.seldom is None or limit.sense != "<=":
         return found
-    k, n, largest = one.seldom
-    return max(found, float(stats.beta.sf(limit.value / largest, k + 1, max(n - k, 1e-9))))
+    k, n, size = one.seldom
+    return max(found, float(stats.beta.sf(limit.value / size, k + 1, max(n - k, 1e-9))))
 
 
 def testable(

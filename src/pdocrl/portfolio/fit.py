@@ -33,7 +33,6 @@ from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
 FEWEST_EPISODES = 20
-MOST_JUDGED = 60_000  # rows
 
 
 class Portfolio:

@@ -133,7 +133,7 @@ class Bench:
         return found
 
     def _seldom(self, problem: Problem, signal: str, weights: Floats) -> tuple[float, float, float] | None:
-        """(k, n, largest): k < `RARE` of n effective episodes had the cost, which was `largest` at most in the log."""
+        """(k, n, size): k < `RARE` of n effective episodes had the cost, and where it is had it comes to `size`."""
         y = problem.log.totals(problem.log.signals[signal], problem.discount)
         return None if signal == "reward" else self._rare(signal, y, weights)
 
@@ -145,7 +145,10 @@ class Bench:
             return None
         n = effective_size(weights)
         k = n * float(weights @ (y > 0)) / total
-        return (k, n, max(float(every.max()), 1e-12)) if k < RARE else None
+        own, of_all = weights[y > 0], every[every > 0]
+        sizes = [float(of_all.mean())] if len(of_all) else [1e-12]
+        sizes += [float(own @ y[y > 0] / own.sum())] if own.sum() > 0 else []
+        return (k, n, max(sizes)) if k < RARE else None
 
     def divergence(self, chances: Floats) -> float:
         """Nats an episode, on logged rows: the least mean Σ_t KL(π ‖ b) from a decider or from all of them."""

@@ -41,7 +41,7 @@ class HeldOut(Part, frozen=True, kw_only=True):
     estimator: str
     overlap: bool  # whether enough of the log decided like the policy for an interval to be meant
     skewness: float = 0.0  # of what the value is the mean of, over the root of their number
-    seldom: tuple[float, float, float] | None = None  # k of n effective episodes had the cost, of at most so much
+    seldom: tuple[float, float, float] | None = None  # k of n effective episodes had the cost: of this size
 
 
 class CandidateFound(Part, frozen=True, kw_only=True):
