@@ -133,6 +133,12 @@ class Learner:
         """Whether first rows tell who decides: then a decider's own episodes are not like everybody's."""
         return self.allotment is not None and self.allotment.beta is not None
 
+    @functools.cached_property
+    def own_episodes_tell(self) -> bool:
+        """Whether a decider's own episodes are like everybody's: nobody hands any over, and none are given by their
+        first row. Of those handed over the short ones would be left."""
+        return history.one_decider_each(self.rows) and not self.by_first_rows
+
     def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
         """Names in the order in which they are to be tested, from careful to bold, by this part alone.
 
@@ -147,7 +153,7 @@ class Learner:
         for one in candidates:
             self.progress(f"ordering {one.name}")
             own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR and len(self.deciders) < 2 else None
-            if one.decider is not None and not self.by_first_rows:
+            if one.decider is not None and self.own_episodes_tell:
                 own = decided_by(rows, rows.log.deciders.index(one.decider)) & rows.complete
             if own is not None and own.any():
                 value, share = rows.totals[:, own].mean(1), float(own.mean())

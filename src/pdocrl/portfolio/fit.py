@@ -22,9 +22,10 @@ from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope.diagnostics import copied_episodes
 from pdocrl.ope.estimators.linear import basis
 from pdocrl.policies.row_policy import RowPolicy
-from pdocrl.portfolio import explain, export
+from pdocrl.portfolio import explain, export, history
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
@@ -158,11 +159,12 @@ def _fit(
         progress(f"a second opinion of {name}")
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
 
+    copies = copied_episodes(log)
     order: list[str] = []
-    if confidence is not None and on_totals and not never_seen(rows):
+    if confidence is not None and on_totals and not never_seen(rows) and not copies:
         order = learner.sequence(testable(candidates, tested, on_totals))
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
-        if one.decider is not None and not learner.by_first_rows:
+        if one.decider is not None and learner.own_episodes_tell:
             held[one.name] = bench.own_episodes(rows, totals, one.decider)
     choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
@@ -198,7 +200,7 @@ def _fit(
         if surrogate is None
         else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
         assumptions=_assumptions(rows, confidence, bool(bench.validation)),
-        notes=[*notes, *_notes(rows, learner.by_first_rows)],
+        notes=[*notes, *_notes(rows, learner, copies)],
         seconds=time.monotonic() - began,
     )
     return Portfolio(record, by_name, learner, rows, second, tested)
@@ -296,9 +298,18 @@ def never_seen(rows: Rows) -> list[str]:
     return [name for j, name in enumerate(rows.names) if not np.any(rows.signals[1 + j])]
 
 
-def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
+def _notes(rows: Rows, learner: Learner, copies: int) -> list[str]:
     found = []
-    if by_first_rows:
+    if copies:
+        found.append(
+            f"{copies} of {len(rows.starts)} episodes are copies of others: remove them; nothing is shown"
+        )
+    if learner.deciders and not history.one_decider_each(rows):
+        found.append(
+            "some episodes were handed over from one decider to another and are nobody's own; deciders are judged "
+            "by importance weights, not by the episodes that are left"
+        )
+    if learner.by_first_rows:
         found.append(
             "who decides an episode can be told from its first row: means of a decider's own episodes are of those "
             "alone; candidates are weighted to the first rows of all"

@@ -91,7 +91,7 @@ class Bench:
         known = rows.log.propensity
         chances = _propensity(rows, learner, features, seed) if known is None else known
         bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, {}, [])
-        for place, name in enumerate(rows.log.deciders):
+        for place, name in enumerate(rows.log.deciders if learner.own_episodes_tell else ()):
             own = decided_by(rows, place)
             if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
                 progress(f"trying the estimators on {name}, whose outcome is known")
@@ -159,9 +159,9 @@ class Bench:
     def judge(self, chances: Floats, decider: str | None = None) -> tuple[dict[str, HeldOut], dict[str, HeldOut]]:
         """Signal → what ranks a policy, and what may show a limit: by `TESTING` alone, without overlap where it cannot.
 
-        A decider's clone is judged by the decider's own episodes, if those are like everybody's at their start.
+        A decider's clone is judged by the decider's own episodes, if those are like everybody's.
         """
-        if decider in self.rows.log.deciders and not self.learner.by_first_rows:
+        if decider in self.rows.log.deciders and self.learner.own_episodes_tell:
             own = decided_by(self.rows, self.rows.log.deciders.index(decider))
             if own.sum() >= FEWEST:
                 found = {name: self._own(j, own) for j, name in enumerate(self.signals)}
