@@ -139,6 +139,12 @@ class Learner:
         first row. Of those handed over the short ones would be left."""
         return history.one_decider_each(self.rows) and not self.by_first_rows
 
+    def cloned_from_all(self, one: Candidate, rows: Rows) -> Candidate:
+        """A decider's clone of all own episodes: they judge the decider, and more of them make a closer clone."""
+        assert one.decider is not None
+        trees = self._clone(rows.episodes(decided_by(rows, rows.log.deciders.index(one.decider))))
+        return self._choice(one.name, one.what, trees, mode=False, decider=one.decider)
+
     def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
         """Names in the order in which they are to be tested, from careful to bold, by this part alone.
 

@@ -166,6 +166,7 @@ def _fit(
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
         if one.decider is not None and learner.own_episodes_tell:
             held[one.name] = bench.own_episodes(rows, totals, one.decider)
+            by_name[one.name] = learner.cloned_from_all(one, rows)
     choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
     progress("explaining the policy")
@@ -301,9 +302,7 @@ def never_seen(rows: Rows) -> list[str]:
 def _notes(rows: Rows, learner: Learner, copies: int) -> list[str]:
     found = []
     if copies:
-        found.append(
-            f"{copies} of {len(rows.starts)} episodes are copies of others: remove them; nothing is shown"
-        )
+        found.append(f"{copies} of {len(rows.starts)} episodes are copies of others: remove them; nothing is shown")
     if learner.deciders and not history.one_decider_each(rows):
         found.append(
             "some episodes were handed over from one decider to another and are nobody's own; deciders are judged "
