@@ -6,6 +6,7 @@ A benchmark and a training have the same page; a training is a benchmark of one,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
 from pdocrl.report import curves, page_tables, pictures, provenance, tables
+from pdocrl.report.chart import COLOURS
 from pdocrl.report.document import (
     Block,
     Commands,
@@ -209,7 +211,7 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             record,
             "Reward and cost while training",
             curves.learning(record),
-            _on_the_way(record),
+            _during_training(record),
             has=lambda training: bool(training.evaluations),
         ),
         *_film(film),
@@ -242,10 +244,10 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
     return found
 
 
-def _on_the_way(record: Results) -> str:
+def _during_training(record: Results) -> str:
     over = "seeds" if record.by_limit else "seeds and, unless one limit is chosen, over limits"
     return (
-        f"Policies played on the way. Lines are means over {over}; bands are the range the seeds span. Nothing is "
+        f"Evaluations during training. Lines are means over {over}; bands are the range the seeds span. Nothing is "
         "chosen by these: the last policy is the result."
     )
 
@@ -253,11 +255,11 @@ def _on_the_way(record: Results) -> str:
 def _film(film: Film | None) -> list[Section]:
     if film is None:
         return []
-    story = film.story
-    cost = ", ".join(amount(value, 1) for value in story.cost) or "none"
+    episode = film.episode
+    cost = ", ".join(amount(value, 1) for value in episode.cost) or "none"
     caption = (
-        f"The policy for {story.policy} plays the episode of seed {story.seed}: return {amount(story.reward)}, cost "
-        f"{cost}, {story.length} steps."
+        f"The policy for {episode.policy}, episode of seed {episode.seed}: return {amount(episode.reward)}, cost "
+        f"{cost}, {episode.length} steps."
     )
     return [Section("An episode", [Moving(as_image(film.animation, "gif"), as_image(film.stills), caption)])]
 
@@ -281,7 +283,9 @@ def _panels(
 ) -> Section:
     """A section of pictures with its legend: of limits where there is one method, else of those that have it."""
     if record.by_limit:
-        key = [] if methods or not legend else [(i, name, "") for i, name in enumerate(record.keys)]
+        drawn = set(re.findall(r"\bs(\d)\b", "".join(drawings.values())))  # a limit may not have been played
+        shown = [(i, name, "") for i, name in enumerate(record.keys) if str(i % COLOURS) in drawn]
+        key = [] if methods or not legend else shown
     else:
         own = {method for training in record.trainings if has(training) for method in training.methods}
         key = [(i, method, method) for i, method in enumerate(record.methods) if method in own] if legend else []
