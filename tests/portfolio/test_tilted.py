@@ -96,11 +96,11 @@ def test_policies_near_the_log_are_as_near_as_they_are_said_to_be(found: Any) ->
         assert share <= (0.9 if name.endswith("further") else 0.45) + 0.01
 
 
-def test_the_search_for_multipliers_ends_at_the_limit() -> None:
-    """Reward −(x − 3)², cost x = 3 − λ/2 at the optimum: λ = 2 where x ≤ 2."""
+def test_the_search_for_multipliers_ends_within_the_limit_and_near_it() -> None:
+    """Reward −(x − 3)², cost x = 3 − λ/2 at the optimum: λ = 2 where x ≤ 2. Steps do not shrink for ever."""
 
     def trial(price: Any) -> tuple[float, Any, float]:
         x = 3 - price[0] / 2
         return float(-((x - 3) ** 2)), np.array([x - 2]), float(price[0])
 
-    assert search(trial, np.zeros(1), 0.3, 40, 100.0) == pytest.approx(2.0, abs=1e-3)
+    assert 2.0 <= search(trial, np.zeros(1), 0.3, 10, 100.0) < 2.2
