@@ -50,7 +50,7 @@ def best_decider(log: Any) -> float:
 
 def summary(rows: Any) -> None:
     """A line per problem: mean true reward, with that of the best decider within 100, and logs with a limit broken."""
-    print("| problem | logs | shown | " + " | ".join(POLICIES.values()) + " |")
+    print("|problem|logs|shown|" + "|".join(POLICIES.values()) + "|")
     print("|---|---|---|" + "---|" * len(POLICIES))
     for problem, logs in rows.groupby("problem", sort=False):
         cells: dict[str, list[tuple[float, bool]]] = {name: [] for name in POLICIES}
@@ -67,8 +67,9 @@ def summary(rows: Any) -> None:
         for found in cells.values():
             broken = sum(bad for _, bad in found)
             mean = sum(value for value, _ in found) / max(len(found), 1)
-            told.append(f"{mean:.0f}" + (f" ({broken} of {len(found)} over)" if broken else "") if found else "–")
-        print(f"| {problem} | {count} | {shown} | " + " | ".join(told) + " |")
+            over_some = "over" if len(found) == broken else f"{broken} over"
+            told.append(f"{mean:.0f}" + (f", {over_some}" if broken else "") if found else "–")
+        print(f"|{problem}|{count}|{shown}|" + "|".join(told) + "|")
 
 
 def by_log(rows: Any) -> None:
