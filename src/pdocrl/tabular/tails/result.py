@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -136,6 +137,13 @@ class TailResult(Record, frozen=True, kw_only=True):
         with atomic_path(files[2]) as path:
             path.write_bytes(Path(policies.__file__).read_bytes())
         return files
+
+    def summary(self) -> str:
+        """The table and the notes, as text."""
+        return "\n".join([self.table().markdown(), *(f"note: {note}" for note in self.all_notes)])
+
+    def _repr_html_(self) -> str:
+        return str(self.table().html()) + "".join(f"<p>{html.escape(note)}</p>" for note in self.all_notes)
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> TailResult:
