@@ -120,7 +120,7 @@ def test_a_full_disk_at_a_checkpoint_is_one_line_and_loses_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(PdocrlError, match=r"step 40: cannot write .*No space left.*pdocrl train --resume"):
+    with pytest.raises(PdocrlError, match=r"step 40: cannot write .*No space left.*pdocrl\.resume"):
         resume(out, steps=40)
     monkeypatch.undo()
     assert (out / folders.CHECKPOINT).read_bytes() == before[folders.CHECKPOINT]
