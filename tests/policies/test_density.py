@@ -82,6 +82,10 @@ def test_rows_by_name_are_read_in_the_order_of_the_data(tmp_path: Path) -> None:
         policy.act({"speed": 1, "height": 2})
     with pytest.raises(PolicyInputError, match=r"`height`. is not finite"):
         policy.act({**row, "height": np.nan})
+    with pytest.raises(PolicyInputError, match="column `height` is 'high', not a number"):
+        policy.act({**row, "height": "high"})
+    with pytest.raises(PolicyInputError, match="serves one cost limit"):
+        policy.act(row, limit=20)
     with pytest.raises(PolicyInputError, match="expected 3 numbers"):
         policy.act(OBS[:, :2])
     save(tmp_path / "policy.npz", [policy])

@@ -124,6 +124,8 @@ class NormalisedPolicy:
         seen, single = self._rows(obs)
         draw = np.random.default_rng(rng)
         network = self.network
+        if wishes and (hasattr(network, "sample") or hasattr(network, "latent_dim")):
+            raise PolicyInputError(f"a policy of kind {network.kind} takes no `{next(iter(wishes))}`.")
         if hasattr(network, "sample"):
             action = network.sample(seen, draw)
         elif hasattr(network, "latent_dim"):
@@ -192,6 +194,10 @@ class NormalisedPolicy:
         With all named inputs of the ONNX model (`spent`, `time`, `latent`, …) it is that function of them.
         """
         if inputs.keys() <= {"limit"}:
+            if inputs and not hasattr(self, "with_limit"):
+                raise PolicyInputError(
+                    f"a policy of kind {self.network.kind} serves one cost limit; leave out `limit`."
+                )
             seen, single = self._rows(obs)
             action = self.normaliser.denormalise_action(self.network(seen, **inputs))
             return action[0] if single else action
@@ -251,11 +257,15 @@ def named_rows(rows: Any, columns: Sequence[str]) -> NDArray[np.float64]:
     for name in columns:
         if any(name not in row for row in found):
             raise PolicyInputError(f"column `{name}` is missing; the policy reads {', '.join(columns)}.")
-    try:
-        values = [np.stack([np.asarray(row[name], np.float64) for name in columns], -1) for row in found]
-    except (TypeError, ValueError) as error:
-        raise PolicyInputError(f"a column is not numeric ({error}).") from None
+    values = [np.stack([_numbers(name, row[name]) for name in columns], -1) for row in found]
     return values[0] if one else np.stack(values)
+
+
+def _numbers(name: str, value: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise PolicyInputError(f"column `{name}` is {value!r}, not a number.") from None
 
 
 KINDS: dict[str, Any] = {

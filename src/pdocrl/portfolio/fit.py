@@ -67,7 +67,7 @@ class Portfolio:
 
     def _repr_html_(self) -> str:
         shown = [tables.policy(self.record), tables.candidates(self.record)]
-        return f"<p>{html.escape(self.summary())}</p>" + "".join(str(table.html()) for table in shown)
+        return f"<p>{html.escape(self.summary())}</p>" + "".join(table.notebook() for table in shown)
 
     def frontier(self, signal: str = "reward") -> list[dict[str, float | str]]:
         """Held-out estimates of every candidate, by a rising signal: {"name", "reward", costs …}."""

@@ -80,7 +80,7 @@ class FrontierCurve(Frontier, frozen=True, kw_only=True):
         return report.frontier_axes(self, axes)
 
     def _repr_html_(self) -> str:
-        return str(tables.frontier(self).html())
+        return tables.frontier(self).notebook()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -95,8 +95,7 @@ class SolvedResult(Result):
 
     def _repr_html_(self) -> str:
         record = self.record()
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in record.notes or [])
-        return f"<p>{html.escape(repr(self))}</p>{tables.outcome(record).html()}<ul>{notes}</ul>"
+        return f"<p>{html.escape(repr(self))}</p>{tables.outcome(record).notebook(record.notes or [])}"
 
     def summary(self) -> str:
         """Reward and costs against the limits, how far to trust them, notes and assumptions, as text."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -143,7 +142,7 @@ class TailResult(Record, frozen=True, kw_only=True):
         return "\n".join([self.table().markdown(), *(f"note: {note}" for note in self.all_notes)])
 
     def _repr_html_(self) -> str:
-        return str(self.table().html()) + "".join(f"<p>{html.escape(note)}</p>" for note in self.all_notes)
+        return self.table().notebook(self.all_notes)
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> TailResult:
