@@ -34,7 +34,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "w without λ": {"tilt": 0.0},
     "π without Q": {"improvement": 0.0},
     "π without averaging": {"average_rate": 1.0},
-    "λ by the critics, not imagined": {"imagined": 0.0},
+    "λ by the critics, not by rollouts": {"rollouts": 0.0},
     "Q and λ: the cloning alone": {"improvement": 0.0, "tilt": 0.0},
 }
 
@@ -87,7 +87,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     last = {line["run"]: line["metrics"] for line in read_lines(folder / "metrics.jsonl")}
     kept = ("cost_limit", "seed", "reward", "cost", "normalized_reward", "normalized_cost", "safe")
-    beliefs = ("imagined_cost", "telescoped_cost", "lambda", "w_share")
+    beliefs = ("model_cost", "telescoped_cost", "lambda", "w_share")
     return [
         {k: run[k][0] if isinstance(run[k], list) else run[k] for k in kept}
         | {"episodes": len(run["episodes"]), "step": scores["step"]}
@@ -98,7 +98,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_calibration(folder: Path, task: Task) -> list[dict[str, Any]]:
-    """Cost as imagined, as telescoped, and as played, wherever both are known: on the way and at the end."""
+    """Cost by rollouts in the model, as telescoped, and as played, wherever both are known."""
     believed = {(line["run"], line["step"]): line["metrics"] for line in read_lines(folder / "metrics.jsonl")}
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     played = [
@@ -113,7 +113,7 @@ def read_calibration(folder: Path, task: Task) -> list[dict[str, Any]]:
             "seed": seed,
             "step": step,
             "played": cost,
-            "imagined": believed[run, step]["imagined_cost"],
+            "model": believed[run, step]["model_cost"],
             "telescoped": believed[run, step]["telescoped_cost"],
         }
         for run, step, limit, seed, cost in played
@@ -144,16 +144,16 @@ def compare(calibration: list[dict[str, Any]]) -> None:
         own = [r for r in calibration if r["task"] == task]
         played = np.array([r["played"] / r["cost_limit"] for r in own])
         line = [task, str(len(own))]
-        for belief in ("imagined", "telescoped"):
+        for belief in ("model", "telescoped"):
             error = np.array([r[belief] / r["cost_limit"] for r in own]) - played
             line += [f"{np.median(np.abs(error)):.2f}", f"{error.mean():+.2f}"]
         table.append(line)
-    head = ["task", "policies", "imagined: median error", "bias", "critics: median error", "bias"]
+    head = ["task", "policies", "rollouts: median error", "bias", "critics: median error", "bias"]
     print_table(head, table, title="estimated cost against played cost, in units of the limit")
 
 
 def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Path) -> None:
-    """Above: reward and cost at each limit. Below: imagined against played cost."""
+    """Above: reward and cost at each limit. Below: predicted against played cost."""
     import matplotlib.pyplot as plt
 
     tasks = list(dict.fromkeys(r["task"] for r in rows))
@@ -175,7 +175,7 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
             shade = [r["step"] / 1000 for r in points]
             dots = bottom.scatter(
                 [r["played"] for r in points],
-                [r["imagined"] for r in points],
+                [r["model"] for r in points],
                 c=shade,
                 marker=marker,
                 s=26,
@@ -184,9 +184,9 @@ def draw(rows: list[dict[str, Any]], calibration: list[dict[str, Any]], path: Pa
                 vmax=STEPS / 1000,
                 label=f"limit {limit:g}",
             )
-        largest = max([1.0, *(max(r["played"], r["imagined"]) for r in calibration if r["task"] == task)])
+        largest = max([1.0, *(max(r["played"], r["model"]) for r in calibration if r["task"] == task)])
         bottom.plot([0, largest], [0, largest], color="black", linewidth=1)
-        bottom.set(xlabel="cost played", ylabel="cost imagined" if column == 0 else "")
+        bottom.set(xlabel="cost played", ylabel="cost predicted" if column == 0 else "")
     axes[2, 0].legend(fontsize=7)
     figure.colorbar(dots, ax=axes[2, -1], label="thousand steps")
     figure.savefig(path, dpi=110)

@@ -169,13 +169,13 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for task in options.tasks:
-        rivals = [(s, v) for s in options.sb3_env for v in options.vector] if options.sb3_python else []
+        baselines = [(s, v) for s in options.sb3_env for v in options.vector] if options.sb3_python else []
         mine: list[dict[str, float]] = []
-        theirs: dict[tuple[str, str], list[float]] = {rival: [] for rival in rivals}
+        theirs: dict[tuple[str, str], list[float]] = {baseline: [] for baseline in baselines}
         for _ in range(options.rounds):
             mine.append(one_of_ours(task))
-            for rival in rivals:
-                theirs[rival].append(sb3(options.sb3_python, task, *rival))
+            for baseline in baselines:
+                theirs[baseline].append(sb3(options.sb3_python, task, *baseline))
         speeds = [run["steps_s"] for run in mine]
         playing, learning, storing = (median(r[key] for r in mine) for key in ("simulate_s", "learn_s", "store_s"))
         inside = playing * step_share(task)
@@ -185,7 +185,7 @@ def main() -> None:
         for (source, vector), found in theirs.items():
             ratio = median(a / b for a, b in zip(speeds, found, strict=True))
             rows.append(Row(task, f"sb3 {vector}, {source} env", median(found), min(found), max(found), ratio))
-        for row in rows[-1 - len(rivals) :]:
+        for row in rows[-1 - len(baselines) :]:
             parts = {k: getattr(row, k) for k in ("playing", "learning", "storing", "simulator")}
             shares = "".join(f"  {key} {share:.0%}" for key, share in parts.items() if share != "")
             print(

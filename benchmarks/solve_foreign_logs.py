@@ -4,7 +4,7 @@
         --out benchmarks/results/foreign.csv
     python benchmarks/solve_foreign_logs.py --tables benchmarks/results/foreign*.csv
 
-Rivals alone were measured into results/foreign_rivals.csv.
+Baselines alone were measured into results/foreign_baselines.csv.
 
 One row per log and method: what it believed, what is true, its interval, seconds; rows are written as they come, and
 those of `solve` and the plug-in come first. The second command writes the tables of benchmarks/README.md and
@@ -40,7 +40,7 @@ from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
-from research.methods import RIVALS
+from research.methods import MEASURED
 
 CASES = (
     ("lake", 200),
@@ -57,7 +57,9 @@ CASES = (
 )
 OURS = {"solve": {}, "solve, confidence .95": {"confidence": 0.95}, "solve, no threshold": {"min_count": 1}}
 PLUG_IN = {f"plug-in, {m} rows": m for m in (1, 5, 10, 20)}
-OTHERS = tuple(name for name, rival in RIVALS.items() if rival.method.limits and name not in {"pdocrl", "plug_in"})
+OTHERS = tuple(
+    name for name, baseline in MEASURED.items() if baseline.method.limits and name not in {"pdocrl", "plug_in"}
+)
 METHODS = (*OURS, *PLUG_IN, *OTHERS)
 SLOW = {"pdca", "wsac", "coptidice", "mo_spibb", "mbcl", "pessimistic", "pro_rl"}  # asked last
 FIELDS = (
@@ -120,7 +122,7 @@ def run(problem: Foreign, counts: Counts, method: str) -> Row:
     if method in PLUG_IN:
         answer: Floats | Mixture = plug_in(counts, gamma, limits, PLUG_IN[method])
     else:
-        answer = RIVALS[method].method.run(counts, gamma, limits)
+        answer = MEASURED[method].method.run(counts, gamma, limits)
     policy = one_policy(L, answer) if isinstance(answer, Mixture) else answer
     value, cost = outcome(pessimistic_model(L), policy)
     return {"policy": policy, "status": "", "believed_value": value, "believed_cost": -cost}
@@ -161,8 +163,8 @@ def _up(*_: object) -> None:
 
 
 def tasks(cases: list[tuple[str, int]], logs: range, asked: tuple[str, ...]) -> Iterator[Task]:
-    """What matters first: `solve` with and without a confidence, the plug-in, quick rivals, slow rivals; a log of every
-    case in turn, so that a time limit leaves as many logs of one case as of another."""
+    """What matters first: `solve` with and without a confidence, the plug-in, quick and slow baselines; a log of
+    every case in turn, so that a time limit leaves as many logs of one case as of another."""
     confident = tuple(method for method in asked if "confidence" in method)
     ours = tuple(method for method in asked if method in {"solve", *PLUG_IN})
     slow = tuple((method,) for method in asked if method in SLOW)

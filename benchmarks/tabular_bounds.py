@@ -219,11 +219,11 @@ def study_confidence(task: tuple[str, int, int]) -> list[object]:
     begun = time.process_time()
     result = solve(counts, cmdp.gamma, limits, C=np.inf, refits=0, confidence=0.95, seed=seed)
     seconds = time.process_time() - begun
-    earned, rival = (evaluate(cmdp, pi) for pi in (result.policy, plug_in(counts, cmdp.gamma, limits, 20)))
-    over, rival_over = (bool((e.constraints < cmdp.tau - 1e-12).any()) for e in (earned, rival))
+    earned, baseline = (evaluate(cmdp, pi) for pi in (result.policy, plug_in(counts, cmdp.gamma, limits, 20)))
+    over, baseline_over = (bool((e.constraints < cmdp.tau - 1e-12).any()) for e in (earned, baseline))
     shown = result.status == "shown"
     optimum = exact.solve(cmdp).value
-    return [name, size, shown, over, shown and over, earned.value, rival.value, rival_over, optimum, seconds]
+    return [name, size, shown, over, shown and over, earned.value, baseline.value, baseline_over, optimum, seconds]
 
 
 def means(rows: list[list[object]], keys: int) -> list[list[object]]:

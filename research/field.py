@@ -1,4 +1,4 @@
-"""Counterexamples of the field: one small problem for each weakness the paper's tables claim of a rival.
+"""Counterexamples of the field: one small problem for each weakness the paper's tables claim of a baseline.
 
     ratio_without_validity()   the bandit CORAL answers: a density ratio that leaves a context out
     ratio_without_penalty()    the MDP PRO-RL answers: a ratio that moves mass where no action leads

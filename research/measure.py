@@ -1,7 +1,7 @@
 """Every method on every family, from logs of growing size: error, violation and time, with intervals.
 
-    python -m research.measure rivals.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
-    python -m research.measure rivals.csv --from one.csv two.csv     from trials that --trials kept
+    python -m research.measure baselines.csv --jobs 16                  needs NumPy, SciPy, highspy and clarabel alone
+    python -m research.measure baselines.csv --from one.csv two.csv     from trials that --trials kept
 
 One job is one log: all methods learn from it, each with its parameters by theory and with those of its grid. Of the
 grid the best on average at each n is kept, a choice nobody could make from the log. Errors are max(loss, violation, 0)
@@ -33,7 +33,7 @@ from pdocrl.tabular.cmdp import evaluate
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.algorithms import Mixture
 from research.families import Case, Coverage, make_case
-from research.methods import RIVALS, Knowledge, facts_of
+from research.methods import MEASURED, Knowledge, facts_of
 
 Rows = list[dict[str, Any]]
 SMALL = ("random", "garnet", "lucky2", "inventory", "frozenlake")
@@ -121,14 +121,16 @@ class LogTask(NamedTuple):
     methods: tuple[str, ...]
 
 
-def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list[LogTask]:
+def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(MEASURED)) -> list[LogTask]:
     """Two per log, for methods that iterate and others; one per method where a log keeps a core busy for minutes.
 
     Logs come in order, so that stopping early leaves as many of each.
     """
     found = []
     for job in jobs:
-        known = [name for name, rival in RIVALS.items() if (rival.method.limits if job.limited else rival.free)]
+        known = [
+            name for name, baseline in MEASURED.items() if (baseline.method.limits if job.limited else baseline.free)
+        ]
         methods = [name for name in known if name in only]
         if job.family == "icu_sepsis":
             found += [LogTask(job, (name,)) for name in methods if _on_icu(name, job)]
@@ -142,7 +144,7 @@ def tasks_of(jobs: Iterable[Job], only: Collection[str] = tuple(RIVALS)) -> list
 def _on_icu(name: str, job: Job) -> bool:
     if name in ICU_LAST and job.n == max(ICU_SIZES):
         return False
-    return job.limited or not RIVALS[name].method.limits or name in ICU_FREE
+    return job.limited or not MEASURED[name].method.limits or name in ICU_FREE
 
 
 def _turn(task: LogTask) -> bool:
@@ -163,8 +165,8 @@ def measure(task: LogTask) -> list[Trial]:
     icu = job.family == "icu_sepsis"
     found = []
     for name in task.methods:
-        rival = RIVALS[name]
-        settings = [rival.theory(facts), *rival.grid(facts)]
+        baseline = MEASURED[name]
+        settings = [baseline.theory(facts), *baseline.grid(facts)]
         chosen = ICU_SETTINGS[name] if icu else range(len(settings))
         for index, parameters in enumerate(settings):
             if index not in chosen:
@@ -172,7 +174,7 @@ def measure(task: LogTask) -> list[Trial]:
             rounds = (ICU_ITERATIONS if icu else ITERATIONS).get(name)
             began = time.process_time()
             try:
-                answer = rival.method.run(
+                answer = baseline.method.run(
                     log, case.cmdp.gamma, case.limits, **parameters, **({"iterations": rounds} if rounds else {})
                 )
             except (PdocrlError, np.linalg.LinAlgError) as error:
@@ -265,15 +267,15 @@ def measure_all(
     minutes: float = math.inf,
     keep: Path | None = None,
     skip: int = 0,
-    methods: Collection[str] = tuple(RIVALS),
+    methods: Collection[str] = tuple(MEASURED),
 ) -> Rows:
     """The summary of all logs, measured by so many processes; of what is finished after so many minutes.
 
     `keep` is a file to which every trial is added as soon as it is there.
     """
     for name in methods:
-        if name not in RIVALS:
-            raise UnknownNameError("method", name, sorted(RIVALS))
+        if name not in MEASURED:
+            raise UnknownNameError("method", name, sorted(MEASURED))
     tasks = tasks_of(jobs_of(families, logs, sizes, limited, skip), methods)
     if keep is None:
         return summarise(_in_order(_finished(tasks, jobs, minutes)))
@@ -327,7 +329,7 @@ def read_trials(paths: Iterable[Path]) -> list[Trial]:
 
 def _in_order(results: Iterable[list[Trial]]) -> list[Trial]:
     """The same order however the work was shared: by log, then as in the registry."""
-    rank = {name: index for index, name in enumerate(RIVALS)}
+    rank = {name: index for index, name in enumerate(MEASURED)}
     every = itertools.chain.from_iterable(results)
     return sorted(every, key=lambda trial: (trial.job, rank[trial.method], trial.setting))
 
@@ -339,7 +341,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=[*SMALL, *EXAMPLES])
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the logs, measured before")
-    parser.add_argument("--methods", nargs="+", default=list(RIVALS), help="only these")
+    parser.add_argument("--methods", nargs="+", default=list(MEASURED), help="only these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop then, and write what is finished")

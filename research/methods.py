@@ -1,4 +1,4 @@
-"""The paper's rivals as they are measured: each method's parameters by its theory, a grid around them, what is claimed.
+"""The paper's baselines as they are measured: parameters by each method's theory, a grid around them, what is claimed.
 
 The theory's parameter often asks for what nobody knows (C*, λ*, V_max); here it is told. The grid holds parameters a
 practitioner might try; the best of it in hindsight is what no rule for choosing can beat.
@@ -61,7 +61,7 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rival:
+class MeasuredBaseline:
     """One method."""
 
     method: Baseline
@@ -123,26 +123,26 @@ def _bootstrap_count(f: Knowledge) -> float:
 STEPS = (10.0, 100.0, 1000.0)
 MULTIPLES = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 
-RIVALS: dict[str, Rival] = {
-    "pdocrl": Rival(
+MEASURED: dict[str, MeasuredBaseline] = {
+    "pdocrl": MeasuredBaseline(
         Baseline("PDOCRL", _pdocrl),
         _at_once(C=_C),
         lambda f: [{"C": C} for C in _covers(f)],
         claim=Claim("any π_c", "yes", "no", 2),
     ),
-    "pdocrl_often": Rival(
+    "pdocrl_often": MeasuredBaseline(
         Baseline("PDOCRL, pairs tried ≥ 10", _pdocrl),
         lambda f: {"C": f.C, "min_count": 10},
         lambda f: [{"C": C, "min_count": 10} for C in _covers(f)],
     ),
-    "pdca": Rival(
+    "pdca": MeasuredBaseline(
         BASELINES["pdca"],
         lambda f: {"B": f.B, "step": f.stretch},
         lambda f: [{"B": f.B, "step": step} for step in STEPS],
         claim=Claim("full", "no", "no"),
         free=False,
     ),
-    "wsac": Rival(
+    "wsac": MeasuredBaseline(
         BASELINES["wsac"],
         lambda f: {"C": f.C, "step": f.stretch},
         lambda f: [
@@ -154,14 +154,14 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("π_ref", "no", "π_ref"),
         free=False,
     ),
-    "mbcl": Rival(
+    "mbcl": MeasuredBaseline(
         BASELINES["mbcl"],
         _at_once(B=lambda f: f.B),
         _times((1.0, 3.0, 10.0), B=lambda f: f.B),
         claim=Claim("full", "yes", "no"),
         free=False,
     ),
-    "pocc": Rival(
+    "pocc": MeasuredBaseline(
         BASELINES["pocc"],
         _at_once(C=_C, zeta=lambda f: f.flow, kappa=lambda f: f.flow / math.sqrt(f.S)),
         lambda f: [
@@ -172,68 +172,70 @@ RIVALS: dict[str, Rival] = {
         claim=Claim("π*", "yes", "μ_D"),
         free=False,
     ),
-    "coral": Rival(
+    "coral": MeasuredBaseline(
         BASELINES["coral"], _at_once(C=_C), lambda f: [{"C": C} for C in _covers(f)], claim=Claim("π*", "no", "μ_D", 2)
     ),
-    "pro_rl": Rival(
+    "pro_rl": MeasuredBaseline(
         BASELINES["pro_rl"],
         lambda f: {"C": f.C, "alpha": f.n ** (-1 / 6)},
         lambda f: [{"C": 3 * f.C, "alpha": alpha} for alpha in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)],
         claim=Claim("π*", "no", "μ_D", 6),
     ),
-    "pessimistic": Rival(
+    "pessimistic": MeasuredBaseline(
         BASELINES["pessimistic"],
         _at_once(epsilon=lambda f: f.ball),
         _times(MULTIPLES, epsilon=lambda f: f.ball),
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "pspi": Rival(
+    "pspi": MeasuredBaseline(
         BASELINES["pspi"],
         lambda f: {"beta": _price(f), "step": f.stretch},
         lambda f: [{"beta": k * _price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
         claim=Claim("any π_c", "no", "no", 5),
     ),
-    "atac": Rival(
+    "atac": MeasuredBaseline(
         BASELINES["atac"],
         lambda f: {"beta": _atac_price(f), "step": f.stretch},
         lambda f: [{"beta": k * _atac_price(f), "step": step} for k in (1, 10, 100) for step in (30.0, 300.0)],
         claim=Claim("any π_c", "no", "no", 3),
     ),
-    "a_crab": Rival(
+    "a_crab": MeasuredBaseline(
         BASELINES["a_crab"],
         lambda f: {"C": f.C, "step": f.stretch},
         lambda f: [{"C": k * f.C, "step": step} for k in (0.5, 1, 3) for step in (30.0, 300.0)],
         claim=Claim("any π_c", "no", "no", 2),
     ),
-    "dpdl": Rival(
+    "dpdl": MeasuredBaseline(
         BASELINES["dpdl"],
         lambda f: {"bonus": 1 / f.stretch, "C": f.C},
         _each("bonus", (0.3, 0.1, 0.03, 0.01, 0.003, 1e-3, 3e-4, 1e-4, 3e-5)),
     ),
-    "mo_spibb": Rival(
+    "mo_spibb": MeasuredBaseline(
         BASELINES["mo_spibb"],
         lambda f: {"epsilon": 1.0},
         lambda f: [{"epsilon": e} for e in (0.3, 3.0)] + [{"min_count": k} for k in (5, 10, 30, 100)],
         free=False,
     ),
-    "spibb": Rival(
+    "spibb": MeasuredBaseline(
         BASELINES["spibb"],
         lambda f: {"min_count": int(_bootstrap_count(f))},
         lambda f: [{"min_count": k} for k in (3, 5, 10, 30, 100)],
     ),
-    "soft_spibb": Rival(BASELINES["soft_spibb"], lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0))),
-    "coptidice": Rival(
+    "soft_spibb": MeasuredBaseline(
+        BASELINES["soft_spibb"], lambda f: {"epsilon": 1.0}, _each("epsilon", (0.1, 0.3, 1.0, 3.0))
+    ),
+    "coptidice": MeasuredBaseline(
         BASELINES["coptidice"],
         lambda f: {"alpha": 0.01},
         _each("alpha", (1.0, 0.3, 0.1, 0.03, 1e-3, 1e-4)),
         claim=Claim("", "", "μ_D"),
         free=False,
     ),
-    "plug_in": Rival(
+    "plug_in": MeasuredBaseline(
         BASELINES["plug_in"], _none, _each("min_count", (3, 10, 30, 100)), claim=Claim("full", "yes", "no", 2)
     ),
-    "fqi": Rival(BASELINES["fqi"], _none, lambda _: [], claim=Claim("full", "yes", "no", 2)),
-    "behaviour_cloning": Rival(BASELINES["behaviour_cloning"], _none, lambda _: []),
+    "fqi": MeasuredBaseline(BASELINES["fqi"], _none, lambda _: [], claim=Claim("full", "yes", "no", 2)),
+    "behaviour_cloning": MeasuredBaseline(BASELINES["behaviour_cloning"], _none, lambda _: []),
 }
 
 

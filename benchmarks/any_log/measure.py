@@ -101,7 +101,7 @@ def one_log(world: worlds.World, episodes: int, seed: int, deciders: dict[str, A
     if given.every:
         for name in held:
             write(f"candidate {name}", "", held[name], truth(name), 0.0)
-    rivals(world, log, limits, write, given.played, seed)
+    baselines(world, log, limits, write, given.played, seed)
     write.close()
 
 
@@ -150,7 +150,7 @@ def totals(world: worlds.World, log: Any, episodes: int) -> dict[str, tuple[floa
     return found
 
 
-def rivals(world: worlds.World, log: EventLog, limits: list[str], write: Writer, episodes: int, seed: int) -> None:
+def baselines(world: worlds.World, log: EventLog, limits: list[str], write: Writer, episodes: int, seed: int) -> None:
     """K-means cells of the scaled columns, solved exactly; and fitted Q iteration with forests and a Lagrangian."""
     encoding = Encoding.fit(log.columns)
     rows = Rows.of(log, encoding, as_limits(limits), 1.0, world.horizon)

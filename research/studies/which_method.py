@@ -7,8 +7,8 @@ They stand in benchmarks/notes/tabular_methods.md.
     python -m research.studies.which_method
 
 The first two measure, anywhere NumPy, SciPy, highspy and clarabel are (the second also needs icu-sepsis); the third
-writes what stands between the two marks of the page, and its pictures: docs/img/rivals.png, rivals_settings.png,
-rivals_slopes.png, rivals_free.png, rivals_free_settings.png and rivals_free_slopes.png.
+writes what stands between the two marks of the page, and its pictures: docs/img/baselines.png, baselines_settings.png,
+baselines_slopes.png, baselines_free.png, baselines_free_settings.png and baselines_free_slopes.png.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from pathlib import Path
 
 from pdocrl.files import read_csv, write_text
 from pdocrl.table import Table
-from research.experiments.experiment import Rows
-from research.experiments.rivals import (
+from research.experiments.baselines import (
     draw_families,
     draw_settings,
     draw_slopes,
@@ -28,8 +27,9 @@ from research.experiments.rivals import (
     relative,
     slope_table,
 )
+from research.experiments.experiment import Rows
 from research.measure import EXAMPLES
-from research.methods import RIVALS
+from research.methods import MEASURED
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "notes" / "tabular_methods.md"
@@ -47,7 +47,7 @@ def main(results: Path) -> None:
     rows = read_csv(results / "methods.csv")
     main_rows = [row for row in rows if row["family"] not in EXAMPLES]
     parts = []
-    for limits, name, title in (("yes", "rivals", LIMITS), ("no", "rivals_free", FREE)):
+    for limits, name, title in (("yes", "baselines", LIMITS), ("no", "baselines_free", FREE)):
         own = [row for row in main_rows if row["limits"] == limits]
         if own:
             parts += [f"### {title}", best_of(own), body(error_table(name, title, own))]
@@ -87,7 +87,7 @@ def best_of(rows: Rows) -> str:
         for setting in ("best of grid", "theory"):
             here = [r for r in relative(rows) if (r["coverage"], r["setting"], r["n"]) == (coverage, setting, n)]
             three = sorted(here, key=lambda row: float(row["error"]))[:3]
-            named = ", ".join(f"{RIVALS[row['method']].method.label} ({row['error']:.2g})" for row in three)
+            named = ", ".join(f"{MEASURED[row['method']].method.label} ({row['error']:.2g})" for row in three)
             lines.append(f"- Least error at n = {n:,}, {coverage} coverage, {setting}: {named}.")
     return "\n".join(lines)
 
@@ -110,7 +110,7 @@ def example_table(rows: Rows) -> str:
             for family in families:
                 pair = [at.get((family, method, setting)) for setting in ("theory", "best of grid")]
                 cells.append(", ".join(f"{row['error']:.3f}" for row in pair if row) or "–")
-            lines.append(f"| {RIVALS[method].method.label} | " + " | ".join(cells) + " |")
+            lines.append(f"| {MEASURED[method].method.label} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
 
@@ -146,7 +146,7 @@ def icu_table(rows: Rows, kind: str) -> str:
             half = f"{pair[-1]['high'] - pair[-1]['error']:.3f}" if logs > 1 else "–"
             cells.append(", ".join(shown) + f" [{half}, {logs}]" if pair else "–")
         seconds = float(at[method, -last(method)[0], "best of grid"]["seconds"])
-        lines.append(f"| {RIVALS[method].method.label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
+        lines.append(f"| {MEASURED[method].method.label} | " + " | ".join(cells) + f" | {seconds:.2g} |")
     return "\n".join(lines)
 
 

@@ -433,6 +433,47 @@ def test_pdocrl_extraction() -> None:
     )
 
 
+def test_pdocrl() -> None:
+    """As the paper has it: (1 − done) ends the bootstrap, π ascends the flow of w, λ the violation under w."""
+    batch = random_batch()
+    new, old, metrics = one_step("pdocrl", batch, reward_scale=0.3, multiplier_init=0.5)
+    b, o, lam = double(batch), double(old), double(old.multiplier.lam)
+    noise = double(jax.random.normal(KEY, (2 * B, A)))
+
+    def smaller(critic: Any, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        return mlp(critic.mlp, pair(obs, action))[..., 0].min(0)
+
+    def acted(actor: Any) -> tuple[np.ndarray, np.ndarray]:
+        mean, std = gaussian(actor, np.concatenate([b.obs, b.next_obs]))
+        here, there = np.split(np.tanh(mean + std * noise), 2)
+        return here, there
+
+    def ratio(weight: Any) -> np.ndarray:
+        return np.minimum(np.logaddexp(0, mlp(weight, pair(b.obs, b.action))[:, 0]), 10)
+
+    w, (_, next_action) = ratio(o.weight), acted(o.actor)
+    y = 0.3 * b.reward - b.cost @ lam + GAMMA * b.not_done * smaller(o.target, b.next_obs, next_action)
+    residual = y - smaller(o.critic, b.obs, b.action)
+
+    def critic_loss(critic: Any) -> float:
+        return float((w * (y - mlp(critic.mlp, pair(b.obs, b.action))[..., 0]) ** 2).mean(-1).sum())
+
+    def actor_loss(actor: Any) -> float:
+        here, there = acted(actor)
+        future = GAMMA * b.not_done * w * smaller(o.critic, b.next_obs, there)
+        return -float(((1 - GAMMA) * smaller(o.critic, b.obs, here) + future).mean())
+
+    losses = {
+        "weight": ("weight_opt", None, lambda weight: -float((ratio(weight) * residual).mean())),
+        "critic": ("critic_opt", "critic_loss", critic_loss),
+        "actor": ("actor_opt", "actor_loss", actor_loss),
+    }
+    check(new, old, metrics, losses)
+    slope = double(new.multiplier_opt.mu.raw) / 0.1
+    expected = -(w @ b.cost / B - RATE) / (1 + np.exp(-double(old.multiplier.raw)))
+    np.testing.assert_allclose(slope, expected, rtol=1e-4)
+
+
 def published_losses(batch: Transitions, **settings: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
     """After, before and metrics of one step as published, and each player's loss; those before it have moved."""
     new, old, metrics = one_step("pdocrl", batch, published=True, reward_scale=0.3, multiplier_init=0.5, **settings)

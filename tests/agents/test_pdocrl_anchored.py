@@ -236,9 +236,9 @@ def test_one_step_has_the_losses_and_gradients_of_float64() -> None:
         here = (data.obs[B:][m::4] - d.running_cost.normaliser.mean) / d.running_cost.normaliser.std
         fixed.append(mlp(model.mean, np.concatenate([here, data.action[B:][m::4]], -1)))
     frozen = np.abs(q(d.critic, data.obs[:B], mode(d.actor, data.obs[:B]))[..., 0].min(0)).mean() + 1e-6
-    assert float(metrics["loss_q"]) == pytest.approx(critic_loss(d.critic), rel=1e-5)
-    assert float(metrics["loss_pi"]) == pytest.approx(actor_loss(d.actor), rel=1e-5)
-    assert float(metrics["loss_model"]) == pytest.approx(model_loss(d.running_cost.models), rel=1e-5)
+    assert float(metrics["critic_loss"]) == pytest.approx(critic_loss(d.critic), rel=1e-5)
+    assert float(metrics["actor_loss"]) == pytest.approx(actor_loss(d.actor), rel=1e-5)
+    assert float(metrics["model_loss"]) == pytest.approx(model_loss(d.running_cost.models), rel=1e-5)
     compare(new.critic_opt, d.critic, critic_loss)
     compare(new.actor_opt, d.actor, lambda actor: actor_loss(actor, frozen))
     compare(new.running_cost.opt, d.running_cost.models, model_loss)

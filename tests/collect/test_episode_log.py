@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pdocrl.collect import episode_log
 from pdocrl.collect.episode_log import Episode, EpisodeLog
 from pdocrl.errors import PdocrlError
 
@@ -82,6 +83,18 @@ def test_damage_before_the_end_is_refused_and_nothing_is_thrown_away(tmp_path, p
     assert (tmp_path / "j").read_bytes() == damaged
 
 
-def test_two_collections_cannot_write_the_same_journal(tmp_path):
+def test_a_log_of_version_0_2_is_read(tmp_path, monkeypatch):
+    """There the key of a record's metadata was `story`."""
+    written(tmp_path / "new", 0, 1)
+    with monkeypatch.context() as patch:
+        pack = episode_log.pack
+        patch.setattr(episode_log, "pack", lambda arrays, texts: pack(arrays, {"story": texts["metadata"]}))
+        written(tmp_path / "old", 0, 1)
+    assert b'"story"' in (tmp_path / "old").read_bytes()
+    with EpisodeLog(tmp_path / "old") as old, EpisodeLog(tmp_path / "new") as new:
+        assert [(entry.place, entry.cost) for entry in old.ordered()] == [(e.place, e.cost) for e in new.ordered()]
+
+
+def test_two_collections_cannot_write_the_same_log(tmp_path):
     with EpisodeLog(tmp_path / "j"), pytest.raises(PdocrlError, match="another collection"):
         EpisodeLog(tmp_path / "j")

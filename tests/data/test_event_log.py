@@ -119,7 +119,7 @@ def test_bandits_have_episodes_of_one_row_and_identifiers_are_ignored() -> None:
     assert len(one) == 50
     assert len(other) == 150
     assert sorted([*one.columns[0].values, *other.columns[0].values]) == [i + 0.5 for i in range(size)]
-    with pytest.raises(DataError, match=r"no column `episode`. Name it with"):
+    with pytest.raises(DataError, match=r"no column `episode`. Name it: .*--columns episode=NAME"):
         EventLog.read(source)
 
 

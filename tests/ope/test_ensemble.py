@@ -120,7 +120,7 @@ def test_a_way_is_chosen_for_a_fold_by_the_other_folds_alone() -> None:
     assert choose(errors * [1.0, 100.0], fold, 3).tolist() == [0, 1, 1]  # the size of a cost does not count
 
 
-def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prepared) -> None:
+def test_ensembles_learned_in_different_ways_step_as_they_did_alone(ready: Prepared) -> None:
     first = ready.ensemble
     second = dataclasses.replace(first, change=jax.tree.map(lambda x: 0.9 * x, first.change))
     rng = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def test_committees_learned_in_different_ways_step_as_they_did_alone(ready: Prep
     assert not np.allclose(both[0], first.changes(*now)[0][0])
 
 
-def test_a_thorough_fit_keeps_committees_that_predict_what_they_did_not_see() -> None:
+def test_model_selection_keeps_ensembles_that_predict_what_they_did_not_see() -> None:
     """A point that moves by its action: learned in two ways, held-out sums are found as by either alone."""
     thorough = Prepared.of(drifting(episodes=160), config=SMALL, cache=False, model_selection=True)
     assert thorough.config.ways == SELECTION
@@ -186,7 +186,7 @@ def test_a_policy_well_within_its_limit_is_cleared_by_a_perfect_model() -> None:
     assert told.within([5.0]) is None
 
 
-def test_what_was_harder_to_imagine_has_the_wider_interval() -> None:
+def test_what_was_harder_to_predict_has_the_wider_interval() -> None:
     rng = np.random.default_rng(2)
     spread = rng.uniform(0, 4, 60)
     error = spread * rng.standard_normal(60)
@@ -222,7 +222,7 @@ def test_an_estimate_the_data_cannot_carry_has_no_narrower_interval_than_what_is
     assert outside.reward == inside.reward
 
 
-def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> None:
+def test_ensembles_that_disagree_leave_an_interval_that_holds_them_all() -> None:
     """Errors of 1 at most on held-out groups, but of this policy one ensemble says 10 and the other 30."""
     rng = np.random.default_rng(3)
     truth = np.tile(rng.uniform(-1, 1, 40)[:, None], 2)
@@ -238,7 +238,7 @@ def test_committees_that_disagree_leave_an_interval_that_holds_them_all() -> Non
     assert alike.within([15.0]) is False
 
 
-def test_a_committee_far_more_in_doubt_than_the_others_is_not_heard() -> None:
+def test_an_ensemble_of_large_disagreement_is_excluded() -> None:
     """Three ensembles say 10, one says 90 and its members disagree ten times as much."""
     truth = np.tile(np.random.default_rng(3).uniform(-1, 1, 80)[:, None], 2)
     found = Calibration(truth, np.zeros((80, 2)), np.zeros(80), np.arange(80) % 4)
@@ -251,7 +251,7 @@ def test_a_committee_far_more_in_doubt_than_the_others_is_not_heard() -> None:
     assert len(unsure.simulated) == 150
 
 
-def test_a_column_of_rounding_stays_still_in_imagined_episodes() -> None:
+def test_a_column_of_rounding_stays_still_in_rollouts() -> None:
     """Policies may standardise it: 1e-7 beside 1e-14 would be ten million standard deviations to them."""
     data = drifting(episodes=40)
     noise = 1e-14 * np.random.default_rng(0).standard_normal((len(data), 1))

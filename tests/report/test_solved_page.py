@@ -11,7 +11,7 @@ import pytest
 from pdocrl.records import as_plain
 from pdocrl.report import report
 from pdocrl.report.policy_page import policy_heat_map
-from pdocrl.tabular.questions import read_map
+from pdocrl.tabular.analysis import read_map
 from pdocrl.tabular.result.record import read_solved
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -33,7 +33,7 @@ def test_figures_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert figures.make_figures(tmp_path / "out", QUICK).rows == first.rows
     page = first.page.read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == len(QUICK)
-    assert "Not measured yet: rivals, rivals_free, examples, icu" in page
+    assert "Not measured yet: baselines, baselines_free, examples, icu" in page
     (tmp_path / "out" / "rate.csv").write_text("")
     with pytest.raises(PdocrlError, match=r"rate.csv: holds no rows"):
         figures.make_figures(tmp_path / "out", QUICK)

@@ -9,8 +9,8 @@ import pytest
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.cmdp import evaluate, occupancy, plan
 from pdocrl.tabular.solvers.exact import solve_lp
-from research.experiments.rivals import (
-    RIVALS_LIMITS,
+from research.experiments.baselines import (
+    BASELINES_LIMITS,
     draw_settings,
     draw_slopes,
     error_table,
@@ -32,7 +32,7 @@ from research.measure import (
     summarise,
     tasks_of,
 )
-from research.methods import RIVALS
+from research.methods import MEASURED
 
 SMALL = [name for name in FAMILIES if name != "icu_sepsis"]
 
@@ -87,14 +87,16 @@ def test_two_processes_measure_what_one_does_and_the_trials_kept_give_the_same_s
     one = numbers(measure_all(["costly_reference"], logs=2, sizes=[1000]))
     assert one == numbers(measure_all(["costly_reference"], logs=2, jobs=2, sizes=[1000], keep=keep))
     assert one == numbers(summarise(read_trials([keep, keep])))
-    assert {row["method"] for row in one} == {name for name, rival in RIVALS.items() if rival.method.limits}
+    assert {row["method"] for row in one} == {name for name, baseline in MEASURED.items() if baseline.method.limits}
     assert all(row["setting"] in {"theory", "best of grid"} and row["logs"] == 2 for row in one)
 
 
 def test_every_method_runs_on_a_family_with_and_without_limits():
     for limited in (True, False):
         trials = [t for task in tasks_of([Job("lucky_bandit", "partial", limited, 300, 0)]) for t in measure(task)]
-        expected = {name for name, rival in RIVALS.items() if (rival.method.limits if limited else rival.free)}
+        expected = {
+            name for name, baseline in MEASURED.items() if (baseline.method.limits if limited else baseline.free)
+        }
         assert {trial.method for trial in trials} == expected
         assert all(np.isfinite(trial.loss) and trial.violation >= 0 for trial in trials)
 
@@ -167,12 +169,12 @@ def test_the_interval_of_a_slope_holds_it_19_times_in_20():
 
 
 def test_the_table_has_a_line_per_method_and_place_and_the_claims(tmp_path):
-    table = make_table("rivals", "title", fake_rows())
+    table = make_table("baselines", "title", fake_rows())
     assert len(table.rows) == (2 + 1) * 2 * 2
     assert all(len(row) == len(table.columns) for row in table.rows)
     first = [cell.text for cell in table.rows[0]]
     assert first[:7] == ["all", "full", "PDOCRL", "any π_c", "yes", "no", "−1/2"]
-    RIVALS_LIMITS.draw(fake_rows(), tmp_path / "picture.png")
+    BASELINES_LIMITS.draw(fake_rows(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
@@ -186,7 +188,7 @@ def test_settings_and_slopes_are_drawn_also_where_a_method_has_one_size_or_one_s
 
 
 def test_the_summaries_have_a_line_per_method_best_first_with_claims_beside_slopes():
-    errors, slopes = (make("rivals_free", "title", fake_rows()) for make in (error_table, slope_table))
+    errors, slopes = (make("baselines_free", "title", fake_rows()) for make in (error_table, slope_table))
     for table in (errors, slopes):
         assert [row[0].text for row in table.rows] == ["PDORL", "behaviour cloning"]
         assert all(len(row) == len(table.columns) for row in table.rows)
@@ -202,7 +204,7 @@ def test_every_method_has_had_a_log_before_any_has_the_next():
     assert seeds[0] == 1
     assert [task.methods for task in tasks_of([tasks[0].job], only=("plug_in", "fqi"))] == [("plug_in",)]
     names = [name for task in tasks if task.job == tasks[0].job for name in task.methods]
-    assert sorted(names) == sorted(name for name, rival in RIVALS.items() if rival.method.limits)
+    assert sorted(names) == sorted(name for name, baseline in MEASURED.items() if baseline.method.limits)
 
 
 def test_measuring_stops_when_the_time_is_up(capsys):

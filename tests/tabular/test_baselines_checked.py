@@ -1,4 +1,4 @@
-"""Each rival against an independent check: brute force, another solver, a closed form, conditions of its optimum."""
+"""Each baseline against an independent check: brute force, another solver, a closed form, conditions of its optimum."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import scipy.optimize
 
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular.baselines.critics import Adversary, a_crab, atac, pdca, pspi, quadratic_critic, wsac
-from pdocrl.tabular.baselines.density import coral, deviation, dpdl, least_values, near_flow, pessimistic, pocc, pro_rl
+from pdocrl.tabular.baselines.density import coral, deviation, dpdl, near_flow, pessimistic, pocc, pro_rl
 from pdocrl.tabular.baselines.plain import fqi, mbcl, plug_in
 from pdocrl.tabular.baselines.problem import LogModel, best_occupancy, occupancy_cone
 from pdocrl.tabular.baselines.spibb import (
@@ -33,7 +33,7 @@ EXACT = {"abs": 1e-8, "rel": 1e-8}
 
 
 def problem(seed=0, states=4, actions=2, n=400, constraints=1, missing=False):
-    """A random CMDP with costs, the counts of a log, its limits, and the rivals' view of it."""
+    """A random CMDP with costs, the counts of a log, its limits, and the baselines' view of it."""
     cmdp = random_cmdp(states, actions, constraints, GAMMA, seed=seed)
     cmdp = cmdp.replace(g=cmdp.g - 1, tau=cmdp.tau - 1)
     names = ["cost"] if constraints == 1 else [f"cost_{i}" for i in range(constraints)]
@@ -298,6 +298,14 @@ class TestDensityRatios:
         _, counts, limits, view = problem(seed=3, n=1000)
         ours, theirs = pro_rl(counts, GAMMA, limits, 20.0, 0.0), coral(counts, GAMMA, limits, 20.0)
         assert evaluate(view.model, ours).value == pytest.approx(evaluate(view.model, theirs).value, abs=1e-7)
+
+
+def least_values(problem: LogModel, pi: np.ndarray, epsilon: float) -> np.ndarray:
+    """[1+I] min_f (1−γ)f(s₀, π) over ‖δ‖²_μ̂ ≤ ε, for the reward and each constraint reward."""
+    mu, L = occupancy(problem.model, pi), problem.L
+    size = float(np.sqrt((mu[L.seen] ** 2 / L.mu_D[L.seen]).sum()))
+    earned = np.r_[np.vdot(mu, problem.model.r), np.tensordot(problem.model.g, mu, axes=2)]
+    return np.asarray(earned - np.sqrt(epsilon) * size)
 
 
 class TestPessimism:

@@ -67,7 +67,7 @@ def test_parameters_are_numbers_the_method_takes():
         read_parameters("pspi", {"iterations": "many"})
 
 
-def test_the_command_runs_a_rival_and_refuses_what_is_not_for_it(run_cli):
+def test_the_command_runs_a_baseline_and_refuses_what_is_not_for_it(run_cli):
     call = ["solve", "inventory", "--gamma", "0.95", "--limit", "stockout<=0.05", "--resamples", "0", "--json"]
     status, out, _ = run_cli(*call, "--method", "mo_spibb", "--parameter", "epsilon=0.5")
     assert status == 0

@@ -1,4 +1,4 @@
-"""Redrawn logs: the same for the same seed, faithful to what varies, honest about what a log cannot know."""
+"""Bootstrapped logs: the same for the same seed, faithful to what varies, honest about what a log cannot know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pdocrl.limits import as_limits
 from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.inference.bootstrap import redraw, resample
+from pdocrl.tabular.inference.bootstrap import bootstrap, resample
 from pdocrl.tabular.solvers import exact
 from pdocrl.tabular.solvers.lagrangian import Lagrangian
 from pdocrl.tabular.solvers.saddle import Setup, solve_saddle
@@ -38,16 +38,16 @@ def test_the_same_seed_gives_the_same_intervals_and_another_does_not() -> None:
 
 def test_a_redrawn_log_has_the_size_and_on_average_the_contents_of_the_log() -> None:
     counts = log()
-    redrawn = [resample(counts, np.random.default_rng(k)) for k in range(300)]
-    assert all(r.size == counts.size for r in redrawn)
-    np.testing.assert_allclose(np.mean([r.mu for r in redrawn], axis=0), counts.mu, atol=1e-3)
-    np.testing.assert_allclose(np.mean([r.r for r in redrawn], axis=0), counts.r, atol=0.03)
-    np.testing.assert_allclose(np.mean([r.d0 for r in redrawn], axis=0), counts.d0, atol=0.01)
+    resampled = [resample(counts, np.random.default_rng(k)) for k in range(300)]
+    assert all(r.size == counts.size for r in resampled)
+    np.testing.assert_allclose(np.mean([r.mu for r in resampled], axis=0), counts.mu, atol=1e-3)
+    np.testing.assert_allclose(np.mean([r.r for r in resampled], axis=0), counts.r, atol=0.03)
+    np.testing.assert_allclose(np.mean([r.d0 for r in resampled], axis=0), counts.d0, atol=0.01)
     # A mean reward varies as the standard error of its rows says.
     rows = np.random.default_rng(0)
     s, a = rows.integers(5, size=4000), rows.integers(2, size=4000)
     error = 2 / np.sqrt([[((s == i) & (a == j)).sum() for j in range(2)] for i in range(5)])
-    np.testing.assert_allclose(np.std([r.r for r in redrawn], axis=0), error, rtol=0.25)
+    np.testing.assert_allclose(np.std([r.r for r in resampled], axis=0), error, rtol=0.25)
 
 
 def test_a_start_distribution_known_beforehand_is_not_redrawn() -> None:
@@ -76,19 +76,19 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert np.all(np.mean(held, axis=0) >= 0.85)
 
 
-def test_learning_overrates_what_it_learns_and_the_optimism_measures_it() -> None:
+def test_optimism_measures_the_bias_of_learning() -> None:
     """Many equal arms with noisy rewards: the best-looking one looks better than all are; the truth is 0."""
     rng = np.random.default_rng(0)
-    overrated, measured = [], []
+    bias, measured = [], []
     for seed in range(10):
         a = rng.integers(20, size=2000)
         counts = Counts.from_arrays(np.zeros(2000, int), a, np.zeros(2000, int), rng.normal(size=2000))
         result = solve(counts, 0.9, C=50, resamples=20, refits=30, seed=seed)
         assert result.intervals is not None
-        overrated.append(result.value)
+        bias.append(result.value)
         measured.append(result.intervals.optimism)
-    assert np.mean(overrated) > 0.1
-    assert 0.5 < np.mean(measured) / np.mean(overrated) < 1.5
+    assert np.mean(bias) > 0.1
+    assert 0.5 < np.mean(measured) / np.mean(bias) < 1.5
 
 
 def test_a_pair_tried_once_in_a_noisy_world_makes_a_wide_interval() -> None:
@@ -112,8 +112,8 @@ def test_redrawn_logs_of_all_candidates_are_the_same() -> None:
     counts, limits = log(), as_limits(["cost<=0.48"])
     L = Lagrangian.empirical(counts, 0.9, limits)
     near, far = (solve_saddle(L, Setup(C)) for C in (1.2, 3.0))
-    both = redraw(counts, limits, [near, far], resamples=12, refits=4, seed=3)
-    alone = redraw(counts, limits, [far], resamples=12, refits=4, seed=3)
+    both = bootstrap(counts, limits, [near, far], resamples=12, refits=4, seed=3)
+    alone = bootstrap(counts, limits, [far], resamples=12, refits=4, seed=3)
     np.testing.assert_array_equal(both.outcomes[1], alone.outcomes[0])
     np.testing.assert_array_equal(both.there[1], alone.there[0])
     np.testing.assert_array_equal(both.optimism[1], alone.optimism[0])

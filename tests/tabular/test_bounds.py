@@ -188,9 +188,9 @@ def test_redrawn_outcomes_keep_every_pairs_tries_and_redrawn_episodes_keep_their
 
 def test_redrawn_episodes_spread_as_the_clustered_formula_says():
     estimate = PolicyEstimate(patients(3), 0.9, np.array([[0.1, 0.9], [0.1, 0.9]]))
-    redrawn = np.ptp(episode_bootstrap(estimate, resamples=300)[1])
-    assert redrawn == pytest.approx(np.ptp(clustered(estimate)[1]), rel=0.25)
-    assert redrawn > 1.5 * np.ptp(model_bootstrap(estimate)[1])
+    resampled = np.ptp(episode_bootstrap(estimate, resamples=300)[1])
+    assert resampled == pytest.approx(np.ptp(clustered(estimate)[1]), rel=0.25)
+    assert resampled > 1.5 * np.ptp(model_bootstrap(estimate)[1])
 
 
 @pytest.mark.parametrize("grouped", [True, False])

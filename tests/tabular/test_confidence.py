@@ -9,7 +9,7 @@ from pdocrl.limits import as_limits
 from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
-from pdocrl.tabular.inference.bootstrap import redraw
+from pdocrl.tabular.inference.bootstrap import bootstrap
 from pdocrl.tabular.inference.confidence import Candidate, optimism_bias, split_log, upper_bounds
 from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
@@ -148,23 +148,23 @@ def test_halves_of_a_sparse_log_see_an_optimism_where_each_lacks_what_the_other_
         seen.append((learned.estimate[0] - 0.5, optimism_bias(counts, 0.9, (), candidate, np.zeros(0), seed=seed)[0]))
     truth, found = np.mean(seen, axis=0)
     assert truth > 0.15
-    assert 0.8 * truth < found < 1.8 * truth  # a half, with half of the tries, overrates itself more
+    assert 0.8 * truth < found < 1.8 * truth  # a half, with half of the tries, overestimates itself more
 
 
 def test_halves_see_an_optimism_that_no_redrawn_log_can() -> None:
     """Thirty arms, twelve tries each, an accident in one of twelve: a third of the arms have had none, and are chosen.
 
-    No redrawn log has accidents there either. In truth a chosen arm costs .08.
+    No resampled log has accidents there either. In truth a chosen arm costs .08.
     """
     arm, zeros = np.repeat(np.arange(30), 12), np.zeros(360, int)
     limits = as_limits(["cost<=0.01"])
-    seen, redrawn = [], []
+    seen, resampled = [], []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         counts = Counts.from_arrays(zeros, arm, zeros, rng.random(360), (rng.random(360) < 0.08) * 1.0)
         candidate = Candidate(Setup(np.inf), 1)
         learned = candidate.solve(candidate.problem(counts, 0.5, limits), np.zeros(1))
-        redrawn.append(redraw(counts, limits, [learned], 0, 5, seed).optimism[0, 1])
+        resampled.append(bootstrap(counts, limits, [learned], 0, 5, seed).optimism[0, 1])
         seen.append(optimism_bias(counts, 0.5, limits, candidate, np.zeros(1), seed=seed)[1])
-    assert np.mean(redrawn) < 0.5 * np.mean(seen)
+    assert np.mean(resampled) < 0.5 * np.mean(seen)
     assert abs(np.mean(seen) - 0.07) < 0.03  # .08 less the .01 it is thought to be; 12 logs

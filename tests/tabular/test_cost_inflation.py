@@ -53,7 +53,7 @@ def test_each_pair_is_charged_with_a_surprise_over_its_tries_and_a_part_of_its_s
     np.testing.assert_allclose(found, [0, 0.98 / 50] + SPREADS * np.sqrt(variance[1] / counts.n[0]), rtol=1e-9)
 
 
-def test_a_limit_that_can_bear_it_is_kept_by_enlarged_costs_and_no_policy_that_does_so_earns_more() -> None:
+def test_a_limit_that_can_bear_it_is_satisfied_by_inflated_costs_and_no_policy_that_does_so_earns_more() -> None:
     cmdp = random_cmdp(5, 3, 1, 0.9, seed=4)
     counts = Counts.sample(cmdp, np.full((5, 3), 1 / 15), 6000, 0)
     limits = as_limits({"cost": float(-cmdp.tau[0])})

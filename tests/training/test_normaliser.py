@@ -80,7 +80,7 @@ def test_two_costs_in_other_units_change_nothing(name: str) -> None:
         trainer = Trainer(agent, own, [Run(config, 0)])
         trainer.advance(20)
         policy = trainer.policies()[0]
-        acted.append(policy.network.bound / units if name == "dial" else policy(own.obs[:50]))  # dial: as rehearsed
+        acted.append(policy.network.bound / units if name == "dial" else policy(own.obs[:50]))  # dial: by rollouts
     np.testing.assert_array_equal(*acted)
 
 
@@ -93,7 +93,7 @@ def test_a_clock_has_a_unit_of_change() -> None:
     assert np.abs(target).max() < 10
     agent = find_agent("pdocrl_anchored")
     trainer = Trainer(agent, data, [Run(make_config(agent, **SMALL), 0)])
-    assert trainer.advance(50)["loss_model"][0] < 100
+    assert trainer.advance(50)["model_loss"][0] < 100
 
 
 def test_windows_are_standardised_by_the_whole_file(tmp_path: Path) -> None:

@@ -80,18 +80,18 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
         adam = optax.scale_by_adam()
         return BCQLagState(
-            vae,
-            actor,
-            critic,
-            cost_critic,
-            actor,
-            critic,
-            cost_critic,
-            PIDMultiplier.create(k),
-            adam.init(vae),
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(cost_critic),
+            vae=vae,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            actor_target=actor,
+            target=critic,
+            cost_target=cost_critic,
+            multiplier=PIDMultiplier.create(k),
+            vae_opt=adam.init(vae),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            cost_opt=adam.init(cost_critic),
         )
 
     def update(
@@ -143,18 +143,18 @@ class BCQLag(Agent[BCQLagConfig, BCQLagState]):
         violation = own_cost - config.cost_rate / (1 - config.gamma)
         multiplier = state.multiplier.step(violation, config.pid_p, config.pid_i, config.pid_d)
         state = BCQLagState(
-            vae,
-            actor,
-            critic,
-            cost_critic,
-            polyak(state.actor_target, actor, config.target_rate),
-            polyak(state.target, critic, config.target_rate),
-            polyak(state.cost_target, cost_critic, config.target_rate),
-            multiplier,
-            vae_opt,
-            actor_opt,
-            critic_opt,
-            cost_opt,
+            vae=vae,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            actor_target=polyak(state.actor_target, actor, config.target_rate),
+            target=polyak(state.target, critic, config.target_rate),
+            cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
+            multiplier=multiplier,
+            vae_opt=vae_opt,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            cost_opt=cost_opt,
         )
         metrics = {
             "critic_loss": critic_objective,

@@ -94,14 +94,14 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         units = jnp.asarray([unit or 1.0 for unit in problem.cost_units], jnp.float32)
         adam = optax.scale_by_adam()
         return BCRLState(
-            ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
-            ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor,
-            safe,
-            units,
-            jnp.zeros((), jnp.int32),
-            adam.init(actor),
-            adam.init(safe),
+            reward=ImplicitValues.create(keys[0], s + a + k, s + k, 1, config.hidden, of_costs=False),
+            cost=ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
+            actor=actor,
+            safe=safe,
+            unit=units,
+            steps=jnp.zeros((), jnp.int32),
+            actor_opt=adam.init(actor),
+            safe_opt=adam.init(safe),
         )
 
     def update(
@@ -148,12 +148,12 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
         saves = advantage_weight((state_cost - action_cost).sum(-1), config.beta)
         kept = (jax.random.uniform(for_dropout, (2, size, config.hidden[-1])) >= config.dropout) / (1 - config.dropout)
 
-        def copy_loss(policy: LikelihoodActor, inputs: Array, weight: Array, units: Array) -> Array:
+        def actor_loss(policy: LikelihoodActor, inputs: Array, weight: Array, units: Array) -> Array:
             thinned = type(policy)(Dropout(policy.mlp, [1.0] * (len(config.hidden) - 1) + [units]))  # type: ignore[arg-type]
             return -(weight * thinned.unclipped_log_prob(inputs, batch.action)).mean()
 
-        loss, gradient = jax.value_and_grad(copy_loss)(state.actor, given, earns, kept[0])
-        safe_loss, safe_gradient = jax.value_and_grad(copy_loss)(state.safe, batch.obs, saves, kept[1])
+        loss, gradient = jax.value_and_grad(actor_loss)(state.actor, given, earns, kept[0])
+        safe_loss, safe_gradient = jax.value_and_grad(actor_loss)(state.safe, batch.obs, saves, kept[1])
         rate = config.actor_rate * (1 + jnp.cos(jnp.pi * jnp.minimum(state.steps / config.decay, 1.0))) / 2
         actor, actor_opt = adam_step(gradient, state.actor_opt, state.actor, rate)
         safe, safe_opt = adam_step(safe_gradient, state.safe_opt, state.safe, rate)
@@ -167,7 +167,16 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
             "q": backup.mean(),
         }
         metrics |= per_constraint("q_cost", state.unit * cost_backup.mean(0))
-        return BCRLState(reward, cost, actor, safe, state.unit, state.steps + 1, actor_opt, safe_opt), metrics
+        return BCRLState(
+            reward=reward,
+            cost=cost,
+            actor=actor,
+            safe=safe,
+            unit=state.unit,
+            steps=state.steps + 1,
+            actor_opt=actor_opt,
+            safe_opt=safe_opt,
+        ), metrics
 
     def policy(self, config: BCRLConfig, state: BCRLState) -> BudgetPolicy:
         actor, safe = mode_policy(state.actor), mode_policy(state.safe)

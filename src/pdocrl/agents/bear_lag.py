@@ -90,20 +90,20 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         cost_critic = CostCritic.create(keys[3], s, a, k, config.hidden, members=2)
         log_alpha, adam = jnp.zeros(()), optax.scale_by_adam()
         return BEARLagState(
-            vae,
-            actor,
-            critic,
-            cost_critic,
-            actor,
-            critic,
-            cost_critic,
-            log_alpha,
-            PIDMultiplier.create(k),
-            adam.init(vae),
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(cost_critic),
-            adam.init(log_alpha),
+            vae=vae,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            actor_target=actor,
+            target=critic,
+            cost_target=cost_critic,
+            log_alpha=log_alpha,
+            multiplier=PIDMultiplier.create(k),
+            vae_opt=adam.init(vae),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            cost_opt=adam.init(cost_critic),
+            alpha_opt=adam.init(log_alpha),
         )
 
     def update(
@@ -167,20 +167,20 @@ class BEARLag(Agent[BEARLagConfig, BEARLagState]):
         }
         metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_policy", own_cost)
         state = BEARLagState(
-            vae,
-            actor,
-            critic,
-            cost_critic,
-            polyak(state.actor_target, actor, config.target_rate),
-            polyak(state.target, critic, config.target_rate),
-            polyak(state.cost_target, cost_critic, config.target_rate),
-            jnp.clip(log_alpha, LOG_ALPHA_MIN, config.log_alpha_max),
-            multiplier,
-            vae_opt,
-            actor_opt,
-            critic_opt,
-            cost_opt,
-            alpha_opt,
+            vae=vae,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            actor_target=polyak(state.actor_target, actor, config.target_rate),
+            target=polyak(state.target, critic, config.target_rate),
+            cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
+            log_alpha=jnp.clip(log_alpha, LOG_ALPHA_MIN, config.log_alpha_max),
+            multiplier=multiplier,
+            vae_opt=vae_opt,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            cost_opt=cost_opt,
+            alpha_opt=alpha_opt,
         )
         return state, metrics | per_constraint("lambda", lam)
 

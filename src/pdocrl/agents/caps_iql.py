@@ -99,10 +99,10 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
         if problem.discrete_actions:
             actor = CategoricalHeads(actor.mlp, config.heads)
         return CAPSIQLState(
-            ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
-            ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
-            actor,
-            optax.scale_by_adam().init(actor),
+            reward=ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
+            cost=ImplicitValues.create(keys[1], s + a, s, k, config.hidden, of_costs=True),
+            actor=actor,
+            actor_opt=optax.scale_by_adam().init(actor),
         )
 
     def update(
@@ -138,7 +138,12 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
             "q": backup.mean(),
         }
         metrics |= per_constraint("q_cost", cost_backup.mean(0))
-        return CAPSIQLState(reward, cost, actor, actor_opt), metrics
+        return CAPSIQLState(
+            reward=reward,
+            cost=cost,
+            actor=actor,
+            actor_opt=actor_opt,
+        ), metrics
 
     def policy(self, config: CAPSIQLConfig, state: CAPSIQLState) -> SwitchingPolicy:
         actor = state.actor

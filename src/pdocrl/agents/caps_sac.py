@@ -113,16 +113,16 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         temperature = Temperature(jnp.log(jnp.asarray(config.temperature, jnp.float32)))
         adam = optax.scale_by_adam()
         return CAPSSACState(
-            actor,
-            critic,
-            cost_critic,
-            critic,
-            cost_critic,
-            temperature,
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(cost_critic),
-            adam.init(temperature),
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            target=critic,
+            cost_target=cost_critic,
+            temperature=temperature,
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            cost_opt=adam.init(cost_critic),
+            temperature_opt=adam.init(temperature),
         )
 
     def update(
@@ -175,16 +175,16 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
             temperature_gradient, state.temperature_opt, state.temperature, config.temperature_rate
         )
         state = CAPSSACState(
-            actor,
-            critic,
-            cost_critic,
-            polyak(state.target, critic, config.target_rate),
-            polyak(state.cost_target, cost_critic, config.target_rate),
-            temperature,
-            actor_opt,
-            critic_opt,
-            cost_opt,
-            temperature_opt,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            target=polyak(state.target, critic, config.target_rate),
+            cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
+            temperature=temperature,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            cost_opt=cost_opt,
+            temperature_opt=temperature_opt,
         )
         metrics = {
             "critic_loss": critic_objective,

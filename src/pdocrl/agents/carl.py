@@ -57,11 +57,11 @@ class CARL(Agent[CARLConfig, CARLState]):
             keys[1], problem.obs_dim, problem.action_dim, problem.n_costs, config.hidden, members=1
         )
         return CARLState(
-            ActorCritic.create(config, problem, keys[0]),
-            cost_critic,
-            cost_critic,
-            optax.scale_by_adam().init(cost_critic),
-            jnp.asarray(problem.reward_scale, jnp.float32),
+            players=ActorCritic.create(config, problem, keys[0]),
+            cost_critic=cost_critic,
+            cost_target=cost_critic,
+            cost_opt=optax.scale_by_adam().init(cost_critic),
+            largest_reward=jnp.asarray(problem.reward_scale, jnp.float32),
         )
 
     def update(
@@ -81,11 +81,11 @@ class CARL(Agent[CARLConfig, CARLState]):
         reward = config.reward_scale * jnp.where(safe, batch.reward, -worst)
         players, metrics = state.players.step(config, batch, reward, jax.random.normal(key, batch.action.shape))
         state = CARLState(
-            players,
-            cost_critic,
-            polyak(state.cost_target, cost_critic, config.target_rate),
-            cost_opt,
-            state.largest_reward,
+            players=players,
+            cost_critic=cost_critic,
+            cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
+            cost_opt=cost_opt,
+            largest_reward=state.largest_reward,
         )
         metrics |= {"cost_loss": objective, "safe": safe.mean()} | per_constraint("q_cost", q_cost.mean(0))
         return state, metrics | per_constraint("q_cost_policy", next_cost.mean(0))

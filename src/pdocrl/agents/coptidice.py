@@ -101,7 +101,14 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
         scalars = jnp.broadcast_to(softplus_inverse(config.multiplier_init), (2, k))
         adam = optax.scale_by_adam()
         return COptiDICEState(
-            actor, nu, chi, scalars, adam.init(actor), adam.init(nu), adam.init(chi), adam.init(scalars)
+            actor=actor,
+            nu=nu,
+            chi=chi,
+            scalars=scalars,
+            actor_opt=adam.init(actor),
+            nu_opt=adam.init(nu),
+            chi_opt=adam.init(chi),
+            scalars_opt=adam.init(scalars),
         )
 
     def update(
@@ -148,7 +155,16 @@ class COptiDICE(Agent[COptiDICEConfig, COptiDICEState]):
         metrics = {"nu_loss": nu_objective, "chi_loss": chi_objective, "actor_loss": actor_objective, "w": w.mean()}
         metrics |= per_constraint("lambda", lam) | per_constraint("tau", tau) | per_constraint("cost_bound", bound)
         metrics |= per_constraint("weighted_cost", w @ batch.cost / len(w))
-        return COptiDICEState(actor, nu, chi, scalars, actor_opt, nu_opt, chi_opt, scalars_opt), metrics
+        return COptiDICEState(
+            actor=actor,
+            nu=nu,
+            chi=chi,
+            scalars=scalars,
+            actor_opt=actor_opt,
+            nu_opt=nu_opt,
+            chi_opt=chi_opt,
+            scalars_opt=scalars_opt,
+        ), metrics
 
     def policy(self, config: COptiDICEConfig, state: COptiDICEState) -> MLPPolicy:
         return mode_policy(state.actor)

@@ -103,17 +103,17 @@ class CPQ(Agent[CPQConfig, CPQState]):
         vae = VAE.create(keys[3], s, a, config.vae_hidden, latent=2 * a)
         adam = optax.scale_by_adam()
         return CPQState(
-            actor,
-            critic,
-            cost_critic,
-            critic,
-            cost_critic,
-            vae,
-            ProjectedMultiplier.create(0.0, k),
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(cost_critic),
-            adam.init(vae),
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            target=critic,
+            cost_target=cost_critic,
+            vae=vae,
+            alpha=ProjectedMultiplier.create(0.0, k),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            cost_opt=adam.init(cost_critic),
+            vae_opt=adam.init(vae),
         )
 
     def update(
@@ -187,17 +187,17 @@ class CPQ(Agent[CPQConfig, CPQState]):
         }
         metrics |= per_constraint("q_cost", cost_q.mean((0, 1))) | per_constraint("q_cost_unknown", ood)
         state = CPQState(
-            actor,
-            critic,
-            cost_critic,
-            polyak(state.target, critic, config.target_rate),
-            polyak(state.cost_target, cost_critic, config.target_rate),
-            vae,
-            alpha,
-            actor_opt,
-            critic_opt,
-            cost_opt,
-            vae_opt,
+            actor=actor,
+            critic=critic,
+            cost_critic=cost_critic,
+            target=polyak(state.target, critic, config.target_rate),
+            cost_target=polyak(state.cost_target, cost_critic, config.target_rate),
+            vae=vae,
+            alpha=alpha,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            cost_opt=cost_opt,
+            vae_opt=vae_opt,
         )
         return state, metrics | per_constraint("alpha", alpha.lam)
 

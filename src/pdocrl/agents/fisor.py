@@ -87,12 +87,12 @@ class FISOR(Agent[FISORConfig, FISORState]):
         actor = ClippedGaussian.create(keys[2], s, a, config.hidden)
         spread = problem.return_spread if isinstance(problem, FISORProblem) else 1.0
         return FISORState(
-            ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
-            ImplicitValues.create(keys[1], s + a, s, 1, config.hidden, of_costs=True),
-            actor,
-            actor,
-            jnp.asarray(spread / config.horizon, jnp.float32),
-            optax.scale_by_adam().init(actor),
+            reward=ImplicitValues.create(keys[0], s + a, s, 1, config.hidden, of_costs=False),
+            risk=ImplicitValues.create(keys[1], s + a, s, 1, config.hidden, of_costs=True),
+            actor=actor,
+            average=actor,
+            reward_unit=jnp.asarray(spread / config.horizon, jnp.float32),
+            actor_opt=optax.scale_by_adam().init(actor),
         )
 
     def update(
@@ -127,7 +127,14 @@ class FISOR(Agent[FISORConfig, FISORState]):
             "weight": weight.mean(),
         }
         average = polyak(state.average, actor, config.average_rate)
-        return FISORState(reward, risk, actor, average, state.reward_unit, actor_opt), metrics
+        return FISORState(
+            reward=reward,
+            risk=risk,
+            actor=actor,
+            average=average,
+            reward_unit=state.reward_unit,
+            actor_opt=actor_opt,
+        ), metrics
 
     def weights(
         self, config: FISORConfig, state: FISORState, pairs: Float[Array, "B P"], obs: Float[Array, "B S"]

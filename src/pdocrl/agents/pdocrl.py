@@ -87,18 +87,18 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLState(
-            weight,
-            actor,
-            critic,
-            critic,
-            multiplier,
-            actor,
-            jnp.zeros((), jnp.int32),
-            jnp.asarray(largest / (1 - config.gamma), jnp.float32),
-            adam.init(weight),
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(multiplier),
+            weight=weight,
+            actor=actor,
+            critic=critic,
+            target=critic,
+            multiplier=multiplier,
+            average=actor,
+            steps=jnp.zeros((), jnp.int32),
+            q_bound=jnp.asarray(largest / (1 - config.gamma), jnp.float32),
+            weight_opt=adam.init(weight),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            multiplier_opt=adam.init(multiplier),
         )
 
     def zero_padded(
@@ -122,18 +122,18 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
             return opt._replace(mu=change(opt.mu), nu=change(opt.nu))
 
         return PDOCRLState(
-            weight(state.weight),
-            actor(state.actor),
-            critic(state.critic),
-            critic(state.target),
-            state.multiplier,
-            actor(state.average),
-            state.steps,
-            state.q_bound,
-            moments(state.weight_opt, weight),
-            moments(state.actor_opt, actor),
-            moments(state.critic_opt, critic),
-            state.multiplier_opt,
+            weight=weight(state.weight),
+            actor=actor(state.actor),
+            critic=critic(state.critic),
+            target=critic(state.target),
+            multiplier=state.multiplier,
+            average=actor(state.average),
+            steps=state.steps,
+            q_bound=state.q_bound,
+            weight_opt=moments(state.weight_opt, weight),
+            actor_opt=moments(state.actor_opt, actor),
+            critic_opt=moments(state.critic_opt, critic),
+            multiplier_opt=state.multiplier_opt,
         )
 
     def update(
@@ -186,18 +186,18 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLState(
-            weight,
-            actor,
-            critic,
-            polyak(state.target, critic, config.target_rate),
-            multiplier,
-            polyak(state.average, actor, 1 / steps) if config.average else state.average,
-            steps,
-            state.q_bound,
-            weight_opt,
-            actor_opt,
-            critic_opt,
-            multiplier_opt,
+            weight=weight,
+            actor=actor,
+            critic=critic,
+            target=polyak(state.target, critic, config.target_rate),
+            multiplier=multiplier,
+            average=polyak(state.average, actor, 1 / steps) if config.average else state.average,
+            steps=steps,
+            q_bound=state.q_bound,
+            weight_opt=weight_opt,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            multiplier_opt=multiplier_opt,
         )
         metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "q": q.mean()}
         return state, metrics | saddle_metrics(config, batch, w, residual, lam)

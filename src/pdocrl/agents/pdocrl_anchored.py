@@ -172,16 +172,16 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         running_cost = RunningCost.create(keys[2], normaliser, a, config.hidden, horizon)
         adam = optax.scale_by_adam()
         return AnchoredState(
-            actor,
-            actor,
-            critic,
-            critic,
-            ProjectedMultiplier.create(1.0, k),
-            jnp.ones(k),
-            running_cost,
-            jnp.asarray(max(problem.reward_scale, 1e-6)),
-            adam.init(actor),
-            adam.init(critic),
+            actor=actor,
+            average=actor,
+            critic=critic,
+            critic_target=critic,
+            multiplier=ProjectedMultiplier.create(1.0, k),
+            estimate=jnp.ones(k),
+            running_cost=running_cost,
+            reward_scale=jnp.asarray(max(problem.reward_scale, 1e-6)),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
         )
 
     def update(
@@ -237,18 +237,18 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, config.actor_rate)
         critic, critic_opt = adam_step(grad_q, state.critic_opt, state.critic, config.critic_rate)
         state = AnchoredState(
-            actor,
-            polyak(state.average, actor, config.average_rate),
-            critic,
-            polyak(state.critic_target, critic, config.target_rate),
-            state.multiplier.step(violation, config.multiplier_rate, config.multiplier_max),
-            estimate,
-            running_cost,
-            state.reward_scale,
-            actor_opt,
-            critic_opt,
+            actor=actor,
+            average=polyak(state.average, actor, config.average_rate),
+            critic=critic,
+            critic_target=polyak(state.critic_target, critic, config.target_rate),
+            multiplier=state.multiplier.step(violation, config.multiplier_rate, config.multiplier_max),
+            estimate=estimate,
+            running_cost=running_cost,
+            reward_scale=state.reward_scale,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
         )
-        metrics = {"loss_q": loss_q, "loss_pi": loss_pi, "loss_model": loss_model, "log_prob": fit.mean()}
+        metrics = {"critic_loss": loss_q, "actor_loss": loss_pi, "model_loss": loss_model, "log_prob": fit.mean()}
         metrics |= {"w_max": w.max(), "w_share": 1 / (w**2).mean()}
         metrics |= per_constraint("lambda", lam) | per_constraint("model_cost", rolled_out * limit)
         return state, metrics | per_constraint("telescoped_cost", estimate * limit)

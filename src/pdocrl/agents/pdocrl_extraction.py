@@ -65,18 +65,18 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         largest = problem.reward_scale * config.reward_scale + dual_bound(config) * problem.cost_scale
         adam = optax.scale_by_adam()
         return PDOCRLExtractionState(
-            weight,
-            actor,
-            critic,
-            critic,
-            multiplier,
-            actor,
-            jnp.zeros((), jnp.int32),
-            jnp.asarray(largest / (1 - config.gamma), jnp.float32),
-            adam.init(weight),
-            adam.init(actor),
-            adam.init(critic),
-            adam.init(multiplier),
+            weight=weight,
+            actor=actor,
+            critic=critic,
+            target=critic,
+            multiplier=multiplier,
+            average=actor,
+            steps=jnp.zeros((), jnp.int32),
+            v_bound=jnp.asarray(largest / (1 - config.gamma), jnp.float32),
+            weight_opt=adam.init(weight),
+            actor_opt=adam.init(actor),
+            critic_opt=adam.init(critic),
+            multiplier_opt=adam.init(multiplier),
         )
 
     def update(
@@ -119,18 +119,18 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         multiplier, multiplier_opt = move_multiplier(config, state.multiplier, state.multiplier_opt, batch.cost, w)
         steps = state.steps + 1
         state = PDOCRLExtractionState(
-            weight,
-            actor,
-            critic,
-            polyak(state.target, critic, config.target_rate),
-            multiplier,
-            polyak(state.average, actor, 1 / steps) if config.average else state.average,
-            steps,
-            state.v_bound,
-            weight_opt,
-            actor_opt,
-            critic_opt,
-            multiplier_opt,
+            weight=weight,
+            actor=actor,
+            critic=critic,
+            target=polyak(state.target, critic, config.target_rate),
+            multiplier=multiplier,
+            average=polyak(state.average, actor, 1 / steps) if config.average else state.average,
+            steps=steps,
+            v_bound=state.v_bound,
+            weight_opt=weight_opt,
+            actor_opt=actor_opt,
+            critic_opt=critic_opt,
+            multiplier_opt=multiplier_opt,
         )
         metrics = {"critic_loss": critic_objective, "actor_loss": actor_objective, "v": v.mean()}
         return state, metrics | saddle_metrics(config, batch, w, residual, lam)

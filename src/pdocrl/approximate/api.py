@@ -223,7 +223,7 @@ def _notes(log: Log, q: AnyFeatures, w: AnyFeatures, L: Lagrangian) -> list[str]
 
 
 def _price(problem: _Problem, exact: bool) -> float:
-    """B = 1 + 2‖λ*‖₁, enlarged until λ* is inside (`lp.choose_B` of the tables)."""
+    """B = 1 + 2‖λ*‖₁, increased until λ* is inside (`lp.choose_B` of the tables)."""
     B = 3.0
     while True:
         game = problem.game(B)

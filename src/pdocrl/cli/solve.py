@@ -84,7 +84,7 @@ class Inference:
     resamples: int | None = None
     """Bootstrap resamples for choosing C; 200, or 50 if large; 0 for no intervals."""
     refits: int | None = None
-    """Resamples to learn from again, to see by how much learning overrates itself; 20, or 3 if large."""
+    """Resamples to learn from again, to measure the optimism bias of learning; 20, or 3 if large."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,7 +92,8 @@ class EpisodeLog:
         offset = self._file.seek(0, os.SEEK_END)
         arrays = {name: getattr(episode, name) for name in ("obs", "action", "reward", "cost")}
         metadata = {"place": episode.place, "seed": episode.seed, "terminated": episode.terminated}
-        payload = pack({name: np.ascontiguousarray(a) for name, a in arrays.items()}, {"story": json.dumps(metadata)})
+        columns = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+        payload = pack(columns, {"metadata": json.dumps(metadata)})
         try:
             self._file.write(_HEAD.pack(_MARK, len(payload), zlib.crc32(payload)) + payload)
             self._file.flush()
@@ -173,7 +174,8 @@ class EpisodeLog:
         if not payload or len(payload) < length or zlib.crc32(payload) != checksum:
             return None
         (header,) = _METADATA_LENGTH.unpack_from(payload)
-        metadata = json.loads(json.loads(payload[8 : 8 + header])["__metadata__"]["story"])
+        texts = json.loads(payload[8 : 8 + header])["__metadata__"]
+        metadata = json.loads(texts.get("metadata") or texts["story"])  # its name in logs of 0.2
         expert, batch, number = metadata["place"]
         episode = Episode((expert, batch, number), metadata["seed"], metadata["terminated"], **unpack(payload))
         return episode, offset + _HEAD.size + length

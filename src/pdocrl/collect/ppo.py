@@ -155,12 +155,12 @@ def init(
     create_key, key = jax.random.split(key)
     expert = Expert.create(create_key, obs_dim, action_dim, n_costs, config, discrete_actions)
     return ExpertState(
-        expert,
-        optax.scale_by_adam().init(expert),
-        Moments.create(obs_dim),
-        Moments.create(1 + n_costs),
-        PIDMultiplier.create(n_costs),
-        key,
+        expert=expert,
+        adam=optax.scale_by_adam().init(expert),
+        obs=Moments.create(obs_dim),
+        signals=Moments.create(1 + n_costs),
+        multiplier=PIDMultiplier.create(n_costs),
+        key=key,
     )
 
 
@@ -231,7 +231,14 @@ def update(
 
     start = (jnp.zeros((), jnp.int32), state.key, jnp.zeros(2), old, state.adam)
     epochs, key, told, expert, adam = jax.lax.while_loop(goes_on, epoch, start)
-    trained = ExpertState(expert, adam, state.obs.include(batch.obs), signals, multiplier, key)
+    trained = ExpertState(
+        expert=expert,
+        adam=adam,
+        obs=state.obs.include(batch.obs),
+        signals=signals,
+        multiplier=multiplier,
+        key=key,
+    )
     return trained, Metrics(epochs, told[0], told[1], lam)
 
 

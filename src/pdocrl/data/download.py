@@ -73,7 +73,7 @@ def download(
 def discard(partial: Path) -> None:
     """Remove a partial file and what is known about it."""
     partial.unlink(missing_ok=True)
-    _story(partial).unlink(missing_ok=True)
+    _sidecar(partial).unlink(missing_ok=True)
 
 
 def host_of(url: str) -> str:
@@ -82,14 +82,14 @@ def host_of(url: str) -> str:
 
 
 def _attempt(url: str, partial: Path, timeout: float, progress: Progress | None) -> str | None:
-    story = _read_story(partial)
+    sidecar = _read_sidecar(partial)
     # What has no version can only be resumed from the very place it came from.
-    have = _size(partial) if story and (story["version"] or story["url"] == url) else 0
+    have = _size(partial) if sidecar and (sidecar["version"] or sidecar["url"] == url) else 0
     headers = {"User-Agent": "pdocrl", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-        if story and story["version"]:
-            headers["If-Range"] = story["version"]
+        if sidecar and sidecar["version"]:
+            headers["If-Range"] = sidecar["version"]
     redirects = _Redirects()
     try:
         request = urllib.request.Request(url, headers=headers)
@@ -107,9 +107,9 @@ def _attempt(url: str, partial: Path, timeout: float, progress: Progress | None)
         raise MirrorError(_reason(error), passing=not isinstance(error, ValueError)) from None
     with response:
         start, total = _extent(response, have)
-        if start and story and story["total"] not in (None, total):
+        if start and sidecar and sidecar["total"] not in (None, total):
             raise _another_file(partial)
-        write_json(_story(partial), {"url": url, "version": _version(response), "total": total})
+        write_json(_sidecar(partial), {"url": url, "version": _version(response), "total": total})
         _receive(response, partial, start, total, progress)
     return redirects.sha256
 
@@ -183,16 +183,16 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _story(partial: Path) -> Path:
+def _sidecar(partial: Path) -> Path:
     return partial.with_name(partial.name + ".json")
 
 
-def _read_story(partial: Path) -> dict[str, Any] | None:
+def _read_sidecar(partial: Path) -> dict[str, Any] | None:
     try:
-        story = json.loads(_story(partial).read_text(encoding="utf-8"))
+        sidecar = json.loads(_sidecar(partial).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return story if isinstance(story, dict) and {"url", "version", "total"} <= story.keys() else None
+    return sidecar if isinstance(sidecar, dict) and {"url", "version", "total"} <= sidecar.keys() else None
 
 
 def _reason(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from pdocrl.report.record import Results, limit_name
 NAME = "episode"  # .gif, .png and .json
 
 
-class FilmStory(Record, frozen=True, kw_only=True):
+class FilmedEpisode(Record, frozen=True, kw_only=True):
     """Which episode it is."""
 
     policy: str  # the limit (and variant) it plays for
@@ -29,7 +29,7 @@ class FilmStory(Record, frozen=True, kw_only=True):
 class Film:
     """Which episode it is, and its pictures."""
 
-    story: FilmStory
+    episode: FilmedEpisode
     animation: bytes
     stills: bytes
 
@@ -40,11 +40,11 @@ def find_film(record: Results, name: str = NAME) -> Film | None:
     if record.trained is None or not place.exists():
         return None
     try:
-        story = read_record(place, FilmStory)
-        film = Film(story, animation.read_bytes(), stills.read_bytes())
+        episode = read_record(place, FilmedEpisode)
+        film = Film(episode, animation.read_bytes(), stills.read_bytes())
     except (OSError, PdocrlError):
         return None
-    return film if story.step == record.trained.step else None
+    return film if episode.step == record.trained.step else None
 
 
 def make_film(
@@ -73,7 +73,7 @@ def make_film(
         cannot = "the environment draws nothing" if isinstance(error, NotImplementedError) else type(error).__name__
         log(f"no film: {' '.join(str(error).split()) or cannot}")
         return None
-    story = FilmStory(
+    episode = FilmedEpisode(
         policy=_name(shown),
         seed=seed,
         reward=float(outcome.reward),
@@ -81,12 +81,12 @@ def make_film(
         length=int(outcome.length),
         step=record.trained.step,
     )
-    write_record(place, story)
+    write_record(place, episode)
     return find_film(record, name)
 
 
 def _files(record: Results, name: str) -> tuple[Path, Path, Path]:
-    """Animation, stills and story."""
+    """Animation, stills and episode."""
     return record.folder / f"{name}.gif", record.folder / f"{name}.png", record.folder / f"{name}.json"
 
 

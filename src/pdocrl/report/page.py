@@ -209,7 +209,7 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
             record,
             "Reward and cost while training",
             curves.learning(record),
-            _on_the_way(record),
+            _during_training(record),
             has=lambda training: bool(training.evaluations),
         ),
         *_film(film),
@@ -242,10 +242,10 @@ def _pictures(record: Results, film: Film | None) -> list[Section]:
     return found
 
 
-def _on_the_way(record: Results) -> str:
+def _during_training(record: Results) -> str:
     over = "seeds" if record.by_limit else "seeds and, unless one limit is chosen, over limits"
     return (
-        f"Policies played on the way. Lines are means over {over}; bands are the range the seeds span. Nothing is "
+        f"Evaluations during training. Lines are means over {over}; bands are the range the seeds span. Nothing is "
         "chosen by these: the last policy is the result."
     )
 
@@ -253,11 +253,11 @@ def _on_the_way(record: Results) -> str:
 def _film(film: Film | None) -> list[Section]:
     if film is None:
         return []
-    story = film.story
-    cost = ", ".join(amount(value, 1) for value in story.cost) or "none"
+    episode = film.episode
+    cost = ", ".join(amount(value, 1) for value in episode.cost) or "none"
     caption = (
-        f"The policy for {story.policy} plays the episode of seed {story.seed}: return {amount(story.reward)}, cost "
-        f"{cost}, {story.length} steps."
+        f"The policy for {episode.policy}, episode of seed {episode.seed}: return {amount(episode.reward)}, cost "
+        f"{cost}, {episode.length} steps."
     )
     return [Section("An episode", [Moving(as_image(film.animation, "gif"), as_image(film.stills), caption)])]
 

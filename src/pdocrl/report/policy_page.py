@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import PolicyHeatMap
-from pdocrl.tabular.questions import PolicyMap
+from pdocrl.tabular.analysis import PolicyMap
 from pdocrl.tabular.result.record import FrontierPoint, SolvedFile
 from pdocrl.tabular.result.tables import keeps, span
 

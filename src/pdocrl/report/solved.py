@@ -9,7 +9,7 @@ from pathlib import Path
 from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
-from pdocrl.tabular.questions import read_map
+from pdocrl.tabular.analysis import read_map
 from pdocrl.tabular.result import tables
 from pdocrl.tabular.result.record import FILE, Comparison, SolvedFile, read_compared, read_solved
 

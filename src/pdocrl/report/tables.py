@@ -104,20 +104,6 @@ def overview_table(rows: Sequence[Row], cells: Sequence[Cell], notes: Sequence[s
     return Table("overview", "Every method on every task", columns, tuple(body), (note, *notes), row_belongs=belongs)
 
 
-def kept_sentence(cells: Sequence[Cell]) -> str:
-    """At how many pairs of task and limit each method keeps the limit, of those run on every task."""
-    methods, tasks = names_of(cells)
-    kept: dict[int, list[str]] = {}
-    total = 0
-    for method in methods:
-        own = [cell for cell in cells if cell.method == method]
-        if len(own) == len(tasks):
-            total = sum(cell.score.limits for cell in own)
-            kept.setdefault(sum(cell.score.safe_limits for cell in own), []).append(f"`{method}`")
-    parts = [f"{', '.join(names)} {count}" for count, names in sorted(kept.items(), reverse=True)]
-    return f"Of {total} pairs of task and limit, the mean cost is within the limit for: {'; '.join(parts)}."
-
-
 def _reward_and_cost(cell: Cell | None) -> Text:
     if cell is None:
         return Text(DASH)

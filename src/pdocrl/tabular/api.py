@@ -18,7 +18,7 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts, Ints, Label
-from pdocrl.tabular.inference.bootstrap import Intervals, intervals, redraw, widened
+from pdocrl.tabular.inference.bootstrap import Intervals, bootstrap, intervals, widened
 from pdocrl.tabular.inference.bounds import PolicyEstimate
 from pdocrl.tabular.inference.confidence import (
     SPLITS,
@@ -132,14 +132,14 @@ def solve(
         min_count: pairs with fewer rows are left out (see `rare`); by default 10, 1 in a deterministic world, or what
             the limits need.
         iterations: T.
-        resamples: redrawn logs for the intervals and the choice of C; 0 for none, and then C must be given. By default
-            200, or 50 when the log has more than 2,000 pairs.
-        refits: redrawn logs to learn from again, for the optimism; each costs a linear program (times the number of
+        resamples: logs for the intervals and the choice of C; 0 for none, and then C must be given. By default 200,
+            or 50 when the log has more than 2,000 pairs.
+        refits: resampled logs to learn from again, for the optimism; each costs a linear program (times the number of
             candidates if C is chosen). By default 20, or 3 when the log has more than 1,000 pairs.
         level: of the intervals.
         confidence: such as 0.95: learn candidates from one part of the log and test them on the other; the boldest that
             passes is returned, with status "shown". If none does it is "not_shown" (see `inference.confidence`).
-        seed: of the redrawn logs.
+        seed: of the resampled logs.
         progress: is told in words what is being done.
         renamed: settings under their names of 0.2, see `deprecations`.
     """
@@ -243,12 +243,12 @@ def _intervals(
     _, refits = options.sized(pairs)
     gamma, seed = solution.L.gamma, options.seed
     if optimism is None:
-        optimism = redraw(counts, limits, [solution], 0, refits, seed, progress).optimism[0]
+        optimism = bootstrap(counts, limits, [solution], 0, refits, seed, progress).optimism[0]
     if refits and log.size > 1:
-        progress("learning from halves of the log")
+        progress("sample splitting: learning from both parts of the log")
         splits = SPLITS if pairs <= SIMPLEX_UP_TO else 1
-        halves = optimism_bias(log, gamma, limits, learned_by, solution.L.tau - tau, splits, seed)
-        optimism = np.maximum(optimism, halves)
+        split_bias = optimism_bias(log, gamma, limits, learned_by, solution.L.tau - tau, splits, seed)
+        optimism = np.maximum(optimism, split_bias)
     return intervals(PolicyEstimate(log, gamma, solution.policy), optimism, limits, options.level)
 
 

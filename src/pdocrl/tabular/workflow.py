@@ -13,15 +13,15 @@ from typing import Any, Literal, NamedTuple
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, per_step
 from pdocrl.records import write_record
-from pdocrl.tabular import questions
+from pdocrl.tabular import analysis
+from pdocrl.tabular.analysis import FILE as MAP
+from pdocrl.tabular.analysis import policy_map
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
 from pdocrl.tabular.baselines import BASELINES, solve_with
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log, find_log
-from pdocrl.tabular.questions import FILE as MAP
-from pdocrl.tabular.questions import policy_map
 from pdocrl.tabular.result import report
 from pdocrl.tabular.result.policy import TabularPolicy, load
 from pdocrl.tabular.result.record import Comparison, SolvedFile, solved_file, with_answers, write_compared
@@ -120,7 +120,7 @@ def solve_log(
     chosen = _limits(limits, limit_horizon, read.horizon)
     given = {"C": C, "B": B, "min_count": min_count, "iterations": iterations}
     _check(method, parameters or {}, gamma, read.horizon, confidence, refits)
-    along = None if frontier is None else questions.parse_frontier(frontier)
+    along = None if frontier is None else analysis.parse_frontier(frontier)
     if out is not None and out.exists() and not out.is_dir():
         raise PdocrlError(f"--out {out} is a file; name a folder.")
     spec = read.spec()
@@ -148,12 +148,12 @@ def solve_log(
         )
     curve: tuple[Result, ...] = ()
     if along is not None:
-        curve = questions.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, progress)
+        curve = analysis.frontier(counts, result, *along, min(resamples or 50, 50), level, seed, progress)
     others: tuple[Result, ...] = ()
     if spec is not None and spec.cluster is not None and method in METHODS:
-        others = questions.other_clusterings(lambda cells: read.count(log, costs, cells), spec, result, progress)
-    alternatives = () if explain is None else questions.explain(counts, result, explain, step)
-    needs = questions.more_data(counts, result)
+        others = analysis.other_clusterings(lambda cells: read.count(log, costs, cells), spec, result, progress)
+    alternatives = () if explain is None else analysis.explain(counts, result, explain, step)
+    needs = analysis.more_data(counts, result)
     state = explain if explain is None or read.horizon is None else f"{explain}, step {step}"
     record = with_answers(
         solved_file(result, limit_horizon), curve, along[0] if along else "", alternatives, result, needs, state, others
@@ -193,8 +193,8 @@ def compare_policies(
     if out is not None and out.exists() and not out.is_dir():
         raise PdocrlError(f"--out {out} is a file; name a folder.")
     found = {str(folder): load_policy(folder) for folder in policies}
-    counts = read.count(log, [one.name for one in chosen], read.spec() or questions.cells_of(found))
-    record = questions.compare(counts, gamma, chosen, found, level)
+    counts = read.count(log, [one.name for one in chosen], read.spec() or analysis.cells_of(found))
+    record = analysis.compare(counts, gamma, chosen, found, level)
     return record, [] if out is None else [write_compared(out, record)]
 
 

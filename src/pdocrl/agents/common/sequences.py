@@ -125,12 +125,12 @@ def start(
     )
     log_temperature, adam = jnp.log(jnp.asarray(config.temperature_init, jnp.float32)), optax.scale_by_adam()
     return SequenceState(
-        model,
-        log_temperature,
-        jnp.asarray(problem.frontier, jnp.float32),
-        jnp.zeros((), jnp.int32),
-        adam.init(model),
-        adam.init(log_temperature),
+        model=model,
+        log_temperature=log_temperature,
+        frontier=jnp.asarray(problem.frontier, jnp.float32),
+        steps=jnp.zeros((), jnp.int32),
+        model_opt=adam.init(model),
+        temperature_opt=adam.init(log_temperature),
     )
 
 
@@ -185,7 +185,14 @@ def imitate(
         "temperature": temperature,
         "gradient_norm": norm,
     }
-    state = SequenceState(model, log_temperature, state.frontier, state.steps + 1, model_opt, temperature_opt)
+    state = SequenceState(
+        model=model,
+        log_temperature=log_temperature,
+        frontier=state.frontier,
+        steps=state.steps + 1,
+        model_opt=model_opt,
+        temperature_opt=temperature_opt,
+    )
     return state, metrics
 
 

@@ -113,7 +113,7 @@ def _block_rows(array: h5py.Dataset, shape: tuple[int, ...]) -> int:
 
 
 def _action_bounds(file: h5py.File, columns: dict[str, Column], name: str) -> Bounds | None:
-    """What `write` left beside the columns (older collections: in their story); files from elsewhere say nothing."""
+    """What `write` left beside the columns (older collections: in their metadata); files from elsewhere say nothing."""
     if "action" not in columns:
         return None
     dims = columns["action"].shape[1] if len(columns["action"].shape) == 2 else 1
@@ -122,8 +122,8 @@ def _action_bounds(file: h5py.File, columns: dict[str, Column], name: str) -> Bo
         if stored.shape != (2, dims):
             raise DataError(f"{name}: `{BOUNDS}` has shape {stored.shape}, expected (2, {dims}): lowest and highest.")
         return make_bounds(name, stored[0], stored[1], dims)
-    story = json.loads(file.attrs.get("collection", "{}"))
-    return make_bounds(name, story["action_low"], story["action_high"], dims) if "action_low" in story else None
+    old = json.loads(file.attrs.get("collection", "{}"))
+    return make_bounds(name, old["action_low"], old["action_high"], dims) if "action_low" in old else None
 
 
 def _cost_names(file: h5py.File, columns: dict[str, Column]) -> tuple[str, ...]:

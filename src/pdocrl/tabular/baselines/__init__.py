@@ -93,9 +93,9 @@ def solve_with(
     """
     if method not in BASELINES:
         raise UnknownNameError("method", method, sorted(BASELINES))
-    rival, given = BASELINES[method], read_parameters(method, parameters or {})
-    progress(f"learning by {rival.label}")
-    found = rival.run(counts, gamma, limits, **given)
+    baseline, given = BASELINES[method], read_parameters(method, parameters or {})
+    progress(f"learning by {baseline.label}")
+    found = baseline.run(counts, gamma, limits, **given)
     return assess(counts, found, gamma, limits, method, None, resamples > 0, level, progress)
 
 

@@ -30,7 +30,6 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits
 from pdocrl.tabular.baselines.problem import LogModel, best_occupancy, occupancy_cone
 from pdocrl.tabular.baselines.spibb import Bootstrapped, best_near
-from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.solvers.highs import maximise
 from pdocrl.tabular.solvers.lagrangian import Floats
@@ -127,11 +126,3 @@ def pessimistic(counts: Counts, gamma: float, limits: Limits = (), epsilon: floa
     """The policy [S, A]; needs the extra `cone`."""
     problem = LogModel.of(counts, gamma, limits)
     return problem.policy(occupancy_cone(problem, radius=float(np.sqrt(epsilon))))
-
-
-def least_values(problem: LogModel, pi: Floats, epsilon: float) -> Floats:
-    """[1+I] min_f (1−γ)f(s₀, π) over ‖δ‖²_μ̂ ≤ ε, for the reward and each constraint reward."""
-    mu, L = occupancy(problem.model, pi), problem.L
-    size = float(np.sqrt((mu[L.seen] ** 2 / L.mu_D[L.seen]).sum()))
-    earned = np.r_[np.vdot(mu, problem.model.r), np.tensordot(problem.model.g, mu, axes=2)]
-    return np.asarray(earned - np.sqrt(epsilon) * size)

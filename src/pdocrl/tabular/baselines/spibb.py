@@ -145,22 +145,22 @@ class Budgeted:
             middle = (low + high) / 2
             over = self._spent(self._at(Q, middle)) > self.epsilon
             low, high = np.where(over, middle, low), np.where(over, high, middle)
-        dear, cheap = self._at(Q, low), self._at(Q, high)
-        spent, left = self._spent(dear), self.epsilon - self._spent(cheap)
+        costly, least = self._at(Q, low), self._at(Q, high)
+        spent, left = self._spent(costly), self.epsilon - self._spent(least)
         between = spent > self.epsilon
-        share = np.where(between, left / np.where(between, spent - self._spent(cheap), 1.0), 1.0)
+        share = np.where(between, left / np.where(between, spent - self._spent(least), 1.0), 1.0)
         free = self._at(Q, np.zeros(len(Q)))
-        pi = share[:, None] * dear + (1 - share[:, None]) * cheap
+        pi = share[:, None] * costly + (1 - share[:, None]) * least
         return np.where((self._spent(free) <= self.epsilon)[:, None], free, pi)
 
     def _at(self, Q: Floats, price: Floats) -> Floats:
-        paid = price[:, None] * self.e
-        sink = np.where(self.seen, Q - paid, -np.inf).argmax(axis=1)
+        penalty = price[:, None] * self.e
+        target = np.where(self.seen, Q - penalty, -np.inf).argmax(axis=1)
         states = np.arange(len(Q))
-        moves = self.seen & (Q + paid < (Q - paid)[states, sink][:, None])
-        moves[states, sink] = False
+        moves = self.seen & (Q + penalty < (Q - penalty)[states, target][:, None])
+        moves[states, target] = False
         pi = np.where(moves, 0.0, self.base)
-        pi[states, sink] += (self.base * moves).sum(axis=1)
+        pi[states, target] += (self.base * moves).sum(axis=1)
         return np.where(self.acted[:, None], pi, self.base)
 
     def _spent(self, pi: Floats) -> Floats:

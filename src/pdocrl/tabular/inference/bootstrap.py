@@ -1,12 +1,12 @@
 """How much of a policy's estimated value is luck: the log is drawn again, from its own episodes or rows.
 
-Two kinds of luck, two uses of a redrawn log:
+Two kinds of luck, two uses of a resampled log:
 
-    spread     the same policy, evaluated in the redrawn log: how the estimate varies
-    optimism   a policy learned from the redrawn log, evaluated there and in the log it was drawn from: by how much a
-               learner overrates what it learns, since it prefers what happened to go well
+    spread     the same policy, evaluated in the resampled log: how the estimate varies
+    optimism   a policy learned from the resampled log, evaluated there and in the log it was drawn from: by how much a
+               learner overestimates what it learns, since it prefers what happened to go well
 
-A pair that a redrawn log lacks is followed by the worst of every signal for ever, as an unknown pair is. That is hard
+A pair that a resampled log lacks is followed by the worst of every signal for ever, as an unknown pair is. That is hard
 on policies that live on pairs tried once or twice, and meant to be: each such pair, taken alone, looks certain. Judged
 by what the log itself says of the pair, lucky ones would be chosen again (`theory.lucky`).
 """
@@ -42,14 +42,14 @@ class Intervals(Part, frozen=True, kw_only=True):
     level: float
     value: tuple[float, float]
     costs: dict[str, tuple[float, float | None]]  # None: the column is 0 in every row, and no upper end is known
-    optimism: float  # by how much the value is probably overrated; the lower end is moved by it
+    optimism: float  # optimism bias: by how much the value is probably too high; the lower end is moved by it
 
 
-class Redrawn(NamedTuple):
-    """What c candidates earn, value and constraint rewards, in and after learning from redrawn logs."""
+class BootstrapOutcomes(NamedTuple):
+    """What c candidates earn, value and constraint rewards, in and after learning from resampled logs."""
 
-    outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a redrawn log
-    there: Floats  # [c, refits, 1+I] a policy learned as the candidate was, in the redrawn log it was learned from
+    outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a resampled log
+    there: Floats  # [c, refits, 1+I] a policy learned as the candidate was, in the resampled log it was learned from
     here: Floats  # [c, refits, 1+I] the same policy in the log itself
 
     @property
@@ -62,7 +62,7 @@ class Redrawn(NamedTuple):
 def resample(counts: Counts, rng: np.random.Generator) -> Counts:
     """A log of the same size drawn from this one, with replacement: groups of episodes where it has them, else rows.
 
-    Starts are redrawn too, unless d₀ was known beforehand.
+    Starts are resampled too, unless d₀ was known beforehand.
     """
     if counts.groups is not None:
         return _resample_groups(counts, counts.groups, rng)
@@ -70,10 +70,10 @@ def resample(counts: Counts, rng: np.random.Generator) -> Counts:
 
 
 def with_counts(counts: Counts, drawn: Ints, rng: np.random.Generator) -> Counts:
-    """The log with each transition drawn [M] times; signals are redrawn within it, and starts."""
+    """The log with each transition drawn [M] times; signals are resampled within it, and starts."""
     hit = np.flatnonzero(drawn)
     count = drawn[hit].astype(np.int64)
-    # Within a cell only mean and variance are known; the mean of redrawn signals is normal by the central limit.
+    # Within a cell only mean and variance are known; the mean of resampled signals is normal by the central limit.
     noise = rng.standard_normal((len(counts.mean), len(hit))) * np.sqrt(counts.variance[:, hit] / count)
     starts, episodes = counts.starts, counts.starts.sum()
     if episodes >= 2:
@@ -106,7 +106,7 @@ def _resample_groups(counts: Counts, groups: Groups, rng: np.random.Generator) -
     )
 
 
-def redraw(
+def bootstrap(
     counts: Counts,
     limits: Sequence[Limit],
     candidates: Sequence[Solution],
@@ -114,24 +114,24 @@ def redraw(
     refits: int,
     seed: int,
     progress: Callable[[str], None] = lambda _: None,
-) -> Redrawn:
-    """Redraw the log, evaluate every candidate in it and, the first `refits` times, learn again with its sets.
+) -> BootstrapOutcomes:
+    """Resample the log, evaluate every candidate in it and, the first `refits` times, learn again with its sets.
 
-    All candidates see the same redrawn logs, and the k-th depends on (seed, k) alone. Learning again is by linear
+    All candidates see the same resampled logs, and the k-th depends on (seed, k) alone. Learning again is by linear
     program whatever the candidate's method, and for the limits it was learned for.
     """
     size = 1 + len(limits)
-    log = Redrawn(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
+    log = BootstrapOutcomes(*(np.empty((len(candidates), times, size)) for times in (resamples, refits, refits)))
     for k in range(max(resamples, refits)):
-        progress(f"redrawing the log: {k + 1} of {max(resamples, refits)}")
+        progress(f"resampling the log: {k + 1} of {max(resamples, refits)}")
         drawn = resample(counts, np.random.default_rng([seed, k]))
-        redrawn = Lagrangian.empirical(drawn, candidates[0].L.gamma, limits)
-        model = pessimistic_model(redrawn, worst=candidates[0].L)
+        resampled = Lagrangian.empirical(drawn, candidates[0].L.gamma, limits)
+        model = pessimistic_model(resampled, worst=candidates[0].L)
         for index, candidate in enumerate(candidates):
             if k < resamples:
                 log.outcomes[index, k] = outcome(model, candidate.policy)
             if k < refits:
-                problem = dataclasses.replace(redrawn, tau=candidate.L.tau)
+                problem = dataclasses.replace(resampled, tau=candidate.L.tau)
                 learned = solve_saddle(problem, Setup(candidate.sets.C, candidate.sets.B))
                 log.there[index, k] = learned.estimate
                 log.here[index, k] = outcome(pessimistic_model(candidate.L), learned.policy)
@@ -161,8 +161,8 @@ def intervals(estimate: PolicyEstimate, optimism: Floats, limits: Sequence[Limit
     bound[1:] = clustered(estimate, level, anywhere=True)[1:]
     bound[0, 0] -= max(float(optimism[0]), 0.0)
     rows = [1 + limit.index(estimate.counts.cost_names) for limit in limits]
-    for row, limit, overrated in zip(rows, limits, optimism[1:], strict=True):
-        bound[row, int(limit.sign < 0)] -= limit.sign * max(float(overrated), 0.0)
+    for row, limit, bias in zip(rows, limits, optimism[1:], strict=True):
+        bound[row, int(limit.sign < 0)] -= limit.sign * max(float(bias), 0.0)
     bound = estimate.possible(bound)
     never = unknown_size(estimate.counts, limits)
     costs = {

@@ -4,7 +4,7 @@
 
 All are in (1−γ)J units, reward first, then each cost of the log. All hold for a policy that does not depend on the log
 it is judged by: one chosen elsewhere, or on the other half (see `split`). To a policy learned from the same rows they
-are too kind, by what `bootstrap.Redrawn.optimism` measures.
+are too kind, by what `bootstrap.BootstrapOutcomes.optimism` measures.
 
 What the log never saw, no bound can know. A pair that was never tried is taken to be no worse than the worst step the
 log has followed by the worst state it knows (`beyond`); a disaster that never happened in n rows is bounded by its
@@ -219,7 +219,7 @@ def spread_of_rows(estimate: PolicyEstimate, high: bool, anywhere: bool = False)
 def spread_of_episodes(estimate: PolicyEstimate, high: bool, level: float, anywhere: bool = False) -> Uncertainty:
     """Var Ĵ = G/(G−1) Σ_g (Σ_{rows of g} μ^π/n · surprise)², or that of rows if larger.
 
-    With G groups the quantile should be Student's; the variance is enlarged as if it were.
+    With G groups the quantile should be Student's; the variance is inflated accordingly.
     """
     rows, groups = spread_of_rows(estimate, high, anywhere), estimate.counts.groups
     if groups is None or len(groups) < 2:

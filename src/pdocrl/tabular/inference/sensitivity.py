@@ -1,7 +1,7 @@
 """Choosing C, the bound on w = μ^π/μ_D: a small C stays near the data, a large one believes it further away.
 
 The theory wants C ≥ C*, the concentrability of the optimal policy, and is silent about what C* is. Here each
-candidate's policy is scored by what it can be expected to earn: the mean over redrawn logs of its value, less B times
+candidate's policy is scored by what it can be expected to earn: the mean over resampled logs of its value, less B times
 its largest violation, less the optimism of learning with that C (see `bootstrap`). `solve` takes the best score among
 those C within which the limits can be kept, if there are any. Where a policy goes that the log hardly went is `cover`.
 """
@@ -16,7 +16,7 @@ from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part
 from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts, Label
-from pdocrl.tabular.inference.bootstrap import redraw
+from pdocrl.tabular.inference.bootstrap import bootstrap
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, Solution, solve_saddle
 
@@ -31,7 +31,7 @@ class Choice(Part, frozen=True, kw_only=True):
     value: float
     costs: dict[str, float]
     score: float  # what it can be expected to earn, less the price of missed limits
-    optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably overrated
+    optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably too high
     concentrability: float
     limits: str  # whether covered policies can keep them: kept or missed
 
@@ -69,7 +69,7 @@ def try_bounds(
         solved.append(solve_saddle(L, Setup(C)))
         if np.isfinite(C) and np.all(solved[-1].point.mu <= 0.999 * solved[-1].sets.C * L.mu_D):
             break
-    redrawn = redraw(counts, limits, solved, resamples, refits, seed, progress)
+    resampled = bootstrap(counts, limits, solved, resamples, refits, seed, progress)
     B = float(np.median([s.sets.B for s in solved]))  # one for all, so that scores compare
     price = B * solved[0].units.multipliers
 
@@ -77,8 +77,8 @@ def try_bounds(
         missed = np.maximum(price * (L.tau - outcomes[..., 1:]), 0).max(axis=-1, initial=0)
         return np.asarray(outcomes[..., 0] - missed)
 
-    overrated = (penalised(redrawn.there) - penalised(redrawn.here)).sum(axis=1) / max(refits, 1)
-    score = penalised(redrawn.outcomes).mean(axis=1) - overrated
+    bias = (penalised(resampled.there) - penalised(resampled.here)).sum(axis=1) / max(refits, 1)
+    score = penalised(resampled.outcomes).mean(axis=1) - bias
     signs = np.array([limit.sign for limit in limits])
     model, names = pessimistic_model(L), limit_names(limits)
     choices = tuple(
@@ -87,7 +87,7 @@ def try_bounds(
             value=float(s.estimate[0]),
             costs=dict(zip(names, (signs * s.estimate[1:] + 0.0).tolist(), strict=True)),  # no −0
             score=float(score[index]),
-            optimism=tuple(redrawn.optimism[index].tolist()),
+            optimism=tuple(resampled.optimism[index].tolist()),
             concentrability=cover(L, occupancy(model, s.policy), counts.states).concentrability,
             limits="kept" if s.slater_margin >= -TOLERANCE else "missed",
         )

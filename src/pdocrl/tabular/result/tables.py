@@ -102,7 +102,7 @@ def trust(solved: SolvedFile) -> Table:
         ["time outside the log", f"{100 * cover.outside:.2g} %"],
     ]
     if solved.intervals is not None and solved.intervals.optimism:  # 0 where nothing was learned again
-        rows.append(["reward probably overrated by", f"{solved.intervals.optimism:.2g}"])
+        rows.append(["optimism bias of the reward", f"{solved.intervals.optimism:.2g}"])
     for index, thin in enumerate(cover.thinnest[:3]):
         label = "least covered states" if index == 0 else ""
         rows.append([label, f"{thin.state}: {100 * thin.time:.2g} % of its time, {100 * thin.data:.2g} % of the log"])

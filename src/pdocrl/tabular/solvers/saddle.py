@@ -228,15 +228,15 @@ ACCURACY = 1e-8  # of the plan, relative to the values
 
 
 def complete_policy(scaled: Lagrangian, mass: Floats, planned: Floats, price: float) -> Floats:
-    """The policy planned [S, A] where it has mass [S]; elsewhere the plan from there, or `behaviour` without rows.
+    """The policy planned [S, A] where it has mass [S]; off that support a second plan, or `behaviour` without rows.
 
-    A policy may get to states the plan never comes to: a start the log has not seen, a gust it has not felt. What the
-    log did there is no answer, it may have cost what the limits forbid. So the plan is made once more, from everywhere,
+    A policy may reach states the plan never visits, such as a start the log has not seen. The behaviour policy may cost
+    there what the limits forbid. So off the planned support actions are planned from each state:
 
         V(s) = max_{a tried in s} r(s, a) + price · Σ_i g_i(s, a) + γ P̂V
 
-    at the price above which keeping limits comes before reward (B, see `lp.choose_B`). A state without any rows is
-    taken to lead back to somewhere in the log: at the worst for ever, all ways there would be alike.
+    at the price above which limits come before reward (B, see `lp.choose_B`). A state without any rows is taken to lead
+    back to the states of the log: with the worst value for ever, all ways there would be equally bad.
     """
     known = np.asarray(scaled.seen.any(axis=1))
     open_ended = np.asarray(known & (mass <= 1e-12))

@@ -1,4 +1,4 @@
-"""What people ask of a log after the first answer.
+"""Analysis of a log after it is solved.
 
 frontier     how much reward does a limit cost, from here to there?
 compare      which of these policies is better on this log, and is the difference more than luck?
@@ -59,9 +59,9 @@ def frontier(
 ) -> tuple[Result, ...]:
     """The problem of `result` solved again with the limit on one column at each of these values, all else the same.
 
-    By how much learning overrates itself was measured for `result`; the intervals here are moved by as much.
+    The optimism bias of learning was measured for `result`; the intervals here are moved by as much.
     """
-    overrated = 0.0 if result.intervals is None else max(result.intervals.optimism, 0.0)
+    bias = 0.0 if result.intervals is None else max(result.intervals.optimism, 0.0)
     least = 0.0 if counts.mean[0].min(initial=0.0) >= 0 else -np.inf
     others = [limit for limit in result.limits if limit.name != name]
     own = next((limit for limit in result.limits if limit.name == name), Limit(name, 0.0))
@@ -74,7 +74,7 @@ def frontier(
         one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
         if one.intervals is not None:
             low, high = one.intervals.value
-            moved_out = msgspec.structs.replace(one.intervals, value=(min(low, max(low - overrated, least)), high))
+            moved_out = msgspec.structs.replace(one.intervals, value=(min(low, max(low - bias, least)), high))
             one = dataclasses.replace(one, intervals=moved_out)
         found.append(one)
     return tuple(found)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular.analysis import compare, explain, frontier, more_data, parse_frontier
 from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp, values
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
-from pdocrl.tabular.questions import compare, explain, frontier, more_data, parse_frontier
 from pdocrl.tabular.result.policy import load
 from pdocrl.tabular.result.report import save
 from pdocrl.tabular.solvers.lagrangian import Lagrangian, pessimistic_model
@@ -69,7 +69,7 @@ def test_policies_are_compared_on_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_an_estimate_lies_in_its_interval_also_where_pairs_have_one_row(tmp_path: Path) -> None:
-    """A redrawn log lacks a third of such pairs, and what it lacks is taken at its worst."""
+    """A resampled log lacks a third of such pairs, and what it lacks is taken at its worst."""
     rng = np.random.default_rng(1)
     s, a = np.repeat(np.arange(40), 5), np.tile(np.arange(5), 40)
     counts = Counts.from_arrays(s, a, rng.permutation(s), rng.random(200), 0.1 * a, d0=np.full(40, 1 / 40))

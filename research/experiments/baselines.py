@@ -14,7 +14,7 @@ import numpy as np
 from pdocrl.table import Table, Text
 from research.experiments.experiment import Drawing, Experiment, Rows, new_figure, save_figure
 from research.measure import EXAMPLES, SMALL, measure_all
-from research.methods import RIVALS, Claim
+from research.methods import MEASURED, Claim
 
 SETTINGS = ("theory", "best of grid")
 IMITATION = "behaviour_cloning"
@@ -92,7 +92,7 @@ def make_table(name: str, title: str, rows: Rows) -> Table:
         here = [row for row in every if (row["family"], row["coverage"]) == (family, coverage)]
         lines = {m: [row for row in here if row["method"] == m] for m in dict.fromkeys(row["method"] for row in here)}
         for method, own in sorted(lines.items(), key=lambda item: _last(item[1])):
-            claim, best = RIVALS[method].claim, _of(own, "best of grid")
+            claim, best = MEASURED[method].claim, _of(own, "best of grid")
             cells = [Text(family), Text(coverage), Text(_label(method, name)), *_claims(claim)]
             for setting in SETTINGS:
                 of = {row["n"]: row for row in _of(own, setting)}
@@ -161,7 +161,7 @@ def slope_table(name: str, title: str, rows: Rows) -> Table:
     sizes = sorted({row["n"] for row in shares})
     body = []
     for method in dict.fromkeys(row["method"] for row in shares):
-        cells = [Text(_label(method, name)), *_claims(RIVALS[method].claim)]
+        cells = [Text(_label(method, name)), *_claims(MEASURED[method].claim)]
         for coverage in ("full", "partial"):
             own = [row for row in shares if (row["method"], row["coverage"]) == (method, coverage)]
             cells += [Text(str(slope(_of(own, setting)))) for setting in SETTINGS]
@@ -199,7 +199,7 @@ def draw_families(rows: Rows, target: Path) -> None:
                     markersize=4,
                     zorder=3 if ours else 2,
                 )[0]
-                labels[RIVALS[method].method.label] = line
+                labels[MEASURED[method].method.label] = line
         axis.set(xscale="log", yscale="log")
         axis.set_title(f"{family}, {coverage}", loc="left", fontsize=10)
         axis.grid(axis="y", color="#dddddd", linewidth=0.7)
@@ -246,7 +246,7 @@ def draw_slopes(rows: Rows, target: Path) -> None:
     for axis, coverage in zip(axes, ("full", "partial"), strict=True):
         axis.axvline(0.0, color="#aaaaaa", linewidth=0.8, linestyle=":")
         _points(axis, [[at(method, coverage, setting) for method in methods] for setting in SETTINGS])
-        claimed = [(-1 / RIVALS[m].claim.rate, y) for y, m in enumerate(methods) if RIVALS[m].claim.rate]
+        claimed = [(-1 / MEASURED[m].claim.rate, y) for y, m in enumerate(methods) if MEASURED[m].claim.rate]
         axis.plot(
             *zip(*claimed, strict=True),
             "|",
@@ -262,8 +262,8 @@ def draw_slopes(rows: Rows, target: Path) -> None:
 
 def _lines(rows: Rows, what: str) -> tuple[Any, Any, list[str]]:
     """A figure with a line for every method and a panel for each coverage."""
-    free = all(RIVALS[row["method"]].free for row in rows)
-    methods = [name for name in RIVALS if any(row["method"] == name for row in rows)]
+    free = all(MEASURED[row["method"]].free for row in rows)
+    methods = [name for name in MEASURED if any(row["method"] == name for row in rows)]
     figure, axes = new_figure(2, figsize=(11, 1.2 + 0.3 * len(methods)), sharey=True)
     axes[0].set_yticks(range(len(methods)), [_label(m, "free" if free else "") for m in methods])
     axes[0].invert_yaxis()
@@ -314,7 +314,7 @@ def experiment(
         return make_table(name, title, rows)
 
     more: tuple[Drawing, ...] = ()
-    if name.startswith("rivals"):  # several families, whose errors have a mean
+    if name.startswith("baselines"):  # several families, whose errors have a mean
         more = (
             Drawing(f"{name}_settings", "error by the theory's parameters and by the best of a grid", draw_settings),
             Drawing(f"{name}_slopes", "slopes of the error against the log's size, and those claimed", draw_slopes),
@@ -341,7 +341,7 @@ def _claims(claim: Claim) -> list[Text]:
 
 
 def _label(method: str, name: str) -> str:
-    return RIVALS[method].method.label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
+    return MEASURED[method].method.label.replace("PDOCRL", "PDORL" if "free" in name else "PDOCRL")
 
 
 def _half(row: dict[str, float]) -> float:
@@ -359,16 +359,16 @@ def _logs(rows: Rows) -> str:
     return f"{most}" if fewest == most else f"{fewest} to {most}"
 
 
-RIVALS_LIMITS = experiment(
-    "rivals",
+BASELINES_LIMITS = experiment(
+    "baselines",
     "the paper's first table, measured: methods that keep limits",
     "Offline learning with limits: error of every method",
     SMALL,
     True,
     4,
 )
-RIVALS_FREE = experiment(
-    "rivals_free",
+BASELINES_FREE = experiment(
+    "baselines_free",
     "the paper's second table, measured: methods without limits",
     "Offline learning without limits: error of every method",
     SMALL,

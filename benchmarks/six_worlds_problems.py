@@ -9,7 +9,7 @@
 | House | weather that nobody controls, two costs of sizes 1e-3 and 1e3 | discomfort, peaks of power |
 | Dam | rare floods that cost 50, ends when dry; the cost under another key | floods |
 
-Used by `elsewhere.py`. Every world is a Gymnasium environment; every driver has `begin(seed)`, see `envs/rollout.py`.
+Used by `six_worlds.py`. Every world is a Gymnasium environment; every driver has `begin(seed)`, see `envs/rollout.py`.
 """
 
 from __future__ import annotations
@@ -213,35 +213,35 @@ TASKS = """
 [Pendulum]
 horizon = 100
 env_id = "Pendulum-v1"
-cost_function = "elsewhere_worlds:hard_torque"
+cost_function = "six_worlds_problems:hard_torque"
 reward_min = -1000.0
 reward_max = 0.0
 [Mountain]
 horizon = 300
 env_id = "MountainCarContinuous-v0"
-cost_function = "elsewhere_worlds:high_speed"
+cost_function = "six_worlds_problems:high_speed"
 reward_min = -30.0
 reward_max = 100.0
 [Cart]
 horizon = 100
-env_id = "elsewhere_worlds:Cart-v0"
-cost_function = "elsewhere_worlds:off_centre"
+env_id = "six_worlds_problems:Cart-v0"
+cost_function = "six_worlds_problems:off_centre"
 reward_min = 0.0
 reward_max = 300.0
 [Plant]
 horizon = 60
-env_id = "elsewhere_worlds:Plant-v0"
+env_id = "six_worlds_problems:Plant-v0"
 reward_min = -120.0
 reward_max = 120.0
 [House]
 horizon = 96
-env_id = "elsewhere_worlds:House-v0"
+env_id = "six_worlds_problems:House-v0"
 costs = ["cost_cold", "cost_peak"]
 reward_min = -250.0
 reward_max = 0.0
 [Dam]
 horizon = 100
-env_id = "elsewhere_worlds:Dam-v0"
+env_id = "six_worlds_problems:Dam-v0"
 costs = ["flooded"]
 reward_min = 0.0
 reward_max = 500.0
