@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits
 from pdocrl.records import write_record
-from pdocrl.tabular import api, questions
+from pdocrl.tabular import analysis, api
 from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.result import report, tables
@@ -109,7 +109,7 @@ class SolvedResult(Result):
         found = solved_file(self)
         if self.counts is None:
             return found
-        found = with_answers(found, (), "", (), self, questions.more_data(self.counts, self))
+        found = with_answers(found, (), "", (), self, analysis.more_data(self.counts, self))
         return report.with_notes(found, self, self.counts)
 
     def save(self, folder: str | os.PathLike[str], unseen: str = "careful") -> list[Path]:
@@ -124,8 +124,8 @@ class SolvedResult(Result):
         files = report.save(self, folder, unseen, self.counts, self.record())
         if self.counts is None:
             return files
-        write_record(folder / questions.FILE, questions.policy_map(self.counts, self))
-        return [*files, folder / questions.FILE]
+        write_record(folder / analysis.FILE, analysis.policy_map(self.counts, self))
+        return [*files, folder / analysis.FILE]
 
     def frontier(self, name: str, points: Sequence[float] | None = None, resamples: int = 50) -> FrontierCurve:
         """The problem solved again with the limit on column `name` at each of `points`, all else the same.
@@ -139,12 +139,12 @@ class SolvedResult(Result):
         if points is None and not named.get(name):
             raise PdocrlError(f"there is no limit on {name} to begin from: give points=[…].")
         along = [float(x) for x in (np.linspace(0.25, 2, 8) * named[name] if points is None else points)]
-        found = frontier_of(questions.frontier(counts, self, name, along, resamples), name)
+        found = frontier_of(analysis.frontier(counts, self, name, along, resamples), name)
         return FrontierCurve(column=found.column, points=found.points)
 
     def explain(self, state: Label, step: int = 0) -> tuple[ExplainedAction, ...]:
         """What the log did in a state, what the policy does, and what each action would bring from there on."""
-        return questions.explain(self._counted("an explanation"), self, state, step)
+        return analysis.explain(self._counted("an explanation"), self, state, step)
 
     def _counted(self, what: str) -> Counts:
         if self.counts is None:
