@@ -129,7 +129,7 @@ def standings(cells: Sequence[Cell]) -> list[Standing]:
                 profile=tuple(float(((costs <= 1) & (rewards >= level)).mean()) for level in LEVELS),
             )
         )
-    return sorted(made, key=lambda standing: (standing.rank, -standing.safe_limits, -standing.reward))
+    return sorted(made, key=lambda standing: (standing.rank, -standing.reward))
 
 
 def compare(cells: Sequence[Cell], method: str, other: str) -> Comparison | None:
