@@ -70,10 +70,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     order = (TRAJECTORY,) if problem.whole_episodes else DECIDERS
     chosen = decider(estimates, limit.name, order) if limit.measure == "mean" else tail(problem, limit)
     if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
-        size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
-        if chosen is not None:
-            size = chosen.effective_sample_size or 0.0
-        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+        asked = [estimates[name, limit.name] for name in order if (name, limit.name) in estimates]
+        why = _unusable(asked if chosen is None else [chosen])
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
@@ -144,6 +142,19 @@ def widened(estimate: Estimate, problem: Problem) -> Estimate:
     influence = value + factor * (estimate.influence - value)
     size = estimate.effective_sample_size or float(len(influence))
     return dataclasses.replace(estimate, influence=influence, interval=interval(influence, size, problem.level))
+
+
+def _unusable(asked: Sequence[Estimate]) -> str:
+    """Why none of these may decide."""
+    best = max(asked, key=lambda e: e.effective_sample_size or 0.0, default=None)
+    size = 0.0 if best is None else best.effective_sample_size or 0.0
+    if best is None or size == 0:
+        return "no overlap: no logged episode follows the policy to its end"
+    if size < FEWEST:
+        return f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+    if (best.largest_weight or 0.0) > LARGEST:
+        return f"one episode has {100 * (best.largest_weight or 0):.0f} % of all weight, more than {100 * LARGEST:g} %"
+    return f"{best.estimator} has no value here: {'; '.join(best.assumptions)}"
 
 
 def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:
