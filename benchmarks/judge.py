@@ -108,8 +108,9 @@ def measure(world: Any, n: int, kind: str, logs: int, totals: Any) -> list[dict[
             told.setdefault(("mean", scale), []).append(one.verdict)
         decided_by[str(one.estimator)] = decided_by.get(str(one.estimator), 0) + 1
         for scale in TAIL:
-            cvar = Limit("cost", scale * worst, "<=", "cvar", level=0.9)
-            told.setdefault(("CVaR90", scale), []).append(verdicts.verdict(problem, cvar, estimates).verdict)
+            if worst < totals.max():  # of bandits with one cost nothing can be above
+                cvar = Limit("cost", scale * worst, "<=", "cvar", level=0.9)
+                told.setdefault(("CVaR90", scale), []).append(verdicts.verdict(problem, cvar, estimates).verdict)
             if scale * share < 1:
                 limit = Limit("cost", scale * share, "<=", "exceedance", threshold=world.threshold)
                 told.setdefault(("share", scale), []).append(verdicts.verdict(problem, limit, estimates).verdict)

@@ -8,9 +8,9 @@
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
 that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
-weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide
-(`widened`). A cost that is rare has a bound that knows what few episodes may have missed: with k of n effective
-episodes that cost anything, and k < `RARE`,
+weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide, and
+`ESTIMATED` times where the propensities are (`widened`). A cost that is rare has a bound that knows what few episodes
+may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
 """
@@ -40,6 +40,7 @@ TRAJECTORY = "weighted trajectory importance sampling"  # decides where nothing 
 FORWARD = "double reinforcement learning (forward)"
 WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 FEW, HEAVY = 0.25, 1.5  # share of effective episodes, below which weighted intervals count so many times
+ESTIMATED = 1.25  # factor where propensities are estimated, whose error no influence value has
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -134,8 +135,8 @@ def widened(estimate: Estimate, problem: Problem) -> Estimate:
     few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
     factor = WIDER if estimate.estimator == FORWARD else 1.0
     decides = (TRAJECTORY if problem.whole_episodes else WEIGHTED, distribution.NAME)
-    if estimate.estimator in decides and few:
-        factor = HEAVY
+    if estimate.estimator in decides:
+        factor = (HEAVY if few else 1.0) * (ESTIMATED if problem.estimated else 1.0)
     if factor == 1 or estimate.influence is None:
         return estimate
     value = estimate.influence.mean()
