@@ -52,10 +52,10 @@ def main() -> None:
                         print(f"{world.name}: its package is not installed (see any_log/third_party.py); left out")
         return
     table = pd.read_csv(ROWS)
-    NOTE.write_text(note(table), encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN, 1)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{summary(table)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    for path, made in ((NOTE, note(table)), (PAGE, summary(table))):
+        text = path.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN, 1)
+        path.write_text(f"{head}{BEGIN}\n\n{made}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 
 def run(world: Any, role: str, logs: int, sizes: Any = SIZES) -> None:
