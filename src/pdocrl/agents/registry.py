@@ -5,8 +5,11 @@ Nothing here imports JAX until an agent is looked up.
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdocrl.errors import PdocrlError, UnknownNameError
@@ -35,6 +38,7 @@ BUILT_IN = {
 }
 
 
+_DESCRIBED = ("name", "summary", "paper", "needs", "discrete_actions")
 _of_session: dict[str, Agent[Any, Any]] = {}  # agents given as classes or instances in this process
 
 
@@ -99,7 +103,36 @@ def agent_names() -> list[str]:
 
 def agents_for_discrete_actions() -> list[str]:
     """The built-in agents that learn from discrete actions."""
-    return [name for name in BUILT_IN if find_agent(name).discrete_actions]
+    return [name for name in BUILT_IN if describe_agent(name)["discrete_actions"]]
+
+
+def describe_agent(name: str) -> dict[str, Any]:
+    """What the class says of itself: name, summary, paper, needs, discrete_actions.
+
+    A built-in agent's are read from its source, since importing it would load JAX, which takes seconds.
+    """
+    if name not in BUILT_IN or name in _of_session:
+        agent = find_agent(name)
+        return {key: getattr(agent, key) for key in _DESCRIBED}
+    found = _constants("pdocrl.agents.base:Agent") | _constants(BUILT_IN[name])
+    return {key: found[key] for key in _DESCRIBED}
+
+
+def _constants(path: str) -> dict[str, Any]:
+    """The literals that the class `module:Class` assigns to the names in `_DESCRIBED`, without importing the module."""
+    module, _, attribute = path.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    (found,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == attribute)
+    constants = {}
+    for node in found.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name) and target.id in _DESCRIBED:
+                    constants[target.id] = ast.literal_eval(node.value)
+    return constants
 
 
 def find_agent(name: str) -> Agent[Any, Any]:

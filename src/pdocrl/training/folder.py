@@ -199,12 +199,12 @@ def export(folder: str | os.PathLike[str], out: str | os.PathLike[str], run: int
     if not 0 <= run < len(found.policies):
         raise PdocrlError(f"{folder}: run {run} does not exist; there are runs 0 to {len(found.policies) - 1}.")
     policy, out = found.policies[run], Path(out)
+    model = to_onnx(policy) if onnx else None  # before anything is written: its package may be missing
     with atomic_path(out / "policy.npz") as path:
         policies.save(path, [policy], {"agent": found.config.agent, "step": found.step, **found.config.runs[run]})
     write_text(out / "policy.py", joined_source())
     written = [out / "policy.npz", out / "policy.py"]
-    if onnx:
-        model = to_onnx(policy)
+    if model is not None:
         with atomic_path(out / "policy.onnx") as path:
             path.write_bytes(model.SerializeToString())
         written.append(out / "policy.onnx")
