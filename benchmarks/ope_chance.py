@@ -22,7 +22,7 @@ from pdocrl.files import write_csv
 from pdocrl.ope import EnsembleConfig, Prepared
 from pdocrl.ope.ensemble.judge import judge_each
 
-SMALL = EnsembleConfig(hidden=(64, 64), drawn_hidden=(64, 64), steps=1500, batch_size=128)
+SMALL = EnsembleConfig(hidden=(64, 64), outcome_hidden=(64, 64), steps=1500, batch_size=128)
 PLAYED = 4000
 
 

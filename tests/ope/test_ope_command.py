@@ -25,7 +25,7 @@ from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained
 
 HORIZON = 10
-SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), drawn_hidden=(32, 32), steps=400, batch_size=128)
+SMALL = EnsembleConfig(folds=2, each=2, hidden=(32, 32), outcome_hidden=(32, 32), steps=400, batch_size=128)
 Cli = Callable[..., tuple[int, str, str]]
 
 

@@ -36,7 +36,7 @@ class EnsembleConfig:
     each: int = 2  # members of an ensemble
     ways: tuple[str, ...] = ("recorded",)  # of WAYS; of several, each ensemble keeps one, see `calibrate`
     hidden: tuple[int, ...] = (128, 128)  # of a model's mean
-    drawn_hidden: tuple[int, ...] = (96, 96)  # of what it draws: costs, ends, components
+    outcome_hidden: tuple[int, ...] = (96, 96)  # of what it draws: costs, ends, components
     steps: int = 8000  # at most
     batch_size: int = 256
     learning_rate: float = 2e-3  # falls to a hundredth, along a cosine
@@ -119,7 +119,7 @@ def untrained(
 
     def one(key: PRNGKeyArray, base: Regression) -> MixtureModel:
         return MixtureModel.create(
-            key, s, action_dim, costs, levels, config.hidden, base=base, drawn_hidden=config.drawn_hidden
+            key, s, action_dim, costs, levels, config.hidden, base=base, drawn_hidden=config.outcome_hidden
         )
 
     return jax.vmap(one)(jax.random.split(key, config.members), base)
