@@ -5,9 +5,9 @@ Of each signal the skill of an estimate is the share of the variance between hel
     behaviours are usable    their skill is `SKILLED` or more, they stand for the policy (it is no farther from them,
                              and acts no more strongly beside them, than they do each beside the others), and there
                              are enough of them. Their errors are counted `WIDER` times
-    the models have skill    they speak. Where behaviours are usable and their interval lies apart from the models',
+    the models have skill    of `FAILED` or more: they speak. Where behaviours are usable and their interval lies apart from the models',
                              both intervals and all that is between
-    the models have none     (0 or less, of every cost) the behaviours speak alone, if they are usable; if not, the
+    the models have less     of every cost: the behaviours speak alone, if they are usable; if not, the
                              models, whose intervals are then as wide as their errors
 
 The models fail where a step is predicted well and an episode is not: legs and rotors fall over within tens of steps.
@@ -25,7 +25,7 @@ from pdocrl.ope.ensemble.behaviours import Behaviours, Likeness
 from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration
 
 Floats = NDArray[np.float64]
-SKILLED = 0.5
+SKILLED, FAILED = 0.5, 0.25
 WIDER = 2.0
 DRAWN = 256
 
@@ -63,7 +63,7 @@ def together(model: Calibrated, trained_on: Calibration, similar: Similar | None
     """What both say, and whether the behaviours carry it alone: the models have no skill for any cost."""
     if similar is None:
         return model, False
-    failed = trained_on.skill <= 0
+    failed = trained_on.skill < FAILED
     carried = bool((failed & similar.usable)[1:].all()) and len(failed) > 1
     alone = np.array([carried and (failed[0] or similar.usable[0]), *[carried] * len(model.above)])
     (low, high), (least, most) = model.interval.T, similar.interval.T
