@@ -5,10 +5,10 @@ Of each signal the skill of an estimate is the share of the variance between hel
     behaviours are usable    their skill is `SKILLED` or more, they stand for the policy (it is no farther from them,
                              and acts no more strongly beside them, than they do each beside the others), and there
                              are enough of them. Their errors are counted `WIDER` times
-    the models have skill    of `FAILED` or more: they speak. Where behaviours are usable and their interval lies apart from the models',
-                             both intervals and all that is between
-    the models have less     of every cost: the behaviours speak alone, if they are usable; if not, the
-                             models, whose intervals are then as wide as their errors
+    the models have skill    of `FAILED` or more: they speak. Where behaviours are usable and their interval lies apart
+                             from the models', both intervals and all that is between
+    the models have less     of every cost: the behaviours speak alone, if they are usable; if not, the models, whose
+                             intervals are then as wide as their errors
 
 The models fail where a step is predicted well and an episode is not: legs and rotors fall over within tens of steps.
 The behaviours know nothing of that, and nothing of where a policy drifts that copies them badly.
