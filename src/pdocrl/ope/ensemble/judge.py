@@ -65,9 +65,9 @@ from pdocrl.policies.policy import Policy
 from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
-METHODS = ("ensemble", "fqe")
 NAME, FQE = "dynamics ensemble", "fitted Q evaluation (random features)"
 BEHAVIOURS = "behaviours"
+METHODS = ("ensemble", BEHAVIOURS, "fqe")
 LIKE_IT = "logged behaviours like it"
 ASSUMED = [
     "the policy is to the logged behaviours what they are to each other (intervals are calibrated on them)",
