@@ -77,7 +77,7 @@ class Surrogate(Part, frozen=True, kw_only=True):
     """A small tree that imitates the policy."""
 
     lines: list[str]
-    fidelity: float  # share of held-out rows where it chooses as the policy does
+    fidelity: float  # share of held-out rows where it has the policy's most probable action
     held_out: dict[str, HeldOut]  # its own estimates
 
 

@@ -54,7 +54,8 @@ def render_portfolio(folder: Path) -> str:
     imitation = []
     if surrogate is not None:
         own = ", ".join(f"{signal} {tables.held(x)}" for signal, x in surrogate.held_out.items())
-        first = f"A tree chooses as the policy does in {100 * surrogate.fidelity:.0f} % of rows. Followed alone: {own}."
+        share = f"{100 * surrogate.fidelity:.0f} %"
+        first = f"A tree has the policy's most probable action in {share} of rows. Always taking that one: {own}."
         imitation = [first, *surrogate.lines]
     sections = [
         Section("Result", [Tables([tables.result(record).html()]), Listed(_in_words(record))]),
