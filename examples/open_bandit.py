@@ -58,7 +58,7 @@ found = pdocrl.solve(
 )
 record = found.record
 tables.candidates(record).show()
-print(found.summary)
+print(found.summary())
 
 # %% [markdown]
 # ## Truth

@@ -70,7 +70,7 @@ class FISOR(Agent[FISORConfig, FISORState]):
     """Feasibility-guided offline learning."""
 
     name = "fisor"
-    summary = "Earns where the data knows a way on without any cost, elsewhere flees from cost; looks at no limit."
+    summary = "Reward inside the largest feasible region, least violation elsewhere; no limit, no diffusion model."
     paper = "Zheng et al., Safe Offline RL with Feasibility-Guided Diffusion Model (ICLR 2024)"
     Config = FISORConfig
 
