@@ -26,6 +26,13 @@ OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
 FIELDS: dict[str, dict[str, str]] = {  # result file → {key}
     "ope.json": {"doubts": "warnings"},
     "run.json": {"window": "buffer_size", "choices": "discrete_actions"},
+    "result.json": {
+        "thin": "low_count_share",
+        "margin": "slater_margin",
+        "window": "limit_horizon",
+        "per_window": "per_limit_horizon",
+        "kept": "satisfied",
+    },
 }
 
 _said: set[str] = set()

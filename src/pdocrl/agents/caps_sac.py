@@ -99,7 +99,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
 
     def columns(self, config: CAPSSACConfig, dataset: Dataset) -> Columns:
         """Beyond a time limit there is a future, but the critics, each the worst of M at actions that nobody logged,
-        find no end to it: Q_c outgrows what can be paid, and no head keeps any limit."""
+        find no end to it: Q_c outgrows what can be paid, and no head satisfies any limit."""
         columns = super().columns(config, dataset)
         return columns | {"not_done": not_done_at_timeout(dataset)} if config.time_limit_ends else columns
 

@@ -48,8 +48,8 @@ def _lead(result: SolvedFile) -> str:
     gain = f"{result.value:.4g} {UNITS[result.unit]} where the behaviour policy has {result.log.value:.4g}"
     if not result.limits:
         return f"Estimated reward {gain}."
-    kept = sum(tables.keeps(result, name) for name in result.limits)
-    return f"Estimated reward {gain}; estimated within {kept} of {len(result.limits)} limits."
+    within = sum(tables.satisfied(result, name) for name in result.limits)
+    return f"Estimated reward {gain}; estimated within {within} of {len(result.limits)} limits."
 
 
 def _policy(result: SolvedFile) -> Table:
@@ -70,7 +70,7 @@ def _notes(result: SolvedFile) -> list[str]:
         found.append("The states hide what matters, so nothing is shown and nothing is called optimal.")
     elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
-    broken = [name for name in result.limits if not tables.keeps(result, name)]
+    broken = [name for name in result.limits if not tables.satisfied(result, name)]
     if broken:
         found.append(f"Estimated to be violated: {', '.join(broken)}.")
     if result.intervals is not None and result.status != "shown":  # then halves have decided
