@@ -95,3 +95,17 @@ def test_bad_input_is_one_line(policy: Any, limits: dict[str, float], message: s
     with pytest.raises(PdocrlError, match=message) as error:
         pdocrl.ope(policy, LOG, limits)
     assert "\n" not in str(error.value)
+
+
+def test_the_interval_that_is_printed_is_the_one_that_decides() -> None:
+    """Few effective episodes of many: weighted doubly robust is widened, and the estimate carries it."""
+    log = WORLD.log(3000, seed=5)
+    found = pdocrl.ope(0.4 * WORLD.target_rows(log) + 0.6 * np.eye(2)[log.action_codes(by_rule(log.frame()))], log)
+    told = pdocrl.ope(
+        0.4 * WORLD.target_rows(log) + 0.6 * np.eye(2)[log.action_codes(by_rule(log.frame()))], log, {"cost": 3}
+    )
+    [verdict] = told.policies[0].limits
+    estimate = found.policies[0].of(str(verdict.estimator))
+    assert estimate.cost_interval[0] == pytest.approx((verdict.lower, verdict.upper))
+    assert estimate.ess is not None
+    assert estimate.ess < 0.25 * told.episodes

@@ -37,6 +37,7 @@ def ope(
     discount: float = 1.0,
     regressor: str = "linear",
     newer: str | None = None,
+    stream: bool = False,
     compare: bool = False,
     model_selection: bool = False,
     out: Path | None = None,
@@ -76,10 +77,11 @@ def ope(
         discount: γ of the totals.
         regressor: of fitted Q evaluation: linear, trees or network.
         newer: rows logged since the log; warnings say where they no longer look like it.
+        stream: read the log part by part and judge by importance weights alone; of itself beyond 3,000,000 rows.
         compare: of a training: fitted Q evaluation beside the ensemble.
         model_selection: of a training: learn the dynamics in two ways, which takes twice as long, and keep what
             predicts held-out episodes best; often shows more.
-        out: a file for the report, JSON.
+        out: a file for the report: .html for a page with pictures, else JSON.
         seed: of sample splits and models.
         json: print one JSON object.
     """
@@ -108,13 +110,14 @@ def ope(
             discount=discount,
             regressor=regressor,
             newer=newer,
+            stream=stream or None,
             seed=seed,
         )
     if isinstance(told, OffPolicy):
         print_json(told.as_dict()) if json else _print_training(told, compare)
         return
     if out is not None:
-        told.save(out)
+        _write(told, out)
     if json:
         from pdocrl.records import as_plain
 
@@ -123,6 +126,16 @@ def ope(
         _print_report(told)
     if out is not None:
         log(f"wrote {out}")
+
+
+def _write(told: OpeReport, out: Path) -> None:
+    """A page or JSON, by the file's name."""
+    if out.suffix == ".html":
+        from pdocrl.report.ope_page import write_ope_page
+
+        write_ope_page(told, out)
+    else:
+        told.save(out)
 
 
 def _print_report(told: OpeReport) -> None:
@@ -174,6 +187,11 @@ def _print_report(told: OpeReport) -> None:
             print(f"within all limits, jointly at {percent}: {', '.join(chosen.safe) or 'none'}")
         if chosen.best is not None and chosen.regret_upper is not None:
             print(f"best: {chosen.best}; another candidate gains at most {chosen.regret_upper:.4g} more, at {percent}")
+        elif chosen.best is not None:
+            print(f"best: {chosen.best}, of those that could be estimated; what others gain is not known")
+        first = next((one.k for one in chosen.top if one.regret_upper == 0), None)
+        if first is not None:
+            print(f"the one that gains most is among {', '.join(chosen.ranking[:first])}, at {percent}")
 
 
 def _decided(one: PolicyReport, costs: int) -> list[str]:

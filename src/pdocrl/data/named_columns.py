@@ -140,6 +140,11 @@ def read_table(source: Any) -> Table:
     return Table(table, name)
 
 
+def read_part(source: Any, condition: str) -> Table:
+    """Rows of files that a condition in SQL keeps; columns are of the kinds that they are in the whole files."""
+    return _from_files(find_files(source if isinstance(source, str | list | tuple) else Path(source)), condition)
+
+
 def _from_files(files: list[str], condition: str = "") -> Table:
     """Columns of text that holds nothing but numbers become numbers."""
     import duckdb

@@ -194,7 +194,10 @@ def plan_audit(
         count = _least_episodes(lambda k, n: share_upper(k, n, confidence) <= limit.value, share, power)
     else:
         if cost_max is None or not cost_max >= limit.value:
-            raise PdocrlError(f"limit {limit}: give the largest cost of an episode, at least the limit (cost_max).")
+            raise PdocrlError(
+                f"limit {limit}: give the largest cost of an episode, at least the limit (--largest-cost; in Python "
+                "cost_max)."
+            )
         share, of = value / cost_max * (1 - (limit.level or 0.0)), f"{cost_max:g}, and the others nothing"
         goal, bound = -math.log1p(-confidence), limit.value / cost_max
 

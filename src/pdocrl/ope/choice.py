@@ -4,6 +4,8 @@ safe      those shown within all limits with the multiplicity paid: Holm's step-
           so that with the stated confidence none of them is over any limit
 paired    v_a − v_b = mean_e (ψ_a,e − ψ_b,e): the same episodes judge both, so what they share cancels
 regret    max_b (v_b − v_best), bounded by the largest upper end of the paired intervals, at Bonferroni's level
+top k     max_b (v_b − max_{a in S} v_a) of the first k of the ranking, S, is at most max_b min_{a in S} of the upper
+          ends; it fails only where that of the truly best b with some a does, so M − 1 pairs are paid for, for all k
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from pdocrl.ope.estimators.intervals import interval
 from pdocrl.ope.estimators.problem import Estimate, Floats
-from pdocrl.ope.result import Choice, Comparison, LimitVerdict
+from pdocrl.ope.result import Choice, Comparison, LimitVerdict, TopK
 
 LOGGED = "logged decisions"
 
@@ -55,7 +57,7 @@ def choose(candidates: Sequence[Candidate], logged: dict[str, Floats], confidenc
     if best is not None:
         others = [one for one in candidates if one is not best and one.reward is not None]
         level = 1 - (1 - confidence) / max(len(others), 1)
-        ends = [0.0]
+        ends: list[float] | None = [0.0] if len(others) == len(candidates) - 1 else None  # one that is not estimated
         for other in others:
             for signal, own in other.means.items():
                 theirs = best.means[signal]
@@ -64,16 +66,33 @@ def choose(candidates: Sequence[Candidate], logged: dict[str, Floats], confidenc
                     comparisons.append(_comparison(other.name, best.name, signal, pair))
             mine = best.reward
             wide = None if mine is None else _paired(other.reward, mine.influence, level, mine)
-            if wide is not None:
+            if ends is not None and wide is not None:
                 ends.append(wide[2])
-        regret = max(ends)
+        regret = None if ends is None else max(ends)
     return Choice(
         ranking=[one.name for one in ranking],
         safe=safe,
         best=None if best is None else best.name,
         regret_upper=regret,
         comparisons=comparisons,
+        top=[] if any(one.reward is None for one in ranking) else _top(ranking, confidence),
     )
+
+
+def _top(ranking: list[Candidate], confidence: float) -> list[TopK]:
+    """Of the first 1, 2, … candidates, all of which are estimated; none where a pair cannot be compared."""
+    level = 1 - (1 - confidence) / max(len(ranking) - 1, 1)
+    upper = np.zeros((len(ranking), len(ranking)))  # of v_b − v_a
+    for b, other in enumerate(ranking):
+        for a, own in enumerate(ranking):
+            if a == b or own.reward is None:
+                continue
+            pair = _paired(other.reward, own.reward.influence, level, own.reward)
+            if pair is None:
+                return []
+            upper[b, a] = pair[2]
+    regret = [float(np.maximum(upper[:, :k].min(1), 0).max()) for k in range(1, len(ranking) + 1)]
+    return [TopK(k=k, regret_upper=regret[k - 1]) for k in range(1, len(ranking) + 1)]
 
 
 def holm(p_values: dict[str, float], alpha: float) -> list[str]:

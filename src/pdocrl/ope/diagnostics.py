@@ -7,7 +7,7 @@ import numpy as np
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError
 from pdocrl.ope.estimators.problem import Floats, Problem
-from pdocrl.ope.result import ActionOverlap
+from pdocrl.ope.result import SHARES, ActionOverlap
 from pdocrl.ope.verdicts import FEWEST, LARGEST
 
 FAR = 5.0  # standard errors beyond which a moment of the propensities does not fit
@@ -102,6 +102,15 @@ def overlap(problem: Problem) -> list[ActionOverlap]:
         )
         for a in order
     ]
+
+
+def weight_shares(weights: Floats) -> list[float] | None:
+    """Of all weight that the heaviest 0, 5, …, 100 % of the episodes have; None where there is none."""
+    if not weights.any():
+        return None
+    total = np.r_[0.0, np.cumsum(-np.sort(-weights))]
+    places = np.asarray(SHARES) * len(weights)
+    return [float(x) for x in np.interp(places, np.arange(len(total)), total / total[-1])]
 
 
 def policy_warnings(problem: Problem, behaviour: Floats | None) -> list[str]:

@@ -3,6 +3,7 @@
 a folder of `pdocrl train`, its dataset           ─▶ `estimate.estimate`: learned dynamics, calibrated   ─▶ OffPolicy
 any policies, a dataset of vectors                ─▶ `judge_dataset`: learned dynamics, calibrated       ─▶ OpeReport
 any policies, a log with columns, discrete actions ─▶ `judge.judge`: every off-policy estimator           ─▶ OpeReport
+the same larger than memory, or continuous actions ─▶ `judge_by_weights`: importance sampling             ─▶ OpeReport
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pdocrl.data.named_columns import read_table
 from pdocrl.data.tasks import all_tasks
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
+from pdocrl.ope.by_weights import judge_by_weights
 from pdocrl.ope.judge import judge
+from pdocrl.ope.parts import MOST_ROWS, count_rows, is_continuous
 from pdocrl.ope.result import OffPolicy, OpeReport
 from pdocrl.training.config import FILE as RUN_FILE
 from pdocrl.training.folder import Trained
@@ -47,6 +50,8 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         log: an `EventLog`, or a file, DataFrame or dict of arrays to be read as one; or a `Dataset`, its file (HDF5,
             npz) or a task's name; of a training's folder its data, where it is not where it was.
         limits: on totals of an episode: {"cost": 4}, "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40"; a list of them.
+        stream: of a log: read it part by part, judge by importance weights alone; default: files of more than
+            3,000,000 rows are.
         options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
             `terminal`, `decider`, `propensity`, `columns`, `keep`); those of `judge.judge` (`confidence`, `discount`,
             `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
@@ -56,6 +61,7 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
     from pdocrl.ope.ensemble.prepare import Prepared
 
     columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}
+    stream = options.pop("stream", None)
     if isinstance(log, EventLog):
         if columns:
             raise PdocrlError(f"{log.name} is read already; give `{next(iter(columns))}` to EventLog.read.")
@@ -76,6 +82,12 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         raise PdocrlError("no policy to judge; give at least one.")
     if log is None:
         raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
+    action = columns.get("action", "action")
+    if is_continuous(log, action) or stream or (stream is None and count_rows(log) > MOST_ROWS):
+        for name in ("regressor", "newer"):
+            if options.pop(name, OF_LOGS[name]) != OF_LOGS[name]:
+                raise PdocrlError(f"`{name}` is for logs in memory with discrete actions.")
+        return judge_by_weights(policies, log, limits, **options, **columns)
     known = read_log(log, policies, limits, **columns)
     newer = options.pop("newer", None)
     if newer is not None and not isinstance(newer, EventLog):
@@ -84,7 +96,7 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
 
 
 VECTORS = (".hdf5", ".h5", ".npz")  # files of datasets, or of columns
-OF_LOGS = {"discount": 1.0, "regressor": "linear", "newer": None}  # options, with their defaults
+OF_LOGS: dict[str, Any] = {"discount": 1.0, "regressor": "linear", "newer": None}  # options, with their defaults
 
 
 def _task_names() -> set[str]:
@@ -114,6 +126,9 @@ def columns_of(log: Any) -> Any:
 
 def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:
     """A log whose costs are also those that limits name, and which keeps columns that are named as policies."""
+    action = columns.get("action", "action")
+    if is_continuous(source, action):
+        raise PdocrlError(f"the actions in `{action}` are continuous; `pdocrl ope` judges them, by densities.")
     names = [str(p) for p in _listed(policies) if isinstance(p, str | os.PathLike)]
     rules = [name for name in names if ":" not in name and not Path(name).exists() and not Path(name).suffix]
     table = read_table(source).columns if rules else {}

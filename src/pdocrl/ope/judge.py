@@ -16,7 +16,7 @@ from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope import verdicts
 from pdocrl.ope.any_policy import named_policies
 from pdocrl.ope.choice import Candidate, choose
-from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings
+from pdocrl.ope.diagnostics import check_propensities, log_warnings, overlap, policy_warnings, weight_shares
 from pdocrl.ope.drift import drift, halves
 from pdocrl.ope.estimators import dynamics, importance, propensity, regressors
 from pdocrl.ope.estimators.distribution import distribution
@@ -92,7 +92,7 @@ def judge(
         discount=discount,
         confidence=confidence,
         limits=[str(limit) for limit in held],
-        logged=_logged("logged decisions", np.ones(len(log.episodes), bool), log, totals, held, confidence),
+        logged=logged_totals("logged decisions", np.ones(len(log.episodes), bool), log, totals, held, confidence),
         deciders=by_decider(log, totals, held, confidence),
         policies=reports,
         choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
@@ -107,7 +107,7 @@ def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
 
 
 def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
-    """All estimators on all signals."""
+    """All estimators on all signals, those that decide with the intervals they decide by."""
     found: list[Estimate] = []
     weights = ratios(problem)
     state = dynamics.states(problem.log, problem.discount)
@@ -122,7 +122,7 @@ def every_estimate(problem: Problem, regressor: str = "linear") -> Found:
             found.append(double(problem, signal, q, forward, "forward"))
         if state is not None:
             found.append(dynamics.dynamics(problem, signal, state))
-    return {(one.estimator, one.signal): one for one in found}
+    return {(one.estimator, one.signal): verdicts.widened(one, problem) for one in found}
 
 
 IMPORTANCE = (importance.trajectory, importance.per_decision)
@@ -150,10 +150,11 @@ def _judge_one(
         name=name,
         verdict=verdicts.together(told),
         limits=told,
-        estimates=_reports(found, log),
+        estimates=reported(found, log),
         decides=None if reward is None else reward.estimator,
         distribution=[one for cost in log.costs if (one := distribution(problem, cost)) is not None],
         overlap=overlap(problem),
+        weight_shares=weight_shares(problem.weights[:, -1]),
         disagreement={signal: verdicts.disagreement(signal, found) for signal in log.signals},
         assumptions=list(dict.fromkeys([*problem.assumptions, *more])),
         warnings=policy_warnings(problem, behaviour),
@@ -161,7 +162,8 @@ def _judge_one(
     return report, Candidate(name, means, told)
 
 
-def _reports(found: Found, log: EventLog) -> list[EstimatorReport]:
+def reported(found: Found, log: EventLog) -> list[EstimatorReport]:
+    """A line for each estimator."""
     result = []
     for name in dict.fromkeys(estimator for estimator, _ in found):
         own = found[name, "reward"]
@@ -193,10 +195,10 @@ def by_decider(
     np.logical_and.at(alone, log.episode, log.decider == first[log.episode])
     count = np.bincount(first[alone], minlength=len(log.deciders))
     order = [int(d) for d in np.argsort(-count, kind="stable") if count[d] > 0][:MOST_DECIDERS]
-    return [_logged(log.deciders[d], alone & (first == d), log, totals, limits, confidence) for d in order]
+    return [logged_totals(log.deciders[d], alone & (first == d), log, totals, limits, confidence) for d in order]
 
 
-def _logged(
+def logged_totals(
     name: str, chosen: Any, log: EventLog, totals: dict[str, Floats], limits: tuple[Limit, ...], confidence: float
 ) -> DeciderReport:
     means = {signal: of_totals(x[chosen], signal, confidence) for signal, x in totals.items()}

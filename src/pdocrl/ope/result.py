@@ -242,6 +242,9 @@ class CostDistribution(Part, frozen=True, kw_only=True):
     cvar90: float
 
 
+SHARES = [k / 20 for k in range(21)]  # of the episodes
+
+
 class PolicyReport(Part, frozen=True, kw_only=True):
     """What the log tells of one policy."""
 
@@ -252,6 +255,7 @@ class PolicyReport(Part, frozen=True, kw_only=True):
     decides: str | None  # the estimator that speaks for the reward
     distribution: list[CostDistribution]
     overlap: list[ActionOverlap]
+    weight_shares: list[float] | None = None  # of all importance weight that the heaviest `SHARES` of episodes have
     disagreement: dict[str, float]  # signal → largest distance of two usable estimates, in their joint half-widths
     assumptions: list[str]
     warnings: list[str]
@@ -285,14 +289,22 @@ class Comparison(Part, frozen=True, kw_only=True):
     interval: Interval
 
 
+class TopK(Part, frozen=True, kw_only=True):
+    """The first k of the ranking: what trying all of them can still miss."""
+
+    k: int
+    regret_upper: float  # so much more may another candidate gain than the best of them; 0: the best is among them
+
+
 class Choice(Part, frozen=True, kw_only=True):
     """Which of several policies."""
 
     ranking: list[str]  # by estimated reward, those within the limits first
     safe: list[str]  # shown within all limits, all of them together at the confidence (Holm)
     best: str | None  # of largest estimated reward among the safe ones; without limits, among all
-    regret_upper: float | None  # so much more may another of the candidates earn, at most, at the confidence
+    regret_upper: float | None  # so much more may another candidate earn, at most; null if one could not be estimated
     comparisons: list[Comparison]  # with the logged decisions, and of each with the best
+    top: list[TopK] = field(default_factory=list)  # of k = 1, 2, …; all hold together at the confidence
 
 
 class OpeReport(Record, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
 that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
-weights are often still to come and the interval of the weighted ones is too narrow: it counts `HEAVY` times. A cost
-that is rare has a bound that knows what few
-episodes may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
+weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide
+(`widened`). A cost that is rare has a bound that knows what few episodes may have missed: with k of n effective
+episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.stats import beta
@@ -36,6 +36,7 @@ LARGEST = 0.1  # share of one episode in all weights
 APART = 1.5  # joint half-widths by which estimates must differ to contradict each other: three standard errors
 RARE = 10.0  # effective episodes with a cost, below which its size is bounded by the largest
 WEIGHTED = "weighted doubly robust"
+TRAJECTORY = "weighted trajectory importance sampling"  # decides where nothing but weights of episodes is known
 FORWARD = "double reinforcement learning (forward)"
 WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 FEW, HEAVY = 0.25, 1.5  # share of effective episodes, below which weighted intervals count so many times
@@ -56,9 +57,9 @@ def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST)
     return estimate.interval is not None and size >= fewest and share <= largest
 
 
-def decider(estimates: Estimates, signal: str) -> Estimate | None:
+def decider(estimates: Estimates, signal: str, order: Sequence[str] = DECIDERS) -> Estimate | None:
     """The estimator that speaks for the mean of a signal."""
-    ready = [estimates[name, signal] for name in DECIDERS if (name, signal) in estimates]
+    ready = [estimates[name, signal] for name in order if (name, signal) in estimates]
     return next((one for one in ready if usable(one)), None)
 
 
@@ -66,7 +67,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     """On one limit."""
     if limit.measure == "max":
         return _on_every_step(problem, limit)
-    chosen = decider(estimates, limit.name) if limit.measure == "mean" else distribution.tail(problem, limit)
+    order = (TRAJECTORY,) if problem.whole_episodes else DECIDERS
+    chosen = decider(estimates, limit.name, order) if limit.measure == "mean" else tail(problem, limit)
     if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
         size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
         if chosen is not None:
@@ -79,10 +81,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     if sized and largest <= 0 and bool((problem.log.signals[limit.name] == 0).all()):
         return _nothing(limit, f"`{limit.name}` never occurred in the log, so its size is unknown", chosen)
     size = chosen.effective_sample_size or 1.0
-    factor = _factor(chosen, size / problem.episodes)
-    influence = chosen.influence.mean() + factor * (chosen.influence - chosen.influence.mean())
-    low, high = interval(influence, size, problem.level) or chosen.interval
-    p = p_value(influence, size, limit.value, limit.sense)
+    low, high = chosen.interval
+    p = p_value(chosen.influence, size, limit.value, limit.sense)
     rare = _rare(problem, limit, chosen, paths) if limit.sense == "<=" else None
     if rare is not None:
         high = max(high, rare.upper)
@@ -91,6 +91,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
         bound, more = distribution.complement(problem, limit)
         low, high = (low, max(high, bound)) if limit.sense == "<=" else (min(low, bound), high)
         p = max(p, more)
+    if limit.measure == "exceedance":
+        low, high = max(low, 0.0), min(high, 1.0)
     apart = _contradiction(chosen, estimates, limit) if limit.measure == "mean" else None
     words = f"{limit.left} in [{low:.4g}, {high:.4g}] by {chosen.estimator}, limit {limit.value:g}"
     within, over = (
@@ -107,7 +109,7 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     elif rare is not None and rare.k < RARE:
         words += f" (only {rare.k:.1f} of {rare.n:.0f} effective episodes had the cost)"
     gamma = None
-    if told != "not shown" and chosen.estimator in (WEIGHTED, distribution.NAME):
+    if told != "not shown" and chosen.estimator in (WEIGHTED, distribution.NAME) and not problem.whole_episodes:
         room = min(abs(high - limit.value), abs(low - limit.value))
         up = (told == "within") == (limit.sense == "<=")
         gamma = sensitivity.overturned_at(problem, distribution.contributions(problem, limit), room, up)
@@ -124,11 +126,24 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     )
 
 
-def _factor(chosen: Estimate, effective: float) -> float:
-    """How many times its interval counts."""
-    if chosen.estimator == FORWARD:
-        return WIDER
-    return HEAVY if chosen.estimator in (WEIGHTED, distribution.NAME) and effective < FEW else 1.0
+def tail(problem: Problem, limit: Limit) -> Estimate:
+    """What decides on a share or CVaR."""
+    return widened(distribution.tail(problem, limit), problem)
+
+
+def widened(estimate: Estimate, problem: Problem) -> Estimate:
+    """With an interval that was measured to cover: influence values are scaled about their mean."""
+    few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
+    factor = WIDER if estimate.estimator == FORWARD else 1.0
+    decides = (TRAJECTORY if problem.whole_episodes else WEIGHTED, distribution.NAME)
+    if estimate.estimator in decides and few:
+        factor = HEAVY
+    if factor == 1 or estimate.influence is None:
+        return estimate
+    value = estimate.influence.mean()
+    influence = value + factor * (estimate.influence - value)
+    size = estimate.effective_sample_size or float(len(influence))
+    return dataclasses.replace(estimate, influence=influence, interval=interval(influence, size, problem.level))
 
 
 def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:
@@ -167,7 +182,7 @@ class _Rare:
 def _rare(problem: Problem, limit: Limit, chosen: Estimate, weights: Floats) -> _Rare | None:
     """Where few effective episodes had the cost, or none; of a share always."""
     n = chosen.effective_sample_size or 1.0
-    if chosen.estimator not in (WEIGHTED, distribution.NAME):
+    if chosen.estimator not in (WEIGHTED, TRAJECTORY, distribution.NAME):
         weights = np.ones(problem.episodes)  # weights of rows: whole episodes are not weighted
     y = distribution.contributions(problem, limit)
     if float(y.min()) < 0:
@@ -182,7 +197,7 @@ def _contradiction(chosen: Estimate, estimates: Estimates, limit: Limit) -> str 
     for (name, signal), other in estimates.items():
         if signal != limit.name or not usable(other) or other.interval is None:
             continue
-        if name not in (BY_PROPENSITY if chosen.estimator == WEIGHTED else MARKOV):
+        if name not in (MARKOV if chosen.estimator in MARKOV[1:] else BY_PROPENSITY):
             continue
         if distance(chosen, other) > APART:
             return name

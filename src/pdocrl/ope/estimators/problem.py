@@ -54,6 +54,7 @@ class Problem:
     discount: float = 1.0
     seed: int = 0
     level: float = LEVEL  # of intervals
+    whole_episodes: bool = False  # a row stands for an episode, its ratio for the product of its decisions
     fitted: dict[int, Any] = dataclasses.field(default_factory=dict)  # fold → the linear system fitted without it
 
     def __post_init__(self) -> None:
