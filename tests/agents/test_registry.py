@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pdocrl.agents.base import AgentConfig, describe_config
-from pdocrl.agents.registry import agent_names, find_agent
+from pdocrl.agents.registry import BUILT_IN, AgentInfo, agent_names, find_agent, list_agents
 from pdocrl.cli.main import main
 from pdocrl.errors import PdocrlError
 
@@ -35,6 +37,18 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plug_in_is_found_by_name() -> None:
     assert "mine" in agent_names()
     assert find_agent("mine").summary == "A stranger's agent."
+
+
+def test_the_list_of_agents_says_what_their_classes_say() -> None:
+    listed = list_agents()
+    assert [told.name for told in listed][: len(BUILT_IN)] == [*BUILT_IN]
+    for told in listed:
+        assert told == AgentInfo(*(getattr(find_agent(told.name), field) for field in AgentInfo._fields))
+
+
+def test_the_list_of_agents_needs_no_jax() -> None:
+    code = "import sys; from pdocrl.cli.main import main; main(['agents']); sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 @pytest.mark.usefixtures("plugin")

@@ -44,7 +44,7 @@ class B2R(SequenceAgent[B2RConfig]):
     """Sequence modelling of safe episodes, conditioned on return and on what is left of the budget."""
 
     name = "b2r"
-    summary = "A transformer that imitates the episodes within the limit, told what is left of the budget."
+    summary = "A transformer that imitates the episodes within the limit, conditioned on the budget left."
     paper = "Su et al., Boundary-to-Region Supervision for Offline Safe RL (NeurIPS 2025)"
     discrete_actions = True
     Config = B2RConfig

@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions, per_constraint
-from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
+from pdocrl.agents.common.caps import CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.agents.common.iql import ImplicitValues, advantage_weight
 from pdocrl.nn.distributions import LOG_STD_RANGE
 from pdocrl.nn.mlp import MLP
@@ -83,8 +83,8 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
     """Policy switching among heads of implicit Q-learning."""
 
     name = "caps_iql"
-    summary = "Heads that copy what earns or what saves cost; acts by the best whose cost value keeps any given limit."
-    paper = PAPER
+    summary = "Heads that imitate by reward or by cost advantage; acts by the best within any given limit."
+    paper = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
     discrete_actions = True
     Config = CAPSIQLConfig
 

@@ -28,7 +28,7 @@ from pdocrl.agents.base import (
     per_constraint,
     static,
 )
-from pdocrl.agents.common.caps import PAPER, CAPSConfig, check_heads, price_of_cost, switching_policy
+from pdocrl.agents.common.caps import CAPSConfig, check_heads, price_of_cost, switching_policy
 from pdocrl.data.dataset import Dataset
 from pdocrl.nn.distributions import LOG_STD_RANGE, squashed_log_density
 from pdocrl.nn.mlp import MLP, normals, polyak
@@ -89,8 +89,8 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
     """Policy switching among heads of SAC+BC."""
 
     name = "caps_sac"
-    summary = "Heads that climb reward or descend cost near the data; acts by the best that keeps any given limit."
-    paper = PAPER
+    summary = "Heads that ascend reward or descend cost near the data; acts by the best within any given limit."
+    paper = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
     mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = CAPSSACConfig
 

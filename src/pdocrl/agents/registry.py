@@ -5,9 +5,11 @@ Nothing here imports JAX until an agent is looked up.
 
 from __future__ import annotations
 
+import ast
 import importlib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 
@@ -95,6 +97,40 @@ def import_agent(name: str, path: str) -> Agent[Any, Any]:
 def agent_names() -> list[str]:
     """All agents known here: built in, then those other packages offer under the entry point `pdocrl.agents`."""
     return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
+
+
+class AgentInfo(NamedTuple):
+    """What a list of agents says of each."""
+
+    name: str
+    summary: str
+    paper: str
+    needs: str
+    discrete_actions: bool
+
+
+def list_agents() -> list[AgentInfo]:
+    """All agents. The built-in ones are read from their source, since importing them would import JAX."""
+    base = _class_constants(Path(__file__).with_name("base.py"), "Agent")
+    found = []
+    for name in agent_names():
+        if name in BUILT_IN:
+            module, attribute = BUILT_IN[name].split(":")
+            source = Path(__file__).with_name(f"{module.rpartition('.')[2]}.py")
+            told = base | _class_constants(source, attribute)
+        else:
+            told = {field: getattr(find_agent(name), field) for field in AgentInfo._fields}
+        found.append(AgentInfo(**{field: told[field] for field in AgentInfo._fields}))
+    return found
+
+
+def _class_constants(source: Path, name: str) -> dict[str, Any]:
+    """{attribute: value} of the constants in a class's body."""
+    module = ast.parse(source.read_text(encoding="utf-8"))
+    [body] = [node.body for node in module.body if isinstance(node, ast.ClassDef) and node.name == name]
+    pairs = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
+    pairs += [(node.target, node.value) for node in body if isinstance(node, ast.AnnAssign) and node.value]
+    return {t.id: v.value for t, v in pairs if isinstance(t, ast.Name) and isinstance(v, ast.Constant)}
 
 
 def agents_for_discrete_actions() -> list[str]:

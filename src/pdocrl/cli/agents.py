@@ -18,10 +18,11 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         name: show this agent's settings, their defaults and what they do.
         json: print one JSON object.
     """
-    from pdocrl.agents.base import describe_config
-    from pdocrl.agents.registry import agent_names, find_agent
+    from pdocrl.agents.registry import find_agent, list_agents
 
     if name is not None:
+        from pdocrl.agents.base import describe_config
+
         agent = find_agent(name)
         fields = describe_config(agent.Config)
         if json:
@@ -30,10 +31,9 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         print(f"{name}: {agent.summary}\n{agent.paper}")
         print_table(["setting", "default", "meaning"], [[f["name"], str(f["default"]), f["meaning"]] for f in fields])
         return
-    found = [find_agent(n) for n in agent_names()]
+    found = list_agents()
     if json:
-        told = ("name", "summary", "paper", "needs", "discrete_actions")
-        print_json({"agents": [{name: getattr(a, name) for name in told} for a in found]})
+        print_json({"agents": [agent._asdict() for agent in found]})
         return
     rows = [[a.name, a.summary, a.paper, a.needs, "yes" if a.discrete_actions else "no"] for a in found]
     print_table(["agent", "what it does", "paper", "needs", "discrete actions"], rows)

@@ -15,8 +15,6 @@ from pdocrl.errors import PdocrlError
 from pdocrl.nn.mlp import MLP
 from pdocrl.policies.cost_conditioned import SwitchingPolicy
 
-PAPER = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
-
 
 class CAPSConfig(AgentConfig):
     """What both kinds are told."""
