@@ -70,9 +70,7 @@ class FISOR(Agent[FISORConfig, FISORState]):
     """Feasibility-guided offline learning."""
 
     name = "fisor"
-    summary = (
-        "Maximises reward in the feasible region, else minimises violation; no limit, and no diffusion model."
-    )
+    summary = "Maximises reward in the feasible region, else minimises violation; no limit, and no diffusion model."
     paper = "Zheng et al., Safe Offline RL with Feasibility-Guided Diffusion Model (ICLR 2024)"
     Config = FISORConfig
 

@@ -146,7 +146,9 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
             words = {"enlarged": "inflated", "log": "behaviour"}
             fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
         renamed = functools.partial(deprecations.fields, "result.json")
-        choices = [one | {"limits": "satisfied" if one["limits"] == "kept" else "missed"} for one in fields["choices"]]
+        choices = [
+            one | {"limits": "satisfied" if one["limits"] == "kept" else one["limits"]} for one in fields["choices"]
+        ]
         fields = fields | {"choices": choices}
         if line := fields.get("frontier"):
             fields = fields | {"frontier": line | {"points": [renamed(point) for point in line["points"]]}}
