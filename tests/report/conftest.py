@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from pdocrl.records import write_record
 from pdocrl.training.config import TrainingConfig, versions
 from rows import told, told_run
 
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TASKS = ("BallRun", "CarCircle")
 METHODS = (("bc", "safe"), ("cpq", ""), ("pdocrl", ""))
 LIMITS, SEEDS, STEPS = (10.0, 20.0, 40.0), (0, 5, 10), 1000
@@ -183,6 +185,18 @@ def _write_training(folder, rng, task, agent, runs, points, extras, rows) -> Non
 
 def _write_lines(path: Path, lines: list[dict]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """One browser for all tests here."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install 'pdocrl[dev]'")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture

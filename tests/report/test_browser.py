@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import pytest
 
 from pdocrl.bench.results import read_rows
 from pdocrl.report import report
+from pdocrl.report.chart import SHAPES
 from pdocrl.report.statistics import make_cells, standings
+from pdocrl.report.vector import SVG
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
 # WCAG 2 contrast of every piece of text with the ground it stands on; returns those below 4.5.
@@ -45,18 +46,6 @@ LOW_CONTRAST = """() => {
   }
   return low;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    """One browser for all tests here."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install 'pdocrl[dev]'")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as running:
-        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -229,6 +218,12 @@ def test_the_slider_moves_limit_marks_and_numbers(visit, make_run, viewport):
     assert float(line.get_attribute("transform")[10:].split()[0]) > float(before[10:].split()[0])
     page.get_by_role("button", name="1", exact=True).click()
     assert line.get_attribute("transform") == before
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    assert page.locator(".says").inner_text() == "Limit 3: played: mean cost 4.0, violated"
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -248,6 +243,27 @@ def test_the_policy_moves_along_the_frontier_and_a_state_explains_itself(visit, 
     assert page.locator(".pointed").inner_text().startswith("s0, action a0: policy")
     page.get_by_role("searchbox").fill("S1")
     assert page.locator(".heat-map tbody tr:visible th").all_inner_texts() == ["s1"]
+
+
+def test_a_picture_is_saved_as_svg_and_printed_as_pdf_in_light_colours(visit, make_run, tmp_path):
+    page = visit(folder=make_run(), color_scheme="dark")
+    save = page.locator(".picture", has=page.locator('[aria-labelledby="turned-cost-t"]')).locator(".save")
+    save.get_by_label("Save the picture: Cost against the limit").press("Enter")
+    with page.expect_download() as download:
+        save.get_by_role("button", name="SVG").click()
+    assert download.value.suggested_filename == "turned-cost.svg"
+    saved = ET.parse(download.value.path()).getroot()
+    shapes = [part.get("d") for part in saved.iter(f"{{{SVG}}}path")]
+    marks = page.locator('[aria-labelledby="turned-cost-t"] use').count()
+    assert sum(shape == SHAPES[0] for shape in shapes) == marks > 1
+    assert {part.get("fill") for part in saved.iter(f"{{{SVG}}}text")} == {"rgb(90, 101, 112)", "rgb(31, 41, 51)"}
+    page.evaluate("window.print = () => {}")
+    save.get_by_role("button", name="PDF").click()
+    sheet = page.pdf(prefer_css_page_size=True)
+    assert sheet.count(b"/Type /Page\n") == 1  # the picture alone
+    assert b"/MediaBox [0 0 258 " in sheet  # three quarters of a point for a unit
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert (page.title(), page.locator(".sheet").count()) == ("pdocrl on Toy", 0)
 
 
 @pytest.mark.parametrize("chosen", [("BallRun", None), (None, "10"), ("CarCircle", "40")])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pdocrl.report.limit_slider import find_stops, limit_slider
+from pdocrl.report.pictures import asked_and_played
 from pdocrl.report.record import read_results
 
 
@@ -58,6 +61,17 @@ def test_every_position_has_its_numbers_and_places(record):
     assert at["2"]["at"]["plane-played"] is None
     lines = [stop["at"]["cost-limit"][0] for stop in slider.stops]
     assert lines == sorted(set(lines))  # the line moves right with every position
+
+
+@pytest.mark.parametrize("costs", [{1.0: [0.0, 1.0], 3.0: [2.0, 6.0]}, {1.0: [0.5, 0.5], 3.0: [0.5, 0.5]}])
+def test_no_mark_lies_on_another_and_over_the_limit_is_hollow_also_at_the_largest(make_run, costs):
+    record = read_results(make_run(costs))
+    drawings = [*limit_slider(record, film=False).drawings.values(), asked_and_played(record)["Toy"]]
+    mark = r'<use href="#mark-\d" class="s0( hollow)?" x="([\d.]+)" y="([\d.]+)"'
+    for svg in re.findall(r"<svg.*?</svg>", "".join(drawings), re.DOTALL):
+        found = re.findall(mark, svg)
+        assert [bool(hollow) for hollow, *_ in found] == [False, costs[3.0] == [2.0, 6.0]]
+        assert math.dist(*((float(x), float(y)) for _, x, y in found)) >= 9.8
 
 
 def test_two_constraints_have_no_slider(make_run):

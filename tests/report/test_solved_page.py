@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +30,13 @@ def test_the_page_holds_the_result(solved: Path) -> None:
     for value in (result["value"], result["costs"]["cost"], result["log"]["value"]):
         assert f">{value:.4g}<" in page
     assert "&lt;= 0.2" in page
-    assert page.count('<img src="data:image/png;base64,') == 1
+    for number, (value, logged) in enumerate(
+        [(result["value"], result["log"]["value"]), (result["costs"]["cost"], result["log"]["costs"]["cost"])]
+    ):
+        (drawn,) = re.findall(rf'<svg class="chart"[^>]*"signal-{number}-t".*?</svg>', page, re.DOTALL)
+        assert f"<title>policy: {value:.4g} (" in drawn
+        assert f"<title>behaviour policy: {logged:.4g}</title>" in drawn
+        assert "hollow" not in drawn  # the limit is satisfied
     for line in result["policy"]:
         assert f">{line['state']}<" in page
 

@@ -100,7 +100,7 @@ def test_every_colour_of_a_picture_follows_the_theme(make_run):
 def _themes() -> list[dict[str, str]]:
     """The colours of the light and of the dark page."""
     css = (Path(report_page.__file__).parent / "page.css").read_text()
-    light, dark = re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)
+    light, dark = re.findall(r":root[^{]*\{(.*?)\}", css, flags=re.DOTALL)
     return [dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
 
 

@@ -122,7 +122,9 @@ def axes(x: Axis, y: Axis, x_label: str, y_label: str) -> str:
 
 def base(x: Axis, bottom: float, label: str) -> str:
     """The lower axis alone."""
-    parts = [words(float(x(value)), bottom + 14, number(value), "middle") for value in x.ticks()]
+    widest = LETTER * max((len(number(value)) for value in x.ticks()), default=0)
+    shown = x.ticks(max(34.0, widest + 8.0))
+    parts = [words(float(x(value)), bottom + 14, number(value), "middle") for value in shown]
     line = f'<path class="axis" d="M{_px(x.start)} {_px(bottom)}H{_px(x.end)}"/>'
     return "".join([*parts, line, words(x.end, bottom + 28, label, "end")])
 

@@ -19,7 +19,7 @@ from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
 from pdocrl.report.document import LimitSlider
 from pdocrl.report.film import Film, find_film, make_film
 from pdocrl.report.page_tables import AtOneLimit, at_one_limit
-from pdocrl.report.pictures import logged_episodes
+from pdocrl.report.pictures import MARK, logged_episodes
 from pdocrl.report.record import Results, limit_name
 from pdocrl.table import DASH, amount
 
@@ -163,19 +163,21 @@ def _plane(record: Results, stops: list[Stop], first: int, costs: Any, returns: 
     y = chart.spanning(np.concatenate([logged[1], returns]), PLANE - BOTTOM, TOP + 12)
     body = chart.axes(x, y, "cost of an episode", "return")
     body += "" if dataset is None else logged_episodes(dataset, 0, [s.limit for s in stops if s.played], x, y)
+    at = {stop.limit: (float(x(s.cost[0])), float(y(s.reward))) for stop in stops if (s := stop.played) is not None}
+    seen = dict(zip(at, chart.apart(list(at.values()), MARK), strict=True))
     for stop, own in zip(stops, moves, strict=True):
-        told, played = stop.predicted, stop.played
+        told = stop.predicted
         own["plane-limit"] = (float(x(stop.limit)), 0.0)
         own["plane-predicted"] = None if told is None else (float(x(told[1])), float(y(told[0])))
-        own["plane-played"] = None if played is None else (float(x(played.cost[0])), float(y(played.reward)))
+        own["plane-played"] = seen.get(stop.limit)
     begun = moves[first]
     body += chart.moving("plane-limit", chart.upright(0, y.end - 4, y.start), begun["plane-limit"])
     for stop in stops:
         if stop.played is not None:
-            place = float(x(stop.played.cost[0])), float(y(stop.played.reward))
             words = f"played at limit {stop.limit:g}: return {amount(stop.played.reward)}"
             words += f", cost {amount(stop.played.cost[0], 1)}"
-            body += chart.mark(0, *place, words, filled=stop.played.score.safe)
+            body += chart.leader(at[stop.limit], seen[stop.limit])
+            body += chart.mark(0, *seen[stop.limit], words, filled=stop.played.score.safe)
     body += chart.moving("plane-predicted", chart.ring(1), begun["plane-predicted"])
     body += chart.moving("plane-played", chart.ring(0), begun["plane-played"])
     description = "Logged episodes by cost and return; a dashed line at the chosen limit; the policy as predicted and "
@@ -193,15 +195,16 @@ def _against(stops: list[Stop], first: int, name: str, k: int, x: Axis, y: Axis,
         values = np.array([stop.predicted[k] for stop in told if stop.predicted is not None])
         body += chart.curve(1, x(np.array([stop.limit for stop in told])), y(values), ends=False)
     words = []
-    for stop in stops:
-        if stop.played is None:
-            continue
-        score, value = stop.played.score, stop.played.cost[0] if name == "cost" else stop.played.reward
+    shown = [(stop, s.cost[0] if name == "cost" else s.reward) for stop in stops if (s := stop.played) is not None]
+    places = [(float(x(stop.limit)), float(y(value))) for stop, value in shown]
+    for (stop, value), place, seen in zip(shown, places, chart.apart(places, MARK), strict=True):
+        assert stop.played is not None
+        score = stop.played.score
         said = f"limit {stop.limit:g}: {name} {amount(value, 1)} played"
         if name == "cost" and score.cost_interval is not None and stop.limit:
             low, high = np.clip(np.array(score.cost_interval) * stop.limit, y.low, y.high)
-            body += chart.whisker(0, float(x(stop.limit)), float(y(low)), float(y(high)))
-        body += chart.mark(0, float(x(stop.limit)), float(y(value)), said, filled=score.safe)
+            body += chart.whisker(0, place[0], float(y(low)), float(y(high)))
+        body += chart.leader(place, seen) + chart.mark(0, *seen, said, filled=score.safe)
         words.append(said)
     for stop, own in zip(stops, moves, strict=True):
         own[f"{name}-limit"] = (float(x(stop.limit)), 0.0)

@@ -7,7 +7,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
-    if (head.hasAttribute("data-fixed")) return;
+    if (!head.textContent.trim()) return;
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
@@ -236,4 +236,78 @@ if (form) {
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
   apply();
+}
+
+// Every picture can be saved in the light theme: as SVG with its looks written into it, as PDF by printing it alone.
+const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
+  "stroke-linejoin", "font-family", "font-size", "text-anchor"];
+const standalone = (svg) => {
+  const copy = svg.cloneNode(true);
+  const parts = (of) => [...of.querySelectorAll("path, use, circle, text")];
+  const theirs = parts(copy);
+  document.documentElement.classList.add("paper");
+  parts(svg).forEach((own, i) => {
+    if (own.closest(".off")) { theirs[i].remove(); return; }
+    let part = theirs[i];
+    if (own.tagName === "use") {
+      part = document.createElementNS(svg.namespaceURI, "path");
+      part.setAttribute("d", document.querySelector(own.getAttribute("href")).getAttribute("d"));
+      part.setAttribute("transform", own.getAttribute("transform")
+        ?? `translate(${own.getAttribute("x")} ${own.getAttribute("y")})`);
+      theirs[i].replaceWith(part);
+    }
+    const style = getComputedStyle(own);
+    for (const look of LOOKS) part.setAttribute(look, style.getPropertyValue(look));
+    part.removeAttribute("class");
+  });
+  document.documentElement.classList.remove("paper");
+  const [left, top, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const frame = {x: left - 2, y: top - 4, width: width + 4, height: height + 8};
+  const ground = document.createElementNS(svg.namespaceURI, "rect");
+  for (const [name, value] of Object.entries({...frame, fill: "#ffffff"})) ground.setAttribute(name, value);
+  copy.prepend(ground);
+  copy.setAttribute("viewBox", Object.values(frame).join(" "));
+  for (const name of ["width", "height"]) copy.setAttribute(name, frame[name]);
+  copy.removeAttribute("class");
+  return copy;
+};
+const printed = (copy, name) => {
+  const [sheet, size, title] = [document.createElement("div"), document.createElement("style"), document.title];
+  sheet.className = "sheet";
+  sheet.append(copy);
+  size.textContent = `@page { size: ${copy.getAttribute("width")}px ${copy.getAttribute("height")}px; margin: 0; }`;
+  document.head.append(size);
+  document.body.append(sheet);
+  document.title = name;  // which a browser makes the file's name of
+  document.documentElement.classList.add("alone");
+  addEventListener("afterprint", () => {
+    for (const made of [sheet, size]) made.remove();
+    document.title = title;
+    document.documentElement.classList.remove("alone");
+  }, {once: true});
+  print();
+};
+for (const svg of document.querySelectorAll("svg.chart")) {
+  const name = svg.getAttribute("aria-labelledby").slice(0, -2);
+  const [box, save, head] = ["div", "details", "summary"].map((tag) => document.createElement(tag));
+  box.className = "picture";
+  save.className = "save";
+  head.textContent = "Save";
+  head.setAttribute("aria-label", `Save the picture: ${svg.querySelector("title").textContent}`);
+  save.append(head, ...["SVG", "PDF"].map((kind) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = kind;
+    button.addEventListener("click", () => {
+      const copy = standalone(svg);
+      if (kind === "PDF") { printed(copy, name); return; }
+      const link = document.createElement("a");
+      link.href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+      link.download = `${name}.svg`;
+      link.click();
+    });
+    return button;
+  }));
+  svg.replaceWith(box);
+  box.append(svg, save);
 }

@@ -6,6 +6,7 @@ A benchmark and a training have the same page; a training is a benchmark of one,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.files import write_text
 from pdocrl.report import curves, page_tables, pictures, provenance, tables
+from pdocrl.report.chart import COLOURS
 from pdocrl.report.document import (
     Block,
     Commands,
@@ -281,7 +283,9 @@ def _panels(
 ) -> Section:
     """A section of pictures with its legend: of limits where there is one method, else of those that have it."""
     if record.by_limit:
-        key = [] if methods or not legend else [(i, name, "") for i, name in enumerate(record.keys)]
+        drawn = set(re.findall(r"\bs(\d)\b", "".join(drawings.values())))  # a limit may not have been played
+        shown = [(i, name, "") for i, name in enumerate(record.keys) if str(i % COLOURS) in drawn]
+        key = [] if methods or not legend else shown
     else:
         own = {method for training in record.trainings if has(training) for method in training.methods}
         key = [(i, method, method) for i, method in enumerate(record.methods) if method in own] if legend else []

@@ -21,6 +21,7 @@ from pdocrl.report.record import PlayedRun, Results
 from pdocrl.table import amount
 
 ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
+MARK = 10.0  # no two marks of a method are nearer
 SHADES = 4  # --safe-0 … --safe-3 of the stylesheet: tighter limits are darker
 
 Drawings = dict[str, Markup]  # task → its pictures
@@ -183,20 +184,28 @@ def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> 
         same = np.array([0.0, min(x.high, y.high)])
         body += chart.dashed(x(same), y(same))
     told = []
-    for cell in cells:
+    beside = _beside(x, np.unique(np.concatenate(list(asked.values()))), len(cells))
+    for cell, aside in zip(cells, beside, strict=True):
         method, order = cell.method, np.argsort(asked[cell.method])
         series = record.methods.index(method)
-        inside = chart.curve(series, x(asked[method][order]), y(means[method][order]), ends=False)
-        for i in order:
-            limit, mean, (low, high) = asked[method][i], means[method][i], between[method][i]
-            low, high = np.clip([low, high], y.low, y.high)
-            words = f"{method}, limit {limit:g} asked: {what} {mean:.2f}"
-            inside += chart.whisker(series, float(x(limit)), float(y(low)), float(y(high)))
-            inside += chart.mark(series, float(x(limit)), float(y(mean)), words, filled=cell.limits[i].safe)
+        across, up = x(asked[method][order]) + aside, y(means[method][order])
+        places = [(float(a), float(b)) for a, b in zip(across, up, strict=True)]
+        inside = chart.curve(series, across, up, ends=False)
+        for i, place, seen in zip(order, places, chart.apart(places, MARK), strict=True):
+            low, high = np.clip(between[method][i], y.low, y.high)
+            words = f"{method}, limit {asked[method][i]:g} asked: {what} {means[method][i]:.2f}"
+            inside += chart.whisker(series, place[0], float(y(low)), float(y(high))) + chart.leader(place, seen)
+            inside += chart.mark(series, *seen, words, filled=cell.limits[i].safe)
             told.append(words)
         body += chart.group(inside, method=method)
     name = f"asked-{what}-{record.tasks.index(task)}"
     return chart.drawing(name, height, f"{task}: {label} against the limit asked", f"{'; '.join(told)}.", body)
+
+
+def _beside(x: Axis, limits: Floats, count: int) -> Floats:
+    """[count] how far each method's marks stand to the side of their limit, so that equal results are all seen."""
+    room = float(np.diff(x(limits)).min(initial=10 * MARK))
+    return np.asarray((np.arange(count) - (count - 1) / 2) * min(0.8 * MARK, 0.8 * room / count), np.float64)
 
 
 def profiles(record: Results) -> Drawings:

@@ -46,13 +46,13 @@ def _what_was_run_alone(record: Results) -> Facts:
     if record.embedded:
         data += ". Re-collected data that ships with the package, not DSRL's file: "
         data += "scores do not compare with published ones"
-    limits = "; ".join(f"limit {limit}" for limit in record.limits if limit != "none")
+    limits = _listed(f"limit {limit_name(run['cost_limit'])}" if run["cost_limit"] else "no limit" for run in plan.runs)
     seconds = _duration(train_seconds(trained.metrics) or 0.0)
     return {
         "Agent": _agent(plan.agent),
         "Data": data,
         "Data digest": plan.data_digest,
-        "Runs": f"{len(plan.runs)}: {limits or 'no limit'}; seed {_listed(run['seed'] for run in plan.runs)}",
+        "Runs": f"{len(plan.runs)}: {limits}; seed {_listed(run['seed'] for run in plan.runs)}",
         "Steps": f"{trained.step:,} of {plan.steps:,} in {seconds} of training"
         + (f"; a full training has {FULL:,}" if plan.steps < FULL else ""),
         "Settings": _changed(plan),

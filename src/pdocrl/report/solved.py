@@ -6,14 +6,19 @@ import math
 import os
 from pathlib import Path
 
-from pdocrl.report.document import Figure, Listed, Section, Tables, as_image, render_page
+import numpy as np
+from markupsafe import Markup
+
+from pdocrl.report import chart
+from pdocrl.report.chart import LEFT, RIGHT, TOP, WIDTH
+from pdocrl.report.document import Known, Listed, Panels, Section, Tables, render_page
 from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
 from pdocrl.tabular.analysis import read_map
 from pdocrl.tabular.result import tables
 from pdocrl.tabular.result.record import FILE, Comparison, SolvedFile, read_compared, read_solved
 
-PICTURE = "solve.png"
+POLICY, LOGGED = 0, 7  # colours and shapes
 MOST = 200  # lines of the policy that a page shows
 UNITS = {"step": "a step", "discounted": "in (1−γ)J, the discounted total times 1−γ,", "episode": "an episode"}
 
@@ -26,13 +31,13 @@ def is_solved(folder: str | os.PathLike[str]) -> bool:
 def render_solved(folder: Path) -> str:
     """The whole page as text."""
     result = read_solved(folder)
-    picture, found = folder / PICTURE, read_map(folder)
+    found = read_map(folder)
     sections = [
         Section("Result", [Tables([tables.outcome(result).html()])]),
         Section("What to notice", [Listed(_notes(result))]),
         *([] if found is None else [Section(_HEAT, [policy_heat_map(result, found)])]),
-        *([Section("In one picture", [Figure(as_image(picture), _ALT)])] if picture.exists() else []),
-        Section("How far to trust it", [Tables([tables.trust(result).html()])]),
+        Section("Estimates, log and limits", [Panels(_signals(result), _CAPTION, _LEGEND)]),
+        Section("How far to trust it", [Known(_trust(result))]),
         *answered(result, read_compared(folder)),
         *([Section("Other bounds on w", [Tables([tables.choices(result).html()])])] if result.choices else []),
         *([] if found is not None else [Section("The policy", [Tables([_policy(result).html(tall=True)])])]),
@@ -41,7 +46,8 @@ def render_solved(folder: Path) -> str:
 
 
 _HEAT = "The policy, state by action"
-_ALT = "Reward and costs with their intervals against the limits, and how the log covers the policy."
+_LEGEND = [(POLICY, "policy", ""), (LOGGED, "behaviour policy", "")]
+_CAPTION = "Estimates with their 95 % intervals where there are any. The dashed line is the limit; hollow: over it."
 
 
 def _lead(result: SolvedFile) -> str:
@@ -58,6 +64,45 @@ def _policy(result: SolvedFile) -> Table:
     more = len(result.policy) - len(shown)
     notes = (f"The first {MOST} of {len(result.policy)} lines; policy.parquet has all.",) if more else ()
     return Table("", "The policy", (("", "State"), ("", "Action"), ("", "Probability")), rows, notes)
+
+
+def _signals(result: SolvedFile) -> dict[str, Markup]:
+    """{reward or cost: picture}, each on its own scale."""
+    found = {"reward": _signal(result, "reward", result.value, result.log.value)}
+    return found | {name: _signal(result, name, result.costs[name], result.log.costs[name]) for name in result.limits}
+
+
+def _signal(result: SolvedFile, name: str, value: float, logged: float) -> Markup:
+    limit = result.limits.get(name)
+    found = result.intervals
+    ends = None if found is None else found.costs.get(name) if name in result.limits else found.value
+    low, high = (value, value) if ends is None else (ends[0], value if ends[1] is None else ends[1])
+    limits = () if limit is None else (limit,)
+    x = chart.spanning(np.array([value, logged, low, high]), LEFT, WIDTH - RIGHT, also=limits)
+    bottom = TOP + 52
+    body = chart.base(x, bottom, name)
+    if limit is not None:
+        body += chart.upright(float(x(limit)), TOP - 4, bottom, "limit")
+    kept = limit is None or tables.keeps(result, name)
+    words = f"policy: {value:.4g}" + (f" ({tables.span((low, high))})" if ends is not None else "")
+    before = f"behaviour policy: {logged:.4g}"
+    body += chart.across(POLICY, TOP + 20, float(x(low)), float(x(high)))
+    body += chart.mark(POLICY, float(x(value)), TOP + 20, words, filled=kept)
+    body += chart.mark(LOGGED, float(x(logged)), TOP + 38, before)
+    said = "" if limit is None else f"; limit {result.senses[name]} {limit:.4g}"
+    number = 0 if limit is None else 1 + list(result.limits).index(name)
+    return chart.drawing(
+        f"signal-{number}", bottom + 34, f"{name}: estimate and limit", f"{words}; {before}{said}.", body
+    )
+
+
+def _trust(result: SolvedFile) -> dict[str, str]:
+    """What the table has, lines without a name joined to those above."""
+    found: dict[str, str] = {}
+    for name, said in ((row[0].text, row[1].text) for row in tables.trust(result).rows):
+        last = name or next(reversed(found))
+        found[last] = said if name else f"{found[last]}; {said}"
+    return found
 
 
 def _notes(result: SolvedFile) -> list[str]:

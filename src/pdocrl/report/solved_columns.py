@@ -19,12 +19,13 @@ from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import Listed, Panels, Section, Tables, render_page
 
 HEIGHT = 280.0
+MARK = 10.0  # no two marks are nearer
 REACH = 1.96  # standard errors of a bar
 CANDIDATE, CHOSEN, DECIDER = 0, 2, 7  # colours and shapes
 LEGEND = [(CHOSEN, "chosen policy", ""), (CANDIDATE, "candidate", ""), (DECIDER, "decider", "")]
 CAPTION = (
     "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The "
-    "dashed line is the limit; hollow: over it."
+    "dashed line is the limit; hollow: over it. A thin line leads from a mark that had to move aside to its place."
 )
 Place = tuple[str, int, bool, tuple[float, float, float], tuple[float, float, float]]  # cost and reward: value, ends
 VERDICTS = {
@@ -88,13 +89,19 @@ def _plane(record: SolvedLog, limit: Limit, number: int) -> Markup:
     y = chart.spanning(_near(reward), HEIGHT - BOTTOM, TOP + 12)
     body = chart.axes(x, y, limit.name, "reward") + chart.upright(float(x(limit.value)), y.end - 4, y.start, "limit")
     told = []
-    for name, series, within, (c, c_low, c_high), (r, r_low, r_high) in places:
+    ats = [
+        (float(x(np.clip(c, x.low, x.high))), float(y(np.clip(r, y.low, y.high)))) for *_, (c, *_), (r, *_) in places
+    ]
+    # The chosen policy, which is last, keeps its place; the others make room for it.
+    seen = chart.apart(ats[::-1], MARK)[::-1]
+    for place, (at, up), mark in zip(places, ats, seen, strict=True):
+        name, series, within, (c, c_low, c_high), (r, r_low, r_high) = place
         words = f"{name}: reward {r:.4g}, {limit.name} {c:.4g}"
-        at, up = float(x(np.clip(c, x.low, x.high))), float(y(np.clip(r, y.low, y.high)))
         left, right = (float(x(np.clip(end, x.low, x.high))) for end in (c_low, c_high))
         low, high = (float(y(np.clip(end, y.low, y.high))) for end in (r_low, r_high))
         body += chart.whisker(series, at, low, high) + chart.across(series, up, left, right)
-        body += chart.mark(series, at, up, words, filled=within, large=series == CHOSEN)
+        body += chart.leader((at, up), mark)
+        body += chart.mark(series, *mark, words, filled=within, large=series == CHOSEN)
         told.append(words)
     title = f"Reward against {limit.name}"
     return chart.drawing(f"candidates-{number}", HEIGHT, title, f"{'; '.join(told)}.", body)
