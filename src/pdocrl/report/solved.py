@@ -83,7 +83,7 @@ def _signal(result: SolvedFile, name: str, value: float, logged: float) -> Marku
     body = chart.base(x, bottom, name)
     if limit is not None:
         body += chart.upright(float(x(limit)), TOP - 4, bottom, "limit")
-    kept = limit is None or tables.keeps(result, name)
+    kept = limit is None or tables.satisfied(result, name)
     words = f"policy: {value:.4g}" + (f" ({tables.span((low, high))})" if ends is not None else "")
     before = f"behaviour policy: {logged:.4g}"
     body += chart.across(POLICY, TOP + 20, float(x(low)), float(x(high)))
