@@ -4,13 +4,14 @@
 #   make check    lint, types and the fast tests: before every commit, under 90 s on two quiet cores
 #   make test     lint, types and every test: what CI runs, under 10 minutes on two quiet cores
 #   make docs     the site, in site/; the tutorials' code is run, a warning is an error
-#   make dist     sdist and wheel in dist/; the wheel is tried in an empty environment outside the checkout
+#   make dist     sdist and wheel in dist/; both are tried outside the checkout on every Python found
 #   make research  the studies around the paper: their tests, also slow ones, and their figures in small
 #   make bench    every agent in minutes, on data that ships
 #   make matrix   installs, tests and the demo on each Python, oldest and newest dependencies: benchmarks/install_matrix.py
 #   make constraints   the newest versions of everything, written to constraints.txt
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$python && break; done)
+FOUND = $(shell for python in python3.11 python3.12 python3.13; do $$python -c "" 2>/dev/null && echo $$python; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -44,7 +45,7 @@ check: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(FAST)
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 research: lint
 	$(BIN)/python -m pytest tests/research
@@ -59,15 +60,20 @@ bench: $(STAMP)
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict --quiet
 
-# Nothing of the checkout may be needed: the wheel is installed and run in a folder of its own.
+# Nothing of the checkout may be needed: wheel and sdist are installed and used in a folder of their own, on every Python
+# found; the tests of a checkout are another target's.
 dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
-	wheel=$$(ls "$(CURDIR)"/dist/*.whl); \
-	$(BIN)/python -m venv "$$outside/venv"; \
-	"$$outside/venv/bin/python" -m pip install --quiet "$$wheel" --constraint constraints.txt; \
-	cd "$$outside" && env -u PYTHONPATH venv/bin/pdocrl install bullet && env -u PYTHONPATH venv/bin/pdocrl demo --steps 200 --episodes 2
+	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; unset PYTHONPATH; here="$(CURDIR)"; cd "$$outside"; \
+	for python in $(or $(FOUND),$(PYTHON)); do \
+	  $$python -m venv --clear venv; \
+	  venv/bin/python -m pip install --quiet "$$here"/dist/*.whl --constraint "$$here/constraints.txt"; \
+	  venv/bin/pdocrl install bullet; venv/bin/pdocrl demo --steps 200 --episodes 2; \
+	  venv/bin/python -m pip install --quiet --no-deps --force-reinstall "$$here"/dist/*.tar.gz; \
+	  venv/bin/pdocrl solve inventory --gamma 0.97 --limit "stockout<=0.02" --out policy; \
+	  echo "$$python: wheel and sdist work"; \
+	done
 
 matrix: $(STAMP)
 	$(BIN)/python benchmarks/install_matrix.py

@@ -1,6 +1,6 @@
 """Installs, tests and the demo on every supported Python with the oldest and the newest allowed dependencies.
 
-    python benchmarks/install_matrix.py                        every Python found, both ends; about ten minutes a row
+    python benchmarks/install_matrix.py                        every Python found, all four rows; about ten minutes each
     python benchmarks/install_matrix.py --pythons 3.13 --ends newest --tests tests/envs
 
 Each row builds an environment of its own in a temporary folder: `pdocrl` as a wheel with the oldest versions that
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import json
 import os
 import re
@@ -30,11 +31,13 @@ RESULTS = ROOT / "benchmarks" / "results" / "install_matrix.csv"
 PAGE = ROOT / "docs" / "install.md"
 BEGIN, END = "<!-- made by benchmarks/install_matrix.py -->", "<!-- end -->"
 PYTHONS = ("3.11", "3.12", "3.13")
-# oldest: the lower bounds of pyproject.toml; newest: the newest wheels; gymnasium 0.28: newest, but for Gymnasium.
+OLDEST, NEWEST = ["--resolution", "lowest-direct"], ["--resolution", "highest"]
+# The lower bounds of pyproject.toml, or the newest wheels; each also with the Gymnasium of the other side.
 ENDS = {
-    "oldest": ["--resolution", "lowest-direct"],
-    "newest": ["--resolution", "highest"],
-    "gymnasium-0.28": ["--resolution", "highest"],
+    "oldest": OLDEST,
+    "oldest-gymnasium-1": [*OLDEST, "gymnasium>=1"],
+    "newest-gymnasium-0.28": [*NEWEST, "gymnasium==0.28.1"],
+    "newest": NEWEST,
 }
 EXTRAS = ("minari", "onnx", "cone", "tensorboard", "trees")
 TOOLS = ["pytest>=8", "pandas>=2.2", "pytest-xdist>=3.6", "hypothesis>=6", "playwright>=1.49", "packaging", "pip"]
@@ -88,15 +91,31 @@ def run(command: list[str], log: Path, **kwargs: object) -> tuple[int, float, st
 
 
 def bits(python: Path, log: Path, folder: str, environment: dict[str, str]) -> dict[str, object]:
-    """Of the eight seeded episodes, how many have the reference's bits: as this CPU rounds, and with its kernels."""
-    code = "from pdocrl.envs.install import play; print(*[p.agreement for p in play('bullet')])"
+    """Of the eight seeded episodes, how many have the reference's bits, as this CPU rounds and with the reference's
+    kernels, and the first letters of a digest of all eight digests."""
+    code = "from pdocrl.envs.install import play; print(*[f'{p.agreement}:{p.digest}' for p in play('bullet')])"
     found: dict[str, object] = {}
     for name, variables in {"here": {}, "reference_kernels": {"OPENBLAS_CORETYPE": "Haswell"}}.items():
         _, _, out = run([str(python), "-c", code], log, cwd=folder, env=environment | variables)
-        words = (out.strip().splitlines() or [""])[-1].split()
-        found[f"same_bits_{name}"] = words.count("bits")
-        found[f"rounding_{name}"] = words.count("rounding")
+        last = (out.strip().splitlines() or [""])[-1]
+        found[f"same_bits_{name}"] = last.count("bits:")
+        found[f"rounding_{name}"] = last.count("rounding:")
+        digests = "".join(word.partition(":")[2] for word in last.split())
+        found[f"digest_{name}"] = hashlib.sha256(digests.encode()).hexdigest()[:12]
     return found
+
+
+def results(python: Path, log: Path, folder: str, environment: dict[str, str]) -> dict[str, object]:
+    """What changes between versions: an action of a cloned policy after so many gradient steps."""
+    code = (
+        "import numpy as np, pdocrl; data = pdocrl.load('BallRun')\n"
+        "for n in (1, 100):\n"
+        "    policy = pdocrl.train(data, 'bc', cost_limit=20, steps=n, seed=0).policy(cost_limit=20, seed=0)\n"
+        "    print('#', float(np.mean([policy.act(obs)[0] for obs in data.obs[:100]])))"
+    )
+    _, _, out = run([str(python), "-c", code], log, cwd=folder, env=environment)
+    values = [line.removeprefix("# ") for line in out.splitlines() if line.startswith("# ")]
+    return dict(zip(("bc_1", "bc_100"), values, strict=False))
 
 
 def measure(
@@ -115,8 +134,7 @@ def measure(
             return row | {"stopped": "no such Python"}
         # The file's own requirements, not the wheel: "lowest" is of what is asked for directly.
         pip = ["uv", "pip", "install", "--only-binary", ":all:"]
-        pinned = ["gymnasium==0.28.1"] if end == "gymnasium-0.28" else []
-        asked = [*pip, *ENDS[end], "--requirement", str(source / "pyproject.toml"), *pinned]
+        asked = [*pip, *ENDS[end], "--requirement", str(source / "pyproject.toml")]
         status, seconds, _ = run(asked, log, env=environment)
         if status == 0:
             status, more, _ = run([*pip, "--no-deps", str(wheel)], log, env=environment)
@@ -127,11 +145,14 @@ def measure(
         row["core_mb"] = round(sum(f.stat().st_size for f in (venv / "lib").rglob("*") if f.is_file()) / 1e6)
         extras = [word for extra in EXTRAS for word in ("--extra", extra)]
         status, _, _ = run([*asked, *extras], log, env=environment)
-        status = status or run([*pip, *TOOLS], log, env=environment)[0]
-        if status:
-            return row | {"stopped": "extras"}
+        # The tests' own tools must not move what is tested: a new pandas asks for a newer NumPy.
         _, _, listed = run(["uv", "pip", "list", "--format", "json"], log, env=environment)
         versions = {p["name"]: p["version"] for p in json.loads(listed[listed.index("[") : listed.rindex("]") + 1])}
+        kept = Path(folder) / "kept.txt"
+        kept.write_text("".join(f"{n}=={v}\n" for n, v in versions.items() if n != "pdocrl"), encoding="utf-8")
+        status = status or run([*pip, *TOOLS, "--constraint", str(kept)], log, env=environment)[0]
+        if status:
+            return row | {"stopped": "extras"}
         row |= {name: versions[name] for name in SHOWN}
         status, seconds, _ = run([str(binaries / "pdocrl"), "install", "bullet"], log, cwd=folder, env=environment)
         row |= {"bullet_s": round(seconds, 1)}
@@ -145,10 +166,13 @@ def measure(
             counts = re.findall(r"(\d+) (passed|failed|skipped|error)", out.splitlines()[-1])
             row |= {word: int(n) for n, word in counts} | {"tests_s": round(seconds), "tests": words(tests)}
         if demo:
-            asked = {"solve": SOLVE, "demo": ["demo", *(SHORT if quick else [])]}
-            for name, arguments in asked.items():
+            row |= results(binaries / "python", log, folder, environment)
+            commands = {"solve": SOLVE, "demo": ["demo", *(SHORT if quick else [])]}
+            for name, arguments in commands.items():
                 status, seconds, _ = run([str(binaries / "pdocrl"), *arguments], log, cwd=folder, env=environment)
                 row |= {f"{name}_s": round(seconds)} if status == 0 else {"stopped": name}
+            record = Path(folder) / "policy" / "result.json"
+            row |= {"solve_value": json.loads(record.read_bytes())["value"]} if record.exists() else {}
     return row
 
 
@@ -194,8 +218,10 @@ COLUMNS = [
     "bullet_s",
     "same_bits_here",
     "rounding_here",
+    "digest_here",
     "same_bits_reference_kernels",
     "rounding_reference_kernels",
+    "digest_reference_kernels",
     "passed",
     "failed",
     "skipped",
@@ -203,6 +229,9 @@ COLUMNS = [
     "tests",
     "tests_s",
     "solve_s",
+    "solve_value",
+    "bc_1",
+    "bc_100",
     "demo_s",
     "load",
     "stopped",

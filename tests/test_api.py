@@ -54,3 +54,13 @@ def test_import_loads_neither_jax_nor_the_simulator() -> None:
     code = f"import sys, pdocrl, pdocrl.cli.main; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "set()"
+
+
+@pytest.mark.parametrize("command", ["--help", "agents", "tasks"])
+def test_listing_commands_load_no_jax(command: str) -> None:
+    code = (
+        "import sys; from pdocrl.cli.main import main\n"
+        f"try: main([{command!r}])\nexcept SystemExit: pass\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

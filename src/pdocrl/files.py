@@ -123,7 +123,7 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 def write_text(target: str | os.PathLike[str], text: str) -> None:
     """Write a text file whole or not at all."""
     with atomic_path(target) as path:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", newline="\n")  # the same bytes, and digest, on every system
 
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:

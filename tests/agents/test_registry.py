@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pdocrl.agents.base import AgentConfig, describe_config
-from pdocrl.agents.registry import BUILT_IN, AgentInfo, agent_names, find_agent, list_agents
+from pdocrl.agents.registry import BUILT_IN, agent_names, describe_agent, find_agent
 from pdocrl.cli.main import main
 from pdocrl.errors import PdocrlError
 
@@ -39,22 +37,24 @@ def test_a_plug_in_is_found_by_name() -> None:
     assert find_agent("mine").summary == "A stranger's agent."
 
 
-def test_the_list_of_agents_says_what_their_classes_say() -> None:
-    listed = list_agents()
-    assert [told.name for told in listed][: len(BUILT_IN)] == [*BUILT_IN]
-    for told in listed:
-        assert told == AgentInfo(*(getattr(find_agent(told.name), field) for field in AgentInfo._fields))
-
-
-def test_the_list_of_agents_needs_no_jax() -> None:
-    code = "import sys; from pdocrl.cli.main import main; main(['agents']); sys.exit('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
-
-
 @pytest.mark.usefixtures("plugin")
 def test_a_plug_in_that_cannot_be_loaded_is_named() -> None:
     with pytest.raises(PdocrlError, match=r"agent 'broken' \(my_agent:Missing\) could not be loaded"):
         find_agent("broken")
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_what_is_read_from_the_source_is_what_the_class_says(name: str) -> None:
+    agent = find_agent(name)
+    told = describe_agent(name)
+    assert list(told) == ["name", "summary", "paper", "needs", "discrete_actions"]
+    assert told == {key: getattr(agent, key) for key in told}
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plug_in_is_described_by_its_class() -> None:
+    told = describe_agent("mine")
+    assert (told["name"], told["summary"], told["needs"]) == ("mine", "A stranger's agent.", "any number of costs")
 
 
 def test_every_setting_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

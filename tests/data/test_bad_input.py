@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from pdocrl import machine
 from pdocrl.data import Dataset, load, save
+from pdocrl.data.io import hdf5
 from pdocrl.errors import DataError
 
 Run = Callable[..., tuple[int, str, str]]
@@ -267,6 +270,9 @@ def test_a_header_that_promises_more_than_the_file_holds(run_cli: Run, good_file
     assert message.endswith("It is damaged.")
 
 
+unix = pytest.mark.skipif(os.name != "posix", reason="users, pipes, mounts and limits of Unix")
+
+
 @contextlib.contextmanager
 def ordinary_user() -> Iterator[None]:
     """Without root's right to read everything."""
@@ -280,6 +286,7 @@ def ordinary_user() -> Iterator[None]:
             os.seteuid(0)
 
 
+@unix
 def test_no_permission_to_read(run_cli: Run, good_file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are private to root
         Path(folder).chmod(0o755)
@@ -293,6 +300,7 @@ def test_no_permission_to_read(run_cli: Run, good_file: Path) -> None:
     assert message == f"{path}: no permission to read it. Try `chmod u+r`, or copy it to a place of yours."
 
 
+@unix
 def test_a_pipe_is_refused_instead_of_waited_on(run_cli: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.hdf5")
     assert refusal(run_cli, "data", "info", tmp_path / "pipe.hdf5").endswith("not a regular file.")
@@ -338,6 +346,7 @@ def tiny_disk(tmp_path: Path) -> Any:
     subprocess.run(["umount", folder], check=True)
 
 
+@unix
 @pytest.mark.parametrize("name", ["x.hdf5", "x.npz", "x.parquet", "x.csv", "x"])
 def test_full_disk(run_cli: Run, make_random_dataset: Any, tmp_path: Path, tiny_disk: Path, name: str) -> None:
     """A real ENOSPC, in every format; an older file of that name survives."""
@@ -351,6 +360,7 @@ def test_full_disk(run_cli: Run, make_random_dataset: Any, tmp_path: Path, tiny_
     assert [path.read_text() for path in tiny_disk.iterdir()] == ([] if name == "x" else ["older"])
 
 
+@unix
 def test_file_too_large_for_the_user(make_random_dataset: Any, tmp_path: Path) -> None:
     """The same without root: a limit on the size of files (`ulimit -f`) fails the write inside each library."""
     save(make_random_dataset(episodes=800), tmp_path / "large.hdf5")
@@ -370,6 +380,16 @@ def test_file_too_large_for_the_user(make_random_dataset: Any, tmp_path: Path) -
     ]
     assert done.stderr.splitlines() == lines
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_failed_write_keeps_no_view_of_the_file_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that outlives its buffer ends Python 3.12 with a segmentation fault at the next garbage collection."""
+    image = io.BytesIO()
+    monkeypatch.setattr(hdf5, "io", types.SimpleNamespace(BytesIO=lambda: image))
+    with pytest.raises(FileNotFoundError) as error, hdf5.new_file(tmp_path / "nowhere" / "x.hdf5"):
+        pass
+    assert error.value.__traceback__ is not None  # its frames are alive
+    image.truncate(0)  # a BufferError while there are views
 
 
 def test_check_lists_every_error_and_the_first_one_on_standard_error(run_cli: Run, good_file: Path) -> None:

@@ -311,6 +311,7 @@ def test_offline_nothing_is_asked_for(server):
     assert server.requests == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="limits on file sizes are Unix's")
 def test_a_full_disk_is_named_and_leaves_no_file(server, tmp_path):
     """A limit on file sizes stands in for the full disk: writing fails half-way, as it would there."""
     code = (

@@ -60,6 +60,7 @@ def test_an_empty_folder_of_wheels_is_one_line_with_the_remedy(
     assert status == 2
     assert "No matching distribution" in err.splitlines()[-1]
     assert "Linux x86-64, macOS and Windows" in err.splitlines()[-1]
+    assert f"pip download --dest {tmp_path} --no-deps --only-binary :all: -r " in err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

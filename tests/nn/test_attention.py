@@ -56,6 +56,7 @@ def test_an_affine_layer_has_the_gradients_of_its_formula(shape: tuple[int, int]
         np.testing.assert_allclose(at_bias, out.sum((0, 1)), rtol=1e-12)
 
 
+@pytest.mark.skipif(not pallas_mlp._has_triton(), reason="this JAX has no Pallas for Triton as we use it")
 @pytest.mark.parametrize("times", [5, None])
 def test_values_and_gradients_in_mixed_precision_are_those_of_the_transformer(
     monkeypatch: pytest.MonkeyPatch, times: int | None

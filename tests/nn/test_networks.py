@@ -59,7 +59,13 @@ def test_float16_matmuls_are_as_near_as_tf32(monkeypatch: pytest.MonkeyPatch) ->
         np.testing.assert_array_equal(network.joined(x, y), exact)
 
 
-@pytest.mark.parametrize(("members", "blocks", "outputs"), [(None, 0, 2), (2, 0, 1), (2, 32, 2), (None, 32, 1)])
+needs_triton = pytest.mark.skipif(not pallas_mlp._has_triton(), reason="this JAX has no Pallas for Triton as we use it")
+
+
+@pytest.mark.parametrize(
+    ("members", "blocks", "outputs"),
+    [(None, 0, 2), (2, 0, 1), *(pytest.param(*case, marks=needs_triton) for case in ((2, 32, 2), (None, 32, 1)))],
+)
 def test_gradients_in_mixed_precision_are_those_of_the_network(
     monkeypatch: pytest.MonkeyPatch, members: int | None, blocks: int, outputs: int
 ) -> None:
@@ -103,6 +109,7 @@ def test_gradients_in_mixed_precision_are_those_of_the_network(
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(network, 1e6 * x, 1.0)))
 
 
+@needs_triton
 def test_kernels_are_for_networks_that_fit_the_chip_they_were_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is XLA's: a wide input would need more memory than a block has, and compiling would fail."""
 

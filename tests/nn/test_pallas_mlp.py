@@ -34,6 +34,7 @@ def leave_out(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
         monkeypatch.setattr(pallas, "triton", without, raising=False)
 
 
+@pytest.mark.skipif(not kernel._has_triton(), reason="this JAX has no Pallas for Triton as we use it")
 @pytest.mark.parametrize("how", ["switched off", "no module", "no functions"])
 def test_without_pallas_xla_does_the_work_with_the_same_values(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     network = MLP.create(jax.random.key(0), (5, 64, 64, 2))

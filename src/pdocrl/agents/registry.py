@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 
@@ -37,6 +38,7 @@ BUILT_IN = {
 }
 
 
+_DESCRIBED = ("name", "summary", "paper", "needs", "discrete_actions")
 _of_session: dict[str, Agent[Any, Any]] = {}  # agents given as classes or instances in this process
 
 
@@ -99,43 +101,38 @@ def agent_names() -> list[str]:
     return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
 
 
-class AgentInfo(NamedTuple):
-    """What a list of agents says of each."""
-
-    name: str
-    summary: str
-    paper: str
-    needs: str
-    discrete_actions: bool
-
-
-def list_agents() -> list[AgentInfo]:
-    """All agents. The built-in ones are read from their source, since importing them would import JAX."""
-    base = _class_constants(Path(__file__).with_name("base.py"), "Agent")
-    found = []
-    for name in agent_names():
-        if name in BUILT_IN:
-            module, attribute = BUILT_IN[name].split(":")
-            source = Path(__file__).with_name(f"{module.rpartition('.')[2]}.py")
-            told = base | _class_constants(source, attribute)
-        else:
-            told = {field: getattr(find_agent(name), field) for field in AgentInfo._fields}
-        found.append(AgentInfo(**{field: told[field] for field in AgentInfo._fields}))
-    return found
-
-
-def _class_constants(source: Path, name: str) -> dict[str, Any]:
-    """{attribute: value} of the constants in a class's body."""
-    module = ast.parse(source.read_text(encoding="utf-8"))
-    [body] = [node.body for node in module.body if isinstance(node, ast.ClassDef) and node.name == name]
-    pairs = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
-    pairs += [(node.target, node.value) for node in body if isinstance(node, ast.AnnAssign) and node.value]
-    return {t.id: v.value for t, v in pairs if isinstance(t, ast.Name) and isinstance(v, ast.Constant)}
-
-
 def agents_for_discrete_actions() -> list[str]:
     """The built-in agents that learn from discrete actions."""
-    return [name for name in BUILT_IN if find_agent(name).discrete_actions]
+    return [name for name in BUILT_IN if describe_agent(name)["discrete_actions"]]
+
+
+def describe_agent(name: str) -> dict[str, Any]:
+    """What the class says of itself: name, summary, paper, needs, discrete_actions.
+
+    A built-in agent's are read from its source, since importing it would load JAX, which takes seconds.
+    """
+    if name not in BUILT_IN or name in _of_session:
+        agent = find_agent(name)
+        return {key: getattr(agent, key) for key in _DESCRIBED}
+    found = _constants("pdocrl.agents.base:Agent") | _constants(BUILT_IN[name])
+    return {key: found[key] for key in _DESCRIBED}
+
+
+def _constants(path: str) -> dict[str, Any]:
+    """The literals that the class `module:Class` assigns to the names in `_DESCRIBED`, without importing the module."""
+    module, _, attribute = path.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    (found,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == attribute)
+    constants = {}
+    for node in found.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name) and target.id in _DESCRIBED:
+                    constants[target.id] = ast.literal_eval(node.value)
+    return constants
 
 
 def find_agent(name: str) -> Agent[Any, Any]:

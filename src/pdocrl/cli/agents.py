@@ -18,10 +18,10 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         name: show this agent's settings, their defaults and what they do.
         json: print one JSON object.
     """
-    from pdocrl.agents.registry import find_agent, list_agents
+    from pdocrl.agents.registry import agent_names, describe_agent, find_agent
 
     if name is not None:
-        from pdocrl.agents.base import describe_config
+        from pdocrl.agents.base import describe_config  # loads JAX
 
         agent = find_agent(name)
         fields = describe_config(agent.Config)
@@ -31,9 +31,9 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         print(f"{name}: {agent.summary}\n{agent.paper}")
         print_table(["setting", "default", "meaning"], [[f["name"], str(f["default"]), f["meaning"]] for f in fields])
         return
-    found = list_agents()
+    found = [describe_agent(known) for known in agent_names()]
     if json:
-        print_json({"agents": [agent._asdict() for agent in found]})
+        print_json({"agents": found})
         return
-    rows = [[a.name, a.summary, a.paper, a.needs, "yes" if a.discrete_actions else "no"] for a in found]
+    rows = [[a["name"], a["summary"], a["paper"], a["needs"], "yes" if a["discrete_actions"] else "no"] for a in found]
     print_table(["agent", "what it does", "paper", "needs", "discrete actions"], rows)

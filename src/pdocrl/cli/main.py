@@ -51,6 +51,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a Windows code page has neither → nor ≤: "?" instead of an error
+            stream.reconfigure(errors="replace")
     try:
         name, rest = _find_command(args)
         if name is None:

@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import importlib.resources
 import importlib.util
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -89,7 +90,7 @@ def install(simulator: str, wheels: Path | None = None) -> None:
     for command in todo:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise PdocrlError(f"pip could not install {simulator}: {_reason(done.stderr)}")
+            raise PdocrlError(f"pip could not install {simulator}: {_reason(done.stderr, simulator, wheels)}")
     importlib.invalidate_caches()
 
 
@@ -211,7 +212,7 @@ def _refuse_two_engines() -> None:
         )
 
 
-def _reason(stderr: str) -> str:
+def _reason(stderr: str, simulator: str, wheels: Path | None) -> str:
     """pip's last error as one sentence, with a remedy where there is no wheel."""
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
     reason = (errors or stderr.splitlines() or ["no reason given"])[-1].strip()
@@ -221,6 +222,11 @@ def _reason(stderr: str) -> str:
             f" ({python}; wheels exist for Python 3.11 to 3.13 on Linux x86-64, macOS and Windows). Only playing "
             "policies needs the simulator; docs/install.md has a container."
         )
+        if wheels is not None:
+            download = ["pip", "download", "--dest", str(wheels)]
+            fetch = [[*download, *_of_extra(simulator)]] if simulator in _EXTRAS else []
+            fetch += [[*download, "--no-deps", "--only-binary", ":all:", "-r", str(_requirements(simulator))]]
+            reason += " Where there is a network, with the same Python: " + " && ".join(map(shlex.join, fetch))
     if "HASH" in stderr or "hashes" in reason.lower():
         reason += " A file differs from the one that was tried: nothing was installed."
     return reason

@@ -20,5 +20,6 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[h5py.File]:
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         yield file
-    with image.getbuffer() as written:  # released also where the write fails, which Python 3.13 would complain about
-        Path(target).write_bytes(written)
+    # No view may outlive a write that fails, which Python 3.13 would complain about: `write_bytes` would keep one.
+    with image.getbuffer() as written, Path(target).open("wb") as out:
+        out.write(written)

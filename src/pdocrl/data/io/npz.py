@@ -143,8 +143,12 @@ def write(dataset: Dataset, path: Path) -> None:
     else:
         arrays["action_bounds"] = np.asarray(dataset.action_bounds, np.float32)
     with atomic_path(path) as temporary:
-        names = np.array(dataset.cost_names, dtype=np.str_)
-        np.savez(temporary, allow_pickle=False, cost_names=names, **arrays)
+        arrays = {"cost_names": np.array(dataset.cost_names, dtype=np.str_)} | arrays
+        # As `numpy.savez` does, which leaves its file open where a write fails.
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for key, array in arrays.items():
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as stream:
+                    npy.write_array(stream, array, allow_pickle=False)
 
 
 def _small(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
