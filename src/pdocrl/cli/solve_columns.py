@@ -69,7 +69,7 @@ def solve_columns(
         shown += [tables.policy(record)]
         for table in [*shown, *(tables.explained(explained, record) if explained else [])]:
             table.show()
-        print(found.summary)
+        print(found.summary())
         if record.surrogate is not None:
             own = ", ".join(f"{signal} {tables.held(x)}" for signal, x in record.surrogate.held_out.items())
             print(f"\nA tree that chooses as it does in {100 * record.surrogate.fidelity:.0f} % of rows ({own}):")

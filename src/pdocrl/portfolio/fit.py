@@ -7,6 +7,7 @@ log ─▶ part A ─▶ candidates          (clones, fitted Q under the limits,
 from __future__ import annotations
 
 import functools
+import html
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +21,11 @@ from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
-from pdocrl.errors import DataError, PdocrlError
+from pdocrl.errors import DataError, PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.estimators.linear import basis
 from pdocrl.policies.row_policy import RowPolicy
-from pdocrl.portfolio import explain, export
+from pdocrl.portfolio import explain, export, tables
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
@@ -64,16 +65,20 @@ class Portfolio:
     def __repr__(self) -> str:
         return f"Portfolio({self.record.chosen}: {self.record.status}; {self.record.why})"
 
-    @property
-    def frontier(self) -> list[dict[str, float | str]]:
-        """Held-out estimates of every candidate, by rising reward: {"name", "reward", costs …}."""
+    def _repr_html_(self) -> str:
+        shown = [tables.policy(self.record), tables.candidates(self.record)]
+        return f"<p>{html.escape(self.summary())}</p>" + "".join(table.notebook() for table in shown)
+
+    def frontier(self, signal: str = "reward") -> list[dict[str, float | str]]:
+        """Held-out estimates of every candidate, by a rising signal: {"name", "reward", costs …}."""
         rows: list[dict[str, float | str]] = [
             {"name": one.name, **{signal: held.value for signal, held in one.held_out.items()}}
             for one in self.record.candidates
         ]
-        return sorted(rows, key=lambda row: float(row["reward"]))
+        if rows and signal not in rows[0]:
+            raise UnknownNameError("signal", signal, [name for name in rows[0] if name != "name"])
+        return sorted(rows, key=lambda row: float(row[signal]))
 
-    @property
     def summary(self) -> str:
         """The result in one paragraph."""
         return explain.summary(self.record)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import MissingExtraError, PdocrlError, UnknownNameError
+from pdocrl.errors import MissingExtraError, PdocrlError, UnknownNameError, by_door
 from pdocrl.files import naming
 
 Line = Mapping[str, Any]
@@ -134,7 +134,9 @@ class TensorBoardLogger(Logger):
         except ImportError:
             raise MissingExtraError("TensorBoard logging", "tensorboard") from None
         if self._path is None and folder is None:
-            raise PdocrlError("tensorboard needs a folder: give TensorBoardLogger(path), or out=… (--out).")
+            raise PdocrlError(
+                f"tensorboard needs a folder: give {by_door('TensorBoardLogger(path), or out=…', '--out')}."
+            )
         path = self._path or Path(str(folder)) / "tensorboard"
         self._writers = [SummaryWriter(str(path / label(run))) for run in runs]
 

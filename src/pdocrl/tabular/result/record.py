@@ -212,7 +212,7 @@ def with_answers(
     return structs.replace(
         record,
         more_data={key: list(some) for key, some in needs.items()},
-        frontier=Frontier(column=name, points=[_point(one, name) for one in line]) if line else None,
+        frontier=frontier_of(line, name) if line else None,
         explain=list(explained) or None,
         explained=state,
         clusterings=[
@@ -280,6 +280,11 @@ def policy_lines(result: Result) -> list[PolicyLine]:
         action, chance = result.actions[a], float(result.policy[s, a])
         lines.append(PolicyLine(state=state, step=step, action=action, probability=chance))
     return lines
+
+
+def frontier_of(line: Sequence[Result], name: str) -> Frontier:
+    """The record of results along the limit on a column."""
+    return Frontier(column=name, points=[_point(one, name) for one in line])
 
 
 def _number(C: float) -> float | None:

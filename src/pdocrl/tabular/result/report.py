@@ -259,24 +259,33 @@ def _coverage(axes: Any, result: Result) -> None:
 
 
 def draw_frontier(line: Frontier, path: Path) -> Path:
-    """Reward against the limit, with intervals; points where the limit cannot be satisfied are hollow."""
+    """Reward against the limit, as a picture."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        within = [p for p in line.points if p.satisfied]
-        axes.plot([p.limit for p in within], [p.value for p in within], color=WITHIN, lw=1.5)
-        for p in line.points:
-            low, high = p.interval or (p.value, p.value)
-            colour = WITHIN if p.satisfied else MISSED
-            axes.plot([p.limit] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
-            axes.plot([p.limit], [p.value], "o", color=colour if p.satisfied else "white", mec=colour, ms=6)
-        axes.set(xlabel=f"limit on {line.column}", ylabel="reward")
-        axes.spines[["right", "top"]].set_visible(False)
-        axes.tick_params(colors=MUTED)
-        axes.set_title("what the limit costs; hollow where it cannot be satisfied", loc="left", color=INK, fontsize=10)
+        frontier_axes(line, figure.add_subplot())
         with atomic_path(path) as whole:
             figure.savefig(whole, dpi=130, format="png")
     return path
+
+
+def frontier_axes(line: Frontier, axes: Any = None) -> Any:
+    """Reward against the limit, with intervals; points where the limit cannot be satisfied are hollow."""
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.gca()
+    within = [p for p in line.points if p.satisfied]
+    axes.plot([p.limit for p in within], [p.value for p in within], color=WITHIN, lw=1.5)
+    for p in line.points:
+        low, high = p.interval or (p.value, p.value)
+        colour = WITHIN if p.satisfied else MISSED
+        axes.plot([p.limit] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
+        axes.plot([p.limit], [p.value], "o", color=colour if p.satisfied else "white", mec=colour, ms=6)
+    axes.set(xlabel=f"limit on {line.column}", ylabel="reward")
+    axes.spines[["right", "top"]].set_visible(False)
+    axes.tick_params(colors=MUTED)
+    axes.set_title("what the limit costs; hollow where it cannot be satisfied", loc="left", color=INK, fontsize=10)
+    return axes

@@ -137,6 +137,13 @@ class TailResult(Record, frozen=True, kw_only=True):
             path.write_bytes(Path(policies.__file__).read_bytes())
         return files
 
+    def summary(self) -> str:
+        """The table and the notes, as text."""
+        return "\n".join([self.table().markdown(), *(f"note: {note}" for note in self.all_notes)])
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook(self.all_notes)
+
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> TailResult:
         """What `save` wrote."""
