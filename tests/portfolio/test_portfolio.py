@@ -245,3 +245,19 @@ def test_logs_with_states_go_to_the_exact_solver() -> None:
 def test_few_episodes_are_refused() -> None:
     with pytest.raises(DataError, match="5 episodes; at least 20"):
         pdocrl.solve(make_log(5), limits=["cost<=1"], horizon=STEPS)
+
+
+def test_episodes_handed_over_and_copies_show_nothing() -> None:
+    """Long episodes are handed over, so a decider's own are the short ones; and forty episodes stand there twice."""
+    frame = make_log(160, 4).sort_values(["episode", "step"], ignore_index=True)
+    late = (frame["episode"] % 2 == 0) & (frame["step"] >= 3)
+    frame.loc[late, "decider"] = np.where(frame.loc[late, "decider"] == "bold", "shy", "bold")
+    frame = frame[(frame["episode"] % 2 == 0) | (frame["step"] < 3)].copy()
+    frame["terminal"] = ~frame.duplicated("episode", keep="last")
+    again = frame[frame["episode"] < 40].assign(episode=lambda x: x["episode"] + 1000)
+    found = pdocrl.solve(pd.concat([frame, again]), limits=[f"cost<={LIMIT}"], horizon=STEPS, confidence=0.95)
+    assert found.record.status != "shown"
+    assert any("handed over" in note for note in found.record.notes)
+    assert any("40 of 200 episodes are copies" in note for note in found.record.notes)
+    assert not any(one.held_out["cost"].estimator == "own episodes" for one in found.record.candidates)
+    assert not found.record.validation
