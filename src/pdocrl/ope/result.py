@@ -3,11 +3,11 @@
 `OffPolicy` is what ope.json holds: estimates, intervals, one verdict, one flag.
 
 format                  2; files of version 0.2 are read, too
-method                  `ensemble`; with --compare, fitted Q evaluation is under `by_method` too
+method                  `ensemble`; behaviours, and fitted Q evaluation with --compare, are under `by_method` too
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
 versions, settings      what made the numbers
-calibration             of the ensemble on groups of episodes it had not seen; see `ensemble.calibrate`
+calibration, behaviours of the two estimates on groups of episodes they had not seen; see `ensemble.calibrate`
 task, agent, step       of the training
 runs[i]                 in the plan's order; every run has
     agent, cost_limit [K], seed, and the settings the runs vary
@@ -19,6 +19,7 @@ runs[i]                 in the plan's order; every run has
     verdict             the same in words
     trusted, warnings   false with the reasons, when the data cannot carry the estimate; see `ensemble.support`
     outside                                            what the flag is decided by
+    decides             `ensemble`, or `behaviours` where they speak alone; see `ensemble.opinions`
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
 
@@ -105,6 +106,7 @@ class OpeRun(Part, frozen=True, kw_only=True):
     warnings: list[str]
     outside: float
     by_method: dict[str, EstimatedSums]
+    decides: str = "ensemble"
 
     @property
     def bound_is_narrower(self) -> bool:
@@ -128,7 +130,7 @@ class GroupPoints(Part, frozen=True, kw_only=True):
 
 
 class CalibrationNote(Part, frozen=True, kw_only=True):
-    """What the ensemble was calibrated on and how it did there, by signal."""
+    """What an estimate was calibrated on and how it did there, by signal."""
 
     groups: int
     level: float
@@ -136,6 +138,7 @@ class CalibrationNote(Part, frozen=True, kw_only=True):
     coverage_left_out: dict[str, float]
     median_error: dict[str, float]
     points: dict[str, GroupPoints]
+    skill: dict[str, float] = field(default_factory=dict)  # share of the variance between groups that is predicted
 
 
 class OpeSettings(Part, frozen=True, kw_only=True):
@@ -160,6 +163,7 @@ class OffPolicy(Record, frozen=True, kw_only=True):
     settings: OpeSettings
     calibration: CalibrationNote | None
     runs: list[OpeRun]
+    behaviours: CalibrationNote | None = None
 
     def table(self) -> Table:
         """Reward, costs and verdict of every run."""
