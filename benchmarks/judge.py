@@ -52,10 +52,10 @@ def main() -> None:
                         print(f"{world.name}: its package is not installed (see any_log/third_party.py); left out")
         return
     table = pd.read_csv(ROWS)
-    NOTE.write_text(note(table), encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN, 1)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{summary(table)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    for path, made in ((NOTE, note(table)), (PAGE, summary(table))):
+        text = path.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN, 1)
+        path.write_text(f"{head}{BEGIN}\n\n{made}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 
 def run(world: Any, role: str, logs: int, sizes: Any = SIZES) -> None:
@@ -108,8 +108,9 @@ def measure(world: Any, n: int, kind: str, logs: int, totals: Any) -> list[dict[
             told.setdefault(("mean", scale), []).append(one.verdict)
         decided_by[str(one.estimator)] = decided_by.get(str(one.estimator), 0) + 1
         for scale in TAIL:
-            cvar = Limit("cost", scale * worst, "<=", "cvar", level=0.9)
-            told.setdefault(("CVaR90", scale), []).append(verdicts.verdict(problem, cvar, estimates).verdict)
+            if worst < totals.max():  # of bandits with one cost nothing can be above
+                cvar = Limit("cost", scale * worst, "<=", "cvar", level=0.9)
+                told.setdefault(("CVaR90", scale), []).append(verdicts.verdict(problem, cvar, estimates).verdict)
             if scale * share < 1:
                 limit = Limit("cost", scale * share, "<=", "exceedance", threshold=world.threshold)
                 told.setdefault(("share", scale), []).append(verdicts.verdict(problem, limit, estimates).verdict)

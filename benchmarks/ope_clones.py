@@ -156,7 +156,7 @@ def judged(
 
 def by_method(one: Judged) -> dict[str, tuple[Any, Any, Any]]:
     """Values [2], intervals [2, 2] and what is said at each of the limits; fitted Q evaluation gives a point alone."""
-    own = one.ensemble
+    own = one.told
     found: dict[str, tuple[Any, Any, Any]] = {"ensemble": (own.value, own.interval, [own.within([x]) for x in LIMITS])}
     if one.fqe is not None:
         found["fqe"] = (one.fqe, [[None] * 2] * 2, [None] * len(LIMITS))

@@ -131,7 +131,7 @@ def judged(task: str, ready: Prepared, some: list[tuple[Row, Policy]]) -> list[R
         versions={},
     )
     told = judge_training(Trained(plan, 1, [policy for _, policy in some], {}, []), ready, seed=0)
-    return [row(line, one.outside, one.ensemble) for (line, _), one in zip(some, told, strict=True)]
+    return [row(line, one.outside, one.told) for (line, _), one in zip(some, told, strict=True)]
 
 
 def row(line: Row, outside: float, told: Calibrated) -> Row:

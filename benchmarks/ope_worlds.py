@@ -99,6 +99,7 @@ def design() -> list[World]:
         World("drift, 5 steps", _normal(2), _drift, half, push, 5, threshold=1.5),
         World("drift, 30 steps", _normal(2), _drift, half, push, 30, threshold=4.5),
         _tabular("tabular, 25 steps", 22, 0.04),
+        _catalogue("catalogue", 11, 20, 3),
     ]
 
 
@@ -128,26 +129,26 @@ def _tabular(name: str, seed: int, stop: float, states: int = 6, actions: int = 
     )
 
 
-def _catalogue() -> World:
-    """Twenty items, visits of three kinds; some items are delicate. The target prefers what pays."""
-    rng = np.random.default_rng(11)
-    worth, harm = rng.normal(size=(3, 20)), 0.5 * rng.uniform(size=(3, 20)) ** 3
+def _catalogue(name: str, seed: int, items: int, kinds: int) -> World:
+    """Visits of a few kinds; some items are delicate. The target prefers what pays."""
+    rng = np.random.default_rng(seed)
+    worth, harm = rng.normal(size=(kinds, items)), 0.5 * rng.uniform(size=(kinds, items)) ** 3
 
     def move(rng: Any, x: Array, a: Array) -> tuple[Array, Array, Array, Array]:
         kind = x[:, 0].astype(int)
         cost = (rng.random(len(x)) < harm[kind, a]).astype(float)
         return x, worth[kind, a] + rng.normal(size=len(x)), cost, np.ones(len(x), bool)
 
-    popular = softmax(np.tile(-0.15 * np.arange(20.0), (3, 1)) + 0.3 * worth)
+    popular = softmax(np.tile(-3 / items * np.arange(float(items)), (kinds, 1)) + 0.3 * worth)
     better = 0.5 * popular + 0.5 * softmax(worth)
     return World(
-        "catalogue",
-        lambda rng, n: np.c_[rng.integers(0, 3, n), rng.normal(size=n)].astype(float),
+        name,
+        lambda rng, n: np.c_[rng.integers(0, kinds, n), rng.normal(size=n)].astype(float),
         move,
         lambda x: popular[x[:, 0].astype(int)],
         lambda x: better[x[:, 0].astype(int)],
         1,
-        columns=lambda x: {"kind": np.array(["new", "known", "guest"])[x[:, 0].astype(int)], "noise": x[:, 1]},
+        columns=lambda x: {"kind": np.array([f"kind {int(k)}" for k in x[:, 0]]), "noise": x[:, 1]},
     )
 
 
@@ -210,7 +211,7 @@ def report() -> list[World]:
         _tabular("tabular, 5 steps", 21, 0.2),
         _tabular("tabular, 12 steps", 23, 0.08, threshold=4.5),
         _tabular("tabular, 33 steps", 31, 0.03, threshold=6.5),
-        _catalogue(),
+        _catalogue("menu", 12, 12, 4),
         _clinic(),
         _stock(),
     ]

@@ -1,6 +1,7 @@
 """The gallery: runs examples/*.py as notebooks and writes them with their output, and the table of what they showed.
 
-    pip install nbclient ipykernel 'pdocrl[trees,icu,highway]'
+    pip install nbclient ipykernel pandas 'pdocrl[trees,icu,highway,rddl]' && pdocrl install bullet
+    pip install --no-deps simglucose==0.2.11 obp==0.4.1    # without their own pins, which ask for gym 0.9
     python benchmarks/run_examples.py [NAME …]
 
 Each examples/NAME.py is a notebook in percent format (`# %%` begins a cell, `# %% [markdown]` one of text). It is
@@ -33,6 +34,16 @@ MARK = "example-summary: "
 SUMMARY = "import json as _j, os as _o; _t = _o.times(); " + (
     f"print({MARK!r} + _j.dumps(summary | {{'cpu_minutes': round(sum(_t[:4]) / 60, 1)}}))"
 )
+# Versions that were seen to work.
+INSTALL = {
+    "simglucose": "pip install --no-deps simglucose==0.2.11",
+    "highway_env": "pip install 'pdocrl[highway]'",
+    "pyRDDLGym": "pip install 'pdocrl[rddl]'",
+    "icu_sepsis": "pip install 'pdocrl[icu]'",
+    "pandas": "pip install pandas",
+    "pybullet": "pdocrl install bullet",
+    "bullet_safety_gym": "pdocrl install bullet",
+}
 HEADS = {
     "problem": "problem",
     "limits": "limits per episode",
@@ -54,7 +65,7 @@ def main(names: Sequence[str]) -> None:
         try:
             notebook, summary = execute(source)
         except ModuleNotFoundError as error:
-            print(f"{source.stem}: skipped, {error.name}")
+            print(f"{source.stem}: skipped, {skipped(str(error.name))}")
             continue
         except CellExecutionError as error:
             failed = True
@@ -66,6 +77,12 @@ def main(names: Sequence[str]) -> None:
         write_csv(RESULTS, [rows[name] for name in sorted(rows)])
     write_text(EXAMPLES / "README.md", readme([rows[name] for name in sorted(rows)]))
     sys.exit(failed)
+
+
+def skipped(what: str) -> str:
+    """What a cell said of a missing package, and how to install it."""
+    known = (f"{what}: {command}" for name, command in INSTALL.items() if f"'{name}" in what)
+    return next(known, what)
 
 
 def cells(source: Path) -> list[tuple[str, str]]:
@@ -140,7 +157,7 @@ def readme(rows: Sequence[dict[str, Any]]) -> str:
         "",
         "Executed notebooks, from a log to the truth: a log, limits, a policy, what is stated of it, and what the",
         "simulator shows afterwards. Sources are the `.py` files beside them (percent format); run them all with",
-        "`python benchmarks/run_examples.py`. Third-party packages are needed where named.",
+        "`python benchmarks/run_examples.py`, which names its packages and skips a notebook whose package is absent.",
         "",
         f"| notebook | {' | '.join(HEADS.values())} |",
         "|---" * (len(HEADS) + 1) + "|",

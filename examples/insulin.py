@@ -107,7 +107,7 @@ found = pdocrl.solve(
 record = found.record
 tables.deciders(record).show()
 tables.candidates(record).show()
-print(found.summary)
+print(found.summary())
 
 # %% [markdown]
 # ## Truth

@@ -19,7 +19,7 @@ from pdocrl.portfolio import tables
 
 home = importlib.util.find_spec("obp")
 if home is None:
-    raise ModuleNotFoundError("no module named obp: pip install --no-deps obp", name="obp")
+    raise ModuleNotFoundError("no module named obp: pip install --no-deps obp==0.4.1", name="obp")
 FOLDER = Path(home.origin).parent / "dataset" / "obd"  # the files alone; the package is not imported
 FEATURES = [f"user_feature_{k}" for k in range(4)] + ["position"]
 LIMIT = 0.20
@@ -58,7 +58,7 @@ found = pdocrl.solve(
 )
 record = found.record
 tables.candidates(record).show()
-print(found.summary)
+print(found.summary())
 
 # %% [markdown]
 # ## Truth

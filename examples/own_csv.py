@@ -66,7 +66,7 @@ found = pdocrl.solve(
     horizon=VISITS,
 )
 record = found.record
-print(found.summary)
+print(found.summary())
 
 # %%
 tables.deciders(record).show()

@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pdocrl
-from pdocrl.training.callbacks import EarlyStopping, Evaluate
-from pdocrl.training.loggers import History
+from pdocrl.callbacks import Checkpoint, EarlyStopping, Evaluate
+from pdocrl.loggers import History
+from pdocrl.table import Table
 
 data = pdocrl.load("BallRun")
 print(data)
@@ -28,6 +29,7 @@ best = max(data.episodes, key=lambda episode: episode.reward_return)
 cheap = data.filter(lambda episode: episode.cost_return[0] <= 20)
 learn, judge = data.split(0.8, seed=0)
 print(best, "\n", cheap, "\n", learn.n_episodes, "episodes to learn from,", judge.n_episodes, "to judge with")
+print(pdocrl.to_dataframe(cheap).groupby("episode")[["reward", "cost"]].sum().describe().loc[["min", "50%", "max"]])
 
 # %% [markdown]
 # ## An environment of one's own
@@ -72,6 +74,7 @@ for name, more in {"bc": {}, "caps_iql": {"heads": 2}, "pdocrl": {"learning_rate
         out=f"runs/{name}",
         callbacks=[
             Evaluate(Stub, every=300, episodes=3),
+            Checkpoint(every=300, best="evaluation/reward"),
             EarlyStopping("evaluation/reward", patience=5, every=300),
         ],
         loggers=[histories[name]],
@@ -79,6 +82,7 @@ for name, more in {"bc": {}, "caps_iql": {"heads": 2}, "pdocrl": {"learning_rate
         **more,
     )
     print(trained[name], trained[name].history.names)
+print(pdocrl.load_trained("runs/bc/checkpoints/best"), "is the best of bc's checkpoints")
 
 # %% [markdown]
 # ## Curves
@@ -93,6 +97,7 @@ saddle = trained["pdocrl"]
 axes[1].plot(histories["pdocrl"].steps, histories["pdocrl"]["lambda"][:, 0])
 axes[1].set(xlabel="step", ylabel="λ")
 figure.tight_layout()
+figure.savefig("curves.pdf")
 
 # %% [markdown]
 # ## What was learned
@@ -116,6 +121,8 @@ print("λ as reward for a unit of cost:", saddle.multipliers[0])
 
 # %% [markdown]
 # ## Samples and log-probabilities
+#
+# The actor has become sharp: actions that were logged have next to no density under it.
 
 # %%
 policy = saddle.policy(cost_limit=20)
@@ -126,17 +133,19 @@ print("log π of what was logged", np.median(policy.log_prob(obs, real)).round(2
 # %% [markdown]
 # ## Save, load, resume, compare
 #
-# The record says which environment was played: it is not the task's simulator.
+# A policy knows the limit it was trained for. The record says which environment was played: it is
+# not the task's simulator.
 
 # %%
 again = pdocrl.load_policy("runs/pdocrl", cost_limit=20)
 assert (again.act(obs) == policy.act(obs)).all()
 longer = pdocrl.resume("runs/bc", learn, steps=700)
 scores = {name: pdocrl.evaluate(t, 5, env=Stub, workers=0) for name, t in trained.items()}
-print(scores["bc"])
-latex = ["agent & reward & cost \\\\"]
-latex += [f"{n} & {s.runs[0].reward:.2f} & {s.runs[0].cost[0]:.1f} \\\\" for n, s in scores.items()]
-print("\n".join(latex))
+print(again, pdocrl.evaluate(again, 5, env=Stub, workers=0), sep="\n")
+played = scores["bc"]
+print(played.environment, "in place of the simulator:", played.own_environment, played.played.commit != "")
+rows = [(name, s.runs[0].reward, s.runs[0].cost[0], "yes" if s.runs[0].safe else "no") for name, s in scores.items()]
+print(Table.of(["agent", "reward", "cost", "within 20"], rows, "Five episodes in the stand-in", "stub").latex())
 
 # %%
 summary = {

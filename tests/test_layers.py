@@ -30,7 +30,7 @@ LAYERS = (
     ("portfolio",),
     ("bench",),
     ("report",),
-    ("demo", "testing", "policy_folder", "cli", "__init__"),
+    ("demo", "testing", "policy_folder", "callbacks", "loggers", "cli", "__init__"),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 

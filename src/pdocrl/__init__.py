@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pdocrl import callbacks as callbacks
+    from pdocrl import loggers as loggers
     from pdocrl import testing as testing
     from pdocrl.agents.base import Agent as Agent
     from pdocrl.agents.base import AgentConfig as AgentConfig
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from pdocrl.ope.certify import certify as certify
     from pdocrl.policy_folder import load_policy as load_policy
     from pdocrl.portfolio.entry import solve as solve
-    from pdocrl.training import callbacks as callbacks
-    from pdocrl.training import loggers as loggers
     from pdocrl.training.callbacks import Callback as Callback
     from pdocrl.training.folder import export as export
     from pdocrl.training.folder import load_trained as load_trained
@@ -67,9 +67,9 @@ _HOMES = {  # name → module that has it
 }
 _MODULES = {  # modules of the public API; those of a verb's name may be called, see `callable_package`
     "bench": "pdocrl.bench",
-    "callbacks": "pdocrl.training.callbacks",
+    "callbacks": "pdocrl.callbacks",
     "collect": "pdocrl.collect",
-    "loggers": "pdocrl.training.loggers",
+    "loggers": "pdocrl.loggers",
     "ope": "pdocrl.ope",
     "report": "pdocrl.report",
     "testing": "pdocrl.testing",

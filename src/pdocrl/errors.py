@@ -6,8 +6,12 @@ keeps its traceback.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+
+_at_command_line: ContextVar[bool] = ContextVar("at_command_line", default=False)
 
 
 class PdocrlError(Exception):
@@ -41,3 +45,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_lower = {k.lower(): k for k in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f" Did you mean `{by_lower[close[0]]}`?" if close else ""
+
+
+def by_door(python: str, command: str) -> str:
+    """Words for whoever called: those of Python, or those of the command line inside `command_line`."""
+    return command if _at_command_line.get() else python
+
+
+@contextlib.contextmanager
+def command_line() -> Iterator[None]:
+    """Messages are in the words of the command line."""
+    token = _at_command_line.set(True)
+    try:
+        yield
+    finally:
+        _at_command_line.reset(token)

@@ -10,6 +10,7 @@ smaller lines below it, words for whoever points at it, and what its column sort
 from __future__ import annotations
 
 import dataclasses
+import html
 import os
 import re
 import sys
@@ -137,6 +138,15 @@ class Table:
         numeric = [self._is_number(index) for index in range(len(self.columns))]
         slug = "about-" + "-".join(self.title.lower().split())
         return Markup(_template().render(table=self, numeric=numeric, slug=slug, tall=tall, kind=kind))
+
+    def notebook(self, notes: Iterable[str] = ()) -> str:
+        """For a notebook's cell: a plain table, with notes below."""
+        head = "".join(f"<th>{html.escape(head)}</th>" for head in self.heads)
+        rows = ("".join(f"<td>{html.escape(cell.whole)}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in (*self.notes, *notes))
+        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
 
     def _is_number(self, column: int) -> bool:
         """Whether what stands in a column are numbers, for the most part."""

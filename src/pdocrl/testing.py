@@ -241,6 +241,7 @@ class _Kit:
         metrics = trainer.advance(self.steps)
         self._trained[id(data)] = trainer
         _demand(metrics, "`update` gives no metrics")
+        _demand(not trainer.failures, f"a run stopped at {next(iter(trainer.failures.values()), '')}")
         for name, values in metrics.items():
             _demand(values.shape == (len(trainer.runs),), f"metric {name} is no scalar")
             _demand(np.isfinite(values).all(), f"metric {name} is not finite")

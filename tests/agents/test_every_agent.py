@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +21,7 @@ from pdocrl.nn.transformer import Windows
 from pdocrl.policies.cost_conditioned import discounted_budget
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.testing import check_agent, policy_inputs
+from pdocrl.training.final_state import FinalState
 from pdocrl.training.train import train
 from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, Probe, bandit
@@ -200,6 +203,47 @@ def test_numpy_and_jax_act_alike(name: str) -> None:
     feeds = policy_inputs(policy)
     found = in_jax(name, trainer.runs[4].config, state, feeds)
     np.testing.assert_allclose(found, getattr(policy.network, "act", policy.network)(**feeds), atol=1e-5)
+
+
+def documented() -> tuple[dict[str, set[str]], set[str]]:
+    """From docs/agents/index.md: {agent: what can be asked of a training}, and the agents said to have a density."""
+    text = (Path(__file__).parents[2] / "docs" / "agents" / "index.md").read_text(encoding="utf-8")
+    table = text.split("## What can be asked of a training")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    heads = [head.strip("`") for head in rows[0]]
+    found = {
+        name: {head for head, cell in zip(heads[1:], row[1:], strict=True) if cell}
+        for row in rows[2:]
+        for name in re.findall(r"`(\w+)`", row[0])
+    }
+    told = re.search(r"exists: (.*?);", table, re.DOTALL)
+    assert told is not None
+    return found, set(re.findall(r"`(\w+)`", told[1]))
+
+
+def test_the_table_of_what_can_be_asked_names_every_agent() -> None:
+    assert set(documented()[0]) == set(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_what_can_be_asked_of_a_training_is_what_the_table_says(name: str) -> None:
+    trainer = nine(name)[0]
+    final, policy = FinalState.of(trainer), trainer.policies()[0]
+    table, dense = documented()
+    has = set(final.names().split(", ")) - {"nothing beside its policy"}
+    assert has == table[name]
+    assert bool(getattr(policy.network, "density", "")) == (name in dense)
+    data = problem().dataset
+    for what in ("q", "v", "q_cost", "v_cost", "ratio"):
+        action = None if what.startswith("v") else data.action[:3]
+        if what in has:
+            assert np.isfinite(final.call(what, 0, data.obs[:3], action)).all()
+        else:
+            with pytest.raises(PdocrlError, match=f"agent {name} learns no `{what}`; it has"):
+                final.call(what, 0, data.obs[:3], action)
+    if "multipliers" in has:
+        assert final.multipliers(0).shape == (1,)
+    assert len(jax.tree.leaves(final.state_of(8))) == len(jax.tree.leaves(trainer.state))
 
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if find_agent(name).fewest_costs > 0])

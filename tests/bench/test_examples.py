@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.run_examples import EXAMPLES, _read, cells, readme
+from benchmarks.run_examples import EXAMPLES, _read, cells, readme, skipped
 
 SOURCES = sorted(EXAMPLES.glob("*.py"))
 
@@ -28,3 +28,8 @@ def test_a_notebook_has_the_cells_of_its_source_and_their_output(source: Path) -
 def test_the_gallerys_table_is_of_the_committed_numbers() -> None:
     assert (EXAMPLES / "README.md").read_text(encoding="utf-8") == readme(_read())
     assert {row["example"] for row in _read()} == {source.stem for source in SOURCES}
+
+
+def test_a_missing_package_is_named_with_how_to_install_it() -> None:
+    assert skipped("No module named 'pyRDDLGym'") == "No module named 'pyRDDLGym': pip install 'pdocrl[rddl]'"
+    assert skipped("the sepsis example needs the extra `icu`") == "the sepsis example needs the extra `icu`"

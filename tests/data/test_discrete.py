@@ -80,7 +80,9 @@ def plain(path: Path, values: np.ndarray) -> Path:
 
 def test_numbers_become_choices_when_told_so_and_only_then(tmp_path: Path, run_cli: Cli) -> None:
     path = plain(tmp_path / "y.npz", np.arange(60) % 2)
-    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they discrete\? .*--discrete-actions 2.*0 1"):
+    with pytest.raises(
+        DataError, match=r"nothing but 0 and 1. Are they discrete\? .*discrete_actions=2.*action_high=1"
+    ):
         load(path)
     assert load(path, discrete_actions=2).discrete_actions == (0, 1)
     assert load(path, action_low=0, action_high=1).action.min() == -1  # amounts after all

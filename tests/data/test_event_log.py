@@ -119,8 +119,10 @@ def test_bandits_have_episodes_of_one_row_and_identifiers_are_ignored() -> None:
     assert len(one) == 50
     assert len(other) == 150
     assert sorted([*one.columns[0].values, *other.columns[0].values]) == [i + 0.5 for i in range(size)]
-    with pytest.raises(DataError, match=r"no column `episode`. Name it: .*--columns episode=NAME"):
+    with pytest.raises(DataError, match=r"no column `episode`. Name it: .*--columns episode=NAME. There are "):
         EventLog.read(source)
+    with pytest.raises(DataError, match=r"no column `action`. Name it: .*--columns action=NAME. There are patient"):
+        EventLog.read({"patient": [0, 0], "dose": [1, 2], "reward": [0.0, 1.0]})
 
 
 def test_whole_episodes_are_split() -> None:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pdocrl.data import Dataset, Task, load, register, save
@@ -92,3 +93,38 @@ def test_a_renamed_file_says_what_it_is_not(tmp_path: Path, small_dataset: Datas
         shutil.copy(tmp_path / "x.npz", tmp_path / f"y{suffix}")
         with pytest.raises(DataError, match=rf"y\{suffix}: "):
             load(tmp_path / f"y{suffix}")
+
+
+def ogbench() -> dict[str, Any]:
+    """Two recordings of five steps as `make_env_and_datasets` gives them; the task is solved in row 3."""
+    rng = np.random.default_rng(0)
+    ends, masks = np.zeros(10), np.ones(10)
+    ends[[4, 9]], masks[3] = 1, 0
+    obs = rng.normal(size=(10, 3))
+    moves = {"observations": obs, "actions": rng.uniform(-1, 1, (10, 2)), "next_observations": obs + 1}
+    return {**moves, "terminals": ends, "rewards": masks - 1, "masks": masks}
+
+
+def test_ogbench_s_masks_say_where_no_value_lies_beyond(tmp_path: Path) -> None:
+    np.savez(tmp_path / "cube.npz", **ogbench())
+    for given in (ogbench(), tmp_path / "cube.npz"):
+        found = load(given)
+        assert np.flatnonzero(found.terminal).tolist() == [3]
+        assert np.flatnonzero(found.timeout).tolist() == [4, 9]
+        assert (found.path == "") == isinstance(given, dict)
+    bare = {key: ogbench()[key] for key in ("observations", "actions", "terminals")}
+    with pytest.raises(DataError, match=r"`rewards` is missing. Is it OGBench's\?"):
+        load(bare)
+    renamed = {**ogbench(), "s": ogbench()["observations"], "timeouts": ogbench()["terminals"]}
+    del renamed["observations"], renamed["masks"]
+    assert load(renamed, columns={"obs": "s"}).obs_dim == 3
+
+
+def test_what_is_refused_is_said_in_the_words_of_the_door(tmp_path: Path, run_cli: Any) -> None:
+    far = {**ogbench(), "actions": 5 * ogbench()["actions"]}
+    np.savez(tmp_path / "far.npz", **far)
+    with pytest.raises(DataError, match=r"`pdocrl.load\(…, action_low=LOW, action_high=HIGH\)` makes them so"):
+        load(tmp_path / "far.npz")
+    assert "--rescale-actions LOW HIGH" in run_cli("data", "info", tmp_path / "far.npz")[2]
+    with pytest.raises(DataError, match="action_low=LOW"):  # the command line's words end with its command
+        load(tmp_path / "far.npz")

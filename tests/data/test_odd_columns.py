@@ -67,7 +67,7 @@ def test_plain_data_is_not_complained_about(small_dataset: Dataset) -> None:
 @pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".csv"])
 def test_actions_of_zero_and_one_are_refused_with_the_remedy(tmp_path: Path, suffix: str) -> None:
     save(log(np.arange(60) % 2), tmp_path / f"x{suffix}")
-    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they discrete.*--discrete-actions 2"):
+    with pytest.raises(DataError, match=r"nothing but 0 and 1. Are they discrete.*discrete_actions=2"):
         load(tmp_path / f"x{suffix}")
 
 

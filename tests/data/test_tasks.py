@@ -8,8 +8,9 @@ import pytest
 
 from pdocrl.data import Task, find_task, load, register
 from pdocrl.data.io import dsrl
-from pdocrl.data.tasks import BULLET, SAFETY_GYMNASIUM, read_tasks, register_file
+from pdocrl.data.tasks import BUILT_IN, BULLET, SAFETY_GYMNASIUM, read_tasks, register_file
 from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.training.config import task_of
 
 
 def test_the_eight_tasks_have_their_published_numbers() -> None:
@@ -52,6 +53,16 @@ def test_shared_files_fit_their_tasks(shared_data: Path, monkeypatch: pytest.Mon
         dataset, task = load(name), find_task(name)
         assert dataset.episode_length.max() == task.horizon
         assert dataset.cost_return.max() <= task.cost_max
+
+
+def test_every_dsrl_file_is_known_by_its_name_and_by_safety_gymnasium_s() -> None:
+    files = [(task, file) for task in BUILT_IN for file in task.files]
+    assert len(files) == 38
+    for task, file in files:
+        assert task_of(f"somewhere/{file}", None) == task
+        assert task_of(f"somewhere/{file.replace('Gymnasium', '')}", None) == task
+        assert find_task(task.env_id or task.name) == task
+    assert find_task("SafetyPointGoal1-v0") == find_task("PointGoal1") == find_task("SafetyPointGoal1Gymnasium-v0")
 
 
 def test_unknown_names_get_a_suggestion() -> None:

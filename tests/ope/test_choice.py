@@ -33,6 +33,9 @@ def test_the_better_policy_is_ranked_first_and_pairs_are_narrower_than_single_es
     near = 0.97 * target + 0.03 * 0.5
     truth = WORLD.value(WORLD.cost, WORLD.target)
     report = pdocrl.ope({"target": target, "near": near, "worse": 1 - target}, LOG, {"cost": 2 * truth})
+    assert "target" in repr(report)
+    assert "<table" in report._repr_html_()
+    assert f"{report.policy('target').limits[0].why}" in report.summary()
     assert report.choice is not None
     assert report.choice.ranking[0] == report.choice.best == "target"
     assert set(report.choice.safe) >= {"target", "near"}

@@ -99,3 +99,15 @@ def test_event_logs_are_needed_for_event_log_options() -> None:
     with pytest.raises(PdocrlError, match="give a log"):
         pdocrl.ope(constant)
     assert isinstance(LOG, EventLog)
+
+
+def test_why_nothing_is_shown_names_what_is_missing() -> None:
+    """Nobody took in the first steps what the policy always takes."""
+    log = {
+        "episode": np.repeat(np.arange(100), 4),
+        "x": np.tile(np.arange(4), 100),
+        "action": ["a", "a", "a", "b"] * 100,
+    }
+    log |= {"reward": np.zeros(400), "cost": np.arange(400) % 3 == 0}
+    always = pdocrl.ope(lambda columns: np.array(["b"] * len(columns["x"])), log, ["cost<=1", "P(cost>1)<=0.5"])
+    assert {v.why for v in always.policies[0].limits} == {"no overlap: no logged episode follows the policy to its end"}

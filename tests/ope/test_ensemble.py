@@ -15,14 +15,15 @@ from test_linear_gaussian import GAIN, HORIZON, START, act, exact, logged
 from test_ope_command import SMALL, Cli, Sequential, constant, drifting, trained, write
 
 from pdocrl.data import make_dataset, save
+from pdocrl.dynamics.normaliser import Normaliser
+from pdocrl.dynamics.regression import Regression, features, memory_of
 from pdocrl.ope import EnsembleConfig, Prepared, estimate
 from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration, _quantile, _wide, choose
-from pdocrl.ope.ensemble.learn import _sequences, _went
-from pdocrl.ope.ensemble.networks import SELECTION, mixed, networks
+from pdocrl.ope.ensemble.learn import _sequences, _targets, _went, rows_of, with_noise
+from pdocrl.ope.ensemble.models import SELECTION, mixed, untrained
 from pdocrl.ope.ensemble.prepare import deal, group_episodes
 from pdocrl.ope.ensemble.rollouts import begin_many, play, remembers
 from pdocrl.ope.ensemble.support import Recorded
-from pdocrl.ope.ensemble.targets import Base, Scales, rows_of, with_noise
 from pdocrl.policies.policy import DialPolicy, MLPPolicy, TransformerPolicy
 
 LONGER = dataclasses.replace(SMALL, steps=2500)
@@ -81,35 +82,38 @@ def test_folds_are_about_equally_large() -> None:
 def test_members_learn_what_leads_back_from_where_they_came_to() -> None:
     """Two steps of a world that moves by its action: at the second, the target makes up for the first one's error."""
     data = drifting(episodes=40)
-    scales = Scales.of(data)
-    world = rows_of(data, scales)
-    phi = scales.features(world.memory, world.obs, world.action)[0]
-    base = Base(jnp.zeros((1, phi.shape[1], 1)), jnp.ones(1), jnp.zeros((1, 1, 1)), jnp.ones(()))
-    still = jax.tree.map(jnp.zeros_like, networks(jax.random.key(0), scales, EnsembleConfig(folds=1, each=1))[0])
+    normaliser = Normaliser.in_any_unit(data)
+    world = rows_of(data, normaliser)
+    width = features(normaliser, world["obs"], world["action"], world["memory"]).shape[1]
+    base = Regression(jnp.zeros((1, width, 2)), jnp.ones((1, 2)))
+    config = EnsembleConfig(folds=1, each=1)
+    still = untrained(jax.random.key(0), normaliser, 1, config, base)
+    still = dataclasses.replace(still, mean=jax.tree.map(jnp.zeros_like, still.mean))
     first = data.episode_start[None]
-    inputs, target, noisy = _went(still, base, scales, *_sequences(jax.tree.map(np.asarray, world), first, 2))
-    assert noisy[:, 0, 0, 0].tolist() == [True, False]
-    mean, scale = float(scales.change_mean[0]), float(scales.change_scale[0])
-    came = data.obs[first] + mean  # a network of zeros moves by the mean
-    there = data.next_obs[first + 1]
-    np.testing.assert_allclose(target[1], (there - came - mean) / scale, atol=1e-4)
-    np.testing.assert_allclose(inputs[1][..., 0], (came[..., 0] - scales.obs_mean[0]) / scales.obs_scale[0], atol=1e-4)
-    np.testing.assert_allclose(target[0], scales.change_of(data.obs[first], data.next_obs[first]), atol=1e-4)
+    inputs, target = _went(still, normaliser, *_sequences(world, first, 2))
+    unit = float(normaliser.change[0])
+    np.testing.assert_allclose(
+        target[1][..., 0], (data.next_obs[first + 1] - data.obs[first])[..., 0] / unit, atol=1e-4
+    )
+    np.testing.assert_allclose(inputs[1][..., 0], normaliser.standardised(data.obs[first])[..., 0], atol=1e-4)
+    recorded = _targets(normaliser, world)[first]
+    np.testing.assert_allclose(target[0], recorded, atol=1e-4)
+    np.testing.assert_allclose(target[1][..., 1], _targets(normaliser, world)[first + 1][..., 1], atol=1e-4)  # reward
 
 
-def test_shaken_rows_end_where_they_did_and_came_to_where_they_begin() -> None:
+def test_noisy_rows_end_where_they_did_and_came_to_where_they_begin() -> None:
     """What moves a row's state moves the step before it by as much; the first step of an episode had none before it."""
     data = drifting(episodes=40)
-    scales = Scales.of(data)
-    rows = rows_of(data, scales)
-    moved = with_noise(rows, scales, jnp.full(1, 0.1), np.random.default_rng(0))
-    assert np.array_equal(moved.next_obs, rows.next_obs)
-    assert np.array_equal(moved.action, rows.action)
-    off = (moved.obs - rows.obs) / scales.change_scale
+    normaliser = Normaliser.in_any_unit(data)
+    rows = rows_of(data, normaliser)
+    moved = with_noise(rows, normaliser, np.full(1, 0.1), np.random.default_rng(0))
+    assert np.array_equal(moved["next_obs"], rows["next_obs"])
+    assert np.array_equal(moved["action"], rows["action"])
+    off = (moved["obs"] - rows["obs"]) / np.asarray(normaliser.change)
     assert 0.08 < float(off.std()) < 0.12
     later = np.setdiff1d(np.arange(len(data)), data.episode_start)
-    np.testing.assert_allclose((moved.memory - rows.memory)[later, :1], off[later], atol=1e-4)
-    assert np.array_equal(moved.memory[data.episode_start], rows.memory[data.episode_start])
+    np.testing.assert_allclose((moved["memory"] - rows["memory"])[later, :1], off[later], atol=1e-4)
+    assert np.array_equal(moved["memory"][data.episode_start], rows["memory"][data.episode_start])
 
 
 def test_a_way_is_chosen_for_a_fold_by_the_other_folds_alone() -> None:
@@ -122,15 +126,19 @@ def test_a_way_is_chosen_for_a_fold_by_the_other_folds_alone() -> None:
 
 def test_ensembles_learned_in_different_ways_step_as_they_did_alone(ready: Prepared) -> None:
     first = ready.ensemble
-    second = dataclasses.replace(first, change=jax.tree.map(lambda x: 0.9 * x, first.change))
+    mean = jax.tree.map(lambda x: 0.9 * x, first.models.mean)
+    second = dataclasses.replace(first, models=dataclasses.replace(first.models, mean=mean))
     rng = np.random.default_rng(0)
-    obs = jnp.asarray(rng.standard_normal((2, 5, first.scales.obs_mean.shape[0])), jnp.float32)
-    action = jnp.asarray(rng.standard_normal((2, 5, first.scales.action_mean.shape[0])), jnp.float32)
-    now = first.blank((2, 5)), obs, action
-    both = mixed([first, second], [1, 0]).changes(*now)[0]
-    np.testing.assert_allclose(both[0], second.changes(*now)[0][0], atol=1e-5)
-    np.testing.assert_allclose(both[1], first.changes(*now)[0][1], atol=1e-5)
-    assert not np.allclose(both[0], first.changes(*now)[0][0])
+    obs, action = (jnp.asarray(rng.standard_normal((2, 6, 1)), jnp.float32) for _ in range(2))
+    now = jax.random.key(0), first.blank((2, 6)), obs, action
+    both, alone = (
+        mixed([first, second], [1, 0]),
+        [dataclasses.replace(one, noise=jnp.ones(())) for one in (first, second)],
+    )
+    after = [one.step(*now)[1] for one in (both, *alone)]
+    np.testing.assert_allclose(after[0][0], after[2][0], atol=1e-5)
+    np.testing.assert_allclose(after[0][1], after[1][1], atol=1e-5)
+    assert not np.allclose(after[0][0], after[1][0])
 
 
 def test_model_selection_keeps_ensembles_that_predict_what_they_did_not_see() -> None:
@@ -260,9 +268,9 @@ def test_a_column_of_rounding_stays_still_in_rollouts() -> None:
         obs=np.hstack([data.obs, noise]).astype(np.float32),
         next_obs=np.hstack([data.next_obs, noise]).astype(np.float32),
     )
-    scales = Scales.of(wide)
-    assert float(scales.low[-1]) == float(scales.high[-1]) == pytest.approx(0, abs=1e-14)
-    assert float(scales.low[0]) < float(scales.high[0])
+    normaliser = Normaliser.in_any_unit(wide)
+    assert float(normaliser.low[-1]) == float(normaliser.high[-1]) == pytest.approx(0, abs=1e-14)
+    assert float(normaliser.low[0]) < float(normaliser.high[0])
 
 
 def test_observations_rewards_and_costs_in_other_units_change_nothing_but_their_units() -> None:
@@ -283,13 +291,15 @@ def test_observations_rewards_and_costs_in_other_units_change_nothing_but_their_
     rows = slice(0, 50)
     seen = []
     for own in (data, other):
-        scales = Scales.of(own)
-        memory = scales.memory(own.obs[rows], own.action[rows], own.next_obs[rows])
+        normaliser = Normaliser.in_any_unit(own)
+        given = jnp.asarray(own.obs[rows]), jnp.asarray(own.action[rows])
+        memory = memory_of(normaliser, *given, jnp.asarray(own.next_obs[rows]))
         group = group_episodes(own, np.random.default_rng(0))
         recorded = Recorded.of(own, np.random.default_rng(0))
-        reward = (own.reward[rows] - scales.reward_mean) / scales.reward_scale
-        inputs = scales.inputs(memory, own.obs[rows], own.action[rows])
-        seen.append([np.asarray(x) for x in (inputs, reward, group, recorded.radius)])
+        reward = own.reward[rows] / normaliser.reward
+        known = normaliser.known(jnp.asarray(own.cost[rows]))
+        told = features(normaliser, *given, memory), reward, known, group, recorded.radius
+        seen.append([np.asarray(x) for x in told])
     for first, second in zip(*seen, strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-6)
 

@@ -14,7 +14,7 @@ from pdocrl.agents.common.numpy_policy import mode_policy, network_policy
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.distributions import Categorical, ClippedGaussian, TanhGaussian
 from pdocrl.nn.mlp import MLP
-from pdocrl.policies.mlp import log_normal_cdf
+from pdocrl.policies.mlp import MLPPolicy, log_normal_cdf
 from pdocrl.policies.policy import Normaliser, PolicyInputError, load_all, save, with_normaliser
 from pdocrl.policy_folder import load_policy
 
@@ -52,6 +52,23 @@ def test_log_probabilities_are_those_of_the_trained_density(kind: Any) -> None:
     assert np.abs(mean_unit - reference).mean() < 0.06  # both are means of 400 draws
 
 
+@pytest.mark.parametrize("mean", [0.0, -2.0, 7.0, 30.0])
+@pytest.mark.parametrize("kind", ["tanh_gaussian", "clipped_gaussian"])
+def test_densities_and_masses_sum_to_one_also_where_tanh_is_rounded_to_one(kind: str, mean: float) -> None:
+    """∫ p(a) da over ]−1, 1[ in x = artanh a, where it is smooth, and the masses at ±1; samples are likely."""
+    flat = np.zeros((1, 1), np.float32)
+    network = MLPPolicy((flat,), (np.float32([mean]),), density=kind, scale=(flat, np.float32([-1.0])))
+    far = np.arctanh(1 - 1e-6)
+    raw = np.linspace(-far, far, 40_001)[1:-1]
+    obs, ends = np.zeros((len(raw), 1)), np.array([[-1.0], [1.0]])
+    density = np.exp(network.log_prob(obs, np.tanh(raw)[:, None])[:, 0]) * (1 - np.tanh(raw) ** 2)
+    mass = np.exp(network.log_prob(obs[:2], ends)).sum()
+    assert network.has_mass(ends).all()
+    assert density.sum() * (raw[1] - raw[0]) + mass == pytest.approx(1, abs=1e-3)
+    drawn = network.sample(obs[:200], np.random.default_rng(0))
+    assert network.log_prob(obs[:200], drawn).mean() > -3
+
+
 def test_discrete_actions_are_drawn_as_often_as_their_probabilities_say() -> None:
     actor = Categorical.create(KEY, 3, 3, (16,))
     normaliser = Normaliser(*(np.zeros(3, np.float32), np.ones(3, np.float32), *2 * [np.zeros(3, np.float32)]))
@@ -82,6 +99,10 @@ def test_rows_by_name_are_read_in_the_order_of_the_data(tmp_path: Path) -> None:
         policy.act({"speed": 1, "height": 2})
     with pytest.raises(PolicyInputError, match=r"`height`. is not finite"):
         policy.act({**row, "height": np.nan})
+    with pytest.raises(PolicyInputError, match="column `height` is 'high', not a number"):
+        policy.act({**row, "height": "high"})
+    with pytest.raises(PolicyInputError, match="serves one cost limit"):
+        policy.act(row, limit=20)
     with pytest.raises(PolicyInputError, match="expected 3 numbers"):
         policy.act(OBS[:, :2])
     save(tmp_path / "policy.npz", [policy])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pdocrl.agents.base import AgentConfig
 from pdocrl.agents.bc import BC, BCConfig
+from pdocrl.agents.registry import as_agent, find_agent
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.evaluate import evaluate
 from pdocrl.training.callbacks import Callback, Checkpoint, EarlyStopping, Evaluate, TrainingView
 from pdocrl.training.folder import Trained, load_trained
 from pdocrl.training.loggers import CSVLogger, History
@@ -128,11 +132,36 @@ def test_policies_are_played_in_an_environment_of_ones_own(many: bool) -> None:
     np.testing.assert_array_equal(history["evaluation/reward"][-1], last["reward"])
 
 
+def test_a_policy_alone_is_held_against_the_limit_it_was_trained_for(tmp_path: Path) -> None:
+    trained = learn(cost_limit=2, out=tmp_path / "run")
+    restored: Any = load_trained(tmp_path / "run").policy()
+    assert restored.cost_limit == (2.0,)
+    assert "cost limit 2" in repr(restored)
+    scores = evaluate(restored, env=Lane, episodes=3)
+    assert scores.own_environment
+    assert scores.runs[0].cost_limit == [2.0]
+    expected = 3.0 if restored(np.zeros((1, 1), np.float32))[0, 0] > 0 else 0.0
+    assert scores.runs[0].normalized_cost == expected / 2
+    unknown = dataclasses.replace(restored, cost_limit=())
+    with pytest.raises(PdocrlError, match="held against cost_limit=…, which it does not tell"):
+        evaluate(unknown, env=Lane)
+    assert trained.policy(cost_limit=2) is trained.policies[0]
+
+
+def test_a_built_in_agent_is_compiled_once_in_a_process() -> None:
+    assert find_agent("bc") is find_agent("bc") is as_agent(BC) is as_agent(BC())
+
+
 def test_loggers_in_memory_and_as_a_table_hold_the_same(tmp_path: Path) -> None:
     history, path = History(), tmp_path / "curves.csv"
     trained = learn(seed=[0, 1], loggers=[history, CSVLogger(path)])
     assert history["actor_loss"].shape == (3, 2)
     np.testing.assert_array_equal(history["actor_loss"], trained.history["actor_loss"])
+    axes = history.plot("actor_loss", Figure().add_subplot())
+    assert [line.get_label() for line in axes.lines] == [
+        f"cost_limit {trained.config.runs[0]['cost_limit'][0]}, seed {s}" for s in (0, 1)
+    ]
+    np.testing.assert_array_equal(axes.lines[1].get_xydata().T, [history.steps, history["actor_loss"][:, 1]])
     rows = path.read_text().splitlines()
     assert len(rows) == 1 + 6
     assert rows[0].startswith("step,run,cost_limit,seed,steps_per_second,actor_loss")

@@ -16,7 +16,7 @@ import pytest
 
 from pdocrl import files
 from pdocrl.cli.main import main
-from pdocrl.data import save
+from pdocrl.data import load, save
 from pdocrl.errors import PdocrlError
 from pdocrl.training import folder as folders
 from pdocrl.training.config import TrainingConfig
@@ -57,7 +57,7 @@ def test_a_second_process_on_one_folder_is_refused_and_the_first_is_left_alone(d
         ended = subprocess.run(line, capture_output=True, text=True)
         assert ended.returncode == 2
         assert ended.stderr == (
-            f"error: {out}: another process is training here. Wait for it, or choose another folder (out=…, --out).\n"
+            f"error: {out}: another process is training here. Wait for it, or choose another folder (--out).\n"
         )
     assert not out.exists()  # what did not begin leaves nothing behind
     begin(data, out)
@@ -94,6 +94,20 @@ def test_data_is_found_again_from_another_folder(data: Path, tmp_path: Path, mon
     assert TrainingConfig.read(tmp_path / "run").data == str(data)
 
 
+def test_data_that_no_path_leads_to_is_asked_for(data: Path, tmp_path: Path) -> None:
+    part = load(data).episodes([0, 1, 2])
+    train(part, "bc", cost_limit=2.0, steps=2, settings=SETTINGS, out=tmp_path / "run")
+    with pytest.raises(PdocrlError, match=r"bandit.npz, was in memory, or a part of a file; give it: pdocrl.resume"):
+        resume(tmp_path / "run", steps=4)
+    assert resume(tmp_path / "run", part, steps=4).step == 4
+    with pytest.raises(PdocrlError, match=r"holds a training already. Go on with `pdocrl.resume\("):
+        train(part, "bc", cost_limit=2.0, steps=2, settings=SETTINGS, out=tmp_path / "run")
+    with pytest.raises(PdocrlError) as refused:
+        train(part, "cpq", steps=2)
+    assert "give cost_limit=…" in str(refused.value)
+    assert "--" not in str(refused.value)
+
+
 def test_terminate_saves_like_an_interrupt(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     line = [sys.executable, "-m", "pdocrl.cli.main", "train", str(data), "--agent", "bc", "--steps", "100000000"]
@@ -120,7 +134,7 @@ def test_a_full_disk_at_a_checkpoint_is_one_line_and_loses_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(PdocrlError, match=r"step 40: cannot write .*No space left.*pdocrl train --resume"):
+    with pytest.raises(PdocrlError, match=r"step 40: cannot write .*No space left.*pdocrl\.resume"):
         resume(out, steps=40)
     monkeypatch.undo()
     assert (out / folders.CHECKPOINT).read_bytes() == before[folders.CHECKPOINT]

@@ -6,6 +6,7 @@ Nothing here imports JAX until an agent is looked up.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 from importlib.metadata import entry_points
@@ -60,6 +61,8 @@ def as_agent(given: str | type[Agent[Any, Any]] | Agent[Any, Any]) -> Agent[Any,
     built_in = BUILT_IN.get(kind.name)
     if built_in is not None and built_in != class_path(given):
         raise PdocrlError(f"agent {kind.__name__} is named {kind.name!r}, as a built-in one. Give it another `name`.")
+    if built_in is not None and vars(given) == vars(_built_in(kind.name)):
+        return _built_in(kind.name)
     known = _of_session.get(kind.name)
     if known is not None and type(known) is kind and vars(known) == vars(given):
         return known  # its programs are compiled already
@@ -135,14 +138,20 @@ def _constants(path: str) -> dict[str, Any]:
     return constants
 
 
+@functools.cache
+def _built_in(name: str) -> Agent[Any, Any]:
+    """One instance of each: its programs are compiled once in a process."""
+    module, attribute = BUILT_IN[name].split(":")
+    agent: Agent[Any, Any] = getattr(importlib.import_module(module), attribute)()
+    return agent
+
+
 def find_agent(name: str) -> Agent[Any, Any]:
     """The agent of that name; an unknown one raises with a suggestion."""
     if name in _of_session:
         return _of_session[name]
     if name in BUILT_IN:
-        module, attribute = BUILT_IN[name].split(":")
-        agent: Agent[Any, Any] = getattr(importlib.import_module(module), attribute)()
-        return agent
+        return _built_in(name)
     for entry in entry_points(group="pdocrl.agents"):
         if entry.name == name:
             try:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pdocrl import deprecations
-from pdocrl.errors import PdocrlError, PdocrlInterrupted, did_you_mean
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, command_line, did_you_mean
 
 # command → (module in pdocrl.cli, function, one line for the overview)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         module, function, _ = COMMANDS[name]
         command = getattr(importlib.import_module(f"pdocrl.cli.{module}"), function)
-        _parse_and_run(command, name, deprecations.arguments(name, rest))
+        with command_line():
+            _parse_and_run(command, name, deprecations.arguments(name, rest))
         return 0
     except PdocrlInterrupted as stop:
         print(stop, file=sys.stderr)

@@ -232,11 +232,11 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
                 _with_interval(r.normalized_reward, r.normalized_reward_interval),
                 _with_interval(r.normalized_cost, r.normalized_cost_interval),
                 r.verdict,
-                "; ".join(r.warnings),
+                "; ".join([*r.warnings, *(["by logged behaviours alone"] if r.decides == "behaviours" else [])]),
             ]
             for r in result.runs
         ],
-        title=f"{result.agent} on {result.data.name}: estimates by the dynamics ensemble from the data alone",
+        title=f"{result.agent} on {result.data.name}: estimates from the data alone",
     )
     if any(run.bound_is_narrower for run in result.runs):
         print(NARROWER)
@@ -253,7 +253,7 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
                 for r in result.runs
                 for k, signal in enumerate(told.factor)
             ],
-            title="both methods; fitted Q evaluation has no interval, and judges no policy with memory",
+            title="every method; fitted Q evaluation has no interval, and judges no policy with memory",
         )
     coverage = ", ".join(f"{name} {100 * share:.0f} %" for name, share in told.coverage_left_out.items())
     print(

@@ -97,8 +97,9 @@ class EventLog:
         for wanted in (*roles, *costs, *(columns or ())):
             if wanted not in table:
                 hint = did_you_mean(wanted, table)
-                if wanted == episode == "episode":
-                    hint = " Name it: columns={'episode': NAME}, or --columns episode=NAME."
+                if wanted in {"action", "reward", "episode"}:  # nobody has named it yet
+                    hint = f" Name it: columns={{'{wanted}': NAME}}, or --columns {wanted}=NAME. "
+                    hint += f"There are {', '.join(table)}."
                 raise DataError(f"{name}: no column `{wanted}`.{hint or ' Columns: ' + ', '.join(table) + '.'}")
         size = len(table[action])
         if size == 0:

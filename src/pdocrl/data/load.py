@@ -23,7 +23,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.discrete import chosen
 from pdocrl.data.io import columns as tables
 from pdocrl.data.io import dsrl, minari, npz
-from pdocrl.data.source import Source
+from pdocrl.data.source import Source, from_arrays
 from pdocrl.data.tasks import Task, all_tasks, find_task, refuse_other_task
 from pdocrl.errors import DataError, UnknownNameError, did_you_mean
 
@@ -41,10 +41,11 @@ def load(
     discrete_actions: int | Sequence[int] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Dataset:
-    """The dataset of a task, a file in any format, or a pandas DataFrame.
+    """The dataset of a task, a file in any format, a pandas DataFrame, or a dict of arrays with a file's keys.
 
     Args:
-        data: a task's name (its file is in `PDOCRL_DATA`, the download cache or the package), a path, or a DataFrame.
+        data: a task's name (its file is in `PDOCRL_DATA`, the download cache or the package), a path, a DataFrame, or
+            a dict {"observations": [N, S], "actions": …}, such as D4RL and OGBench give.
         task: a file is checked against it; a task's own file always is.
         action_low: of actions in the environment's own units the lowest, a number for all dimensions or one for each.
         action_high: … and the highest.
@@ -60,7 +61,8 @@ def load(
         dataset = validate.read(source, known)
     assert dataset is not None  # `validate.read` raises unless told to collect
     changed = bool(np.size(low) or np.size(high) or np.size(discrete_actions) or columns)
-    return dataclasses.replace(dataset, path="" if changed or hasattr(data, "columns") else place_of(data))
+    in_memory = hasattr(data, "columns") or isinstance(data, Mapping)
+    return dataclasses.replace(dataset, path="" if changed or in_memory else place_of(data))
 
 
 def place_of(name_or_path: str | os.PathLike[str]) -> str:
@@ -68,6 +70,15 @@ def place_of(name_or_path: str | os.PathLike[str]) -> str:
     text = os.fspath(name_or_path)
     path = None if text.startswith("minari:") else find(name_or_path)
     return text if path is None else os.path.abspath(path)
+
+
+def place_exists(place: str) -> bool:
+    """Whether what `place_of` gave leads to data."""
+    try:
+        path = find(place)
+    except (DataError, UnknownNameError):
+        return False
+    return path is None or path.exists()
 
 
 def to_dataframe(dataset: Dataset) -> Any:
@@ -105,6 +116,9 @@ def open_named(
     mapping = {field: [names] if isinstance(names, str) else list(names) for field, names in (columns or {}).items()}
     if hasattr(name_or_path, "columns"):
         yield tables.from_dataframe(name_or_path, mapping), known
+        return
+    if isinstance(name_or_path, Mapping):
+        yield from_arrays(name_or_path, mapping), known
         return
     path = find(name_or_path)
     if path is None:
@@ -144,7 +158,8 @@ def find(name_or_path: str | os.PathLike[str]) -> Path | None:
         return path
     if not isinstance(name_or_path, str):
         raise DataError(f"{path}: no such file or folder.{_near(path)}")
-    if any(text.lower() in (task.name.lower(), (task.env_id or "").lower()) for task in all_tasks()):
+    with contextlib.suppress(UnknownNameError):
+        find_task(text)
         return None
     if os.path.isdir(folder := minari.folder_of(text)):
         return folder
@@ -183,11 +198,12 @@ def data_folders() -> list[Path]:
 
 def search(task: Task, folders: Iterable[Path]) -> Path | None:
     """The file of a task in the first folder that has one."""
-    stem = f"{task.env_id or task.name}-"  # DSRL names files <environment>-<largest cost>-<episodes>.hdf5
+    stem = task.env_id or task.name  # DSRL names files <environment>-<largest cost>-<episodes>.hdf5
+    stems = (f"{stem}-", f"{stem.replace('Gymnasium', '')}-")
     for folder in folders:
         exact = [folder / file for file in task.files if (folder / file).is_file()]
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
-        alike = [path for path in inside if path.name.startswith(stem) and path.suffix == ".hdf5"]
+        alike = [path for path in inside if path.name.startswith(stems) and path.suffix == ".hdf5"]
         if not exact and len(alike) > 1:
             names = ", ".join(path.name for path in alike)
             raise DataError(f"{folder}: {len(alike)} files fit task {task.name} ({names}). Give the path of one.")

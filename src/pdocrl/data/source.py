@@ -173,7 +173,7 @@ def mapped_columns(
     known = {field.name for field in FIELDS}
     for field, own in mapping.items():
         if field not in known:
-            raise UnknownNameError(f"field of columns={{…}} for {name}: ", field, known)
+            raise UnknownNameError("field of columns={…}", field, known, f"Known: {', '.join(sorted(known))}.")
         for key in own:
             if key not in keys and "/" not in key:
                 raise UnknownNameError(f"key in {name}", key, keys)
@@ -181,7 +181,43 @@ def mapped_columns(
         if len({column.shape[:1] for column in found}) > 1:
             raise DataError(f"{name}: {', '.join(own)} have different lengths.")
         columns[field] = found[0] if len(found) == 1 else StackedColumn(tuple(found))
+    if (
+        "masks" in keys
+        and "terminal" in columns
+        and not {"terminal", "timeout"} & {*mapping}
+        and "timeout" not in columns
+    ):
+        columns |= _as_ogbench(columns["terminal"], open_key("masks"))
     return columns
+
+
+@dataclasses.dataclass(frozen=True)
+class CombinedFlags(SeenColumn):
+    """Flags computed from two columns of 0 and 1: OGBench's `terminals`, where recordings end, and `masks`."""
+
+    masks: Column  # 0 where the task is solved and no value lies beyond
+    function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+    def read(self, out: NDArray[Any], start: int) -> None:
+        ends, masks = np.empty(len(out), np.float32), np.empty(len(out), np.float32)
+        self.column.read(ends, start)
+        self.masks.read(masks, start)
+        out[...] = self.function(ends, masks)
+
+
+def _as_ogbench(ends: Column, masks: Column) -> dict[str, Column]:
+    """terminal = 1 − mask; timeout = a recording's end elsewhere."""
+    return {
+        "terminal": CombinedFlags(ends, masks, lambda _, mask: 1 - mask),
+        "timeout": CombinedFlags(ends, masks, lambda end, mask: end * mask),
+    }
+
+
+def from_arrays(arrays: Mapping[str, Any], mapping: Mapping[str, Sequence[str]]) -> Source:
+    """A dict of arrays by the keys of a file."""
+    held = {key: np.asarray(values) for key, values in arrays.items()}
+    columns = mapped_columns("arrays", tuple(held), mapping, lambda key: ArrayColumn(key, held[key]))
+    return Source("arrays", columns, tuple(held))
 
 
 @contextlib.contextmanager

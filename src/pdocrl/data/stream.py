@@ -131,7 +131,7 @@ class Stream:
             else:
                 collections.deque(noted(name), maxlen=0)
         if held == {"0", "1"} and not self.discrete_actions:
-            validate.refuse(f"{self.name}: `{self._source.columns['action'].key}` {validate.FINITE}")
+            validate.refuse(f"{self.name}: `{self._source.columns['action'].key}` {validate.only_0_and_1()}")
         for name in self._flags:
             sha.update(np.packbits(self._kept(name)).tobytes())
         add_meaning(sha, self.action_bounds, self.discrete_actions)

@@ -23,7 +23,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pdocrl.errors import PdocrlError, UnknownNameError, did_you_mean
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door, did_you_mean
 from pdocrl.files import read_toml
 
 
@@ -124,7 +124,8 @@ def find_task(name: str) -> Task:
     """The task of that name or environment id, in any spelling of case; an unknown one raises with a suggestion."""
     tasks = all_tasks()
     for task in tasks:
-        if name.lower() in (task.name.lower(), (task.env_id or task.name).lower()):
+        env_id = task.env_id or task.name  # Safety-Gymnasium's own ids are without "Gymnasium"
+        if name.lower() in (task.name.lower(), env_id.lower(), env_id.replace("Gymnasium", "").lower()):
             return task
     raise UnknownNameError("task", name, [task.name for task in tasks], "`pdocrl tasks` lists all.")
 
@@ -137,7 +138,8 @@ def refuse_other_task(name: str, own: str | None, given: Task) -> None:
         return
     if known.env_id and given.env_id and known.env_id != given.env_id:
         raise PdocrlError(
-            f"{name} is data of task {known.name}, not of {given.name}. Leave out --task, or name its own."
+            f"{name} is data of task {known.name}, not of {given.name}. Leave out {by_door('task', '--task')}, or name "
+            "its own."
         )
 
 

@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset, Flags, Rows
 from pdocrl.data.source import FIELDS, Column, Field, Source
 from pdocrl.data.tasks import Task
-from pdocrl.errors import DataError, did_you_mean
+from pdocrl.errors import DataError, by_door, did_you_mean
 from pdocrl.machine import memory
 
 Report = Callable[[str], object]
 
 ACTION_SLACK = 1e-5  # rounding of a rescaled action, not a different scale
-RESCALE = "Actions must lie in [-1, 1]: `pdocrl data convert --rescale-actions LOW HIGH` makes them so."
-CHOICES = "Are they discrete? `pdocrl data convert --discrete-actions {}` says so"
-FINITE = f"holds nothing but 0 and 1. {CHOICES.format(2)}; continuous ones are told by `--rescale-actions 0 1`."
 LARGEST_RATIO = 1100  # deflate, the densest common compression, reaches 1032:1; more is a broken or hostile header
 BLOCK_ROWS = 1 << 14  # values are checked in blocks, so that checking needs no memory worth naming
 
@@ -50,7 +47,7 @@ def read(source: Source, task: Task | None = None, report: Report = refuse) -> D
     if "next_obs" not in arrays:
         notes.append(_derive_next_obs(arrays, source.name))
     if not source.discrete_actions and finite_actions(arrays["action"]):
-        findings(f"{source.name}: `{source.columns['action'].key}` {FINITE}")
+        findings(f"{source.name}: `{source.columns['action'].key}` {only_0_and_1()}")
         return None
     low, high = source.action_bounds or ((), ())
     return Dataset(
@@ -76,8 +73,20 @@ def check_shapes(source: Source, task: Task | None, report: Report) -> None:
             if field.required or constrained:
                 key = source.spelling[field.name]
                 hint = did_you_mean(key, source.keys) or f" Found: {_some(source.keys)}."
+                if (
+                    key == "rewards"
+                    and {"observations", "actions", "terminals"} <= {*source.keys}
+                    and "timeouts" not in source.keys
+                ):
+                    hint = (
+                        " Is it OGBench's? Its files have no rewards; those of a task come from "
+                        "ogbench.make_env_and_datasets('…-singletask-v0'), whose dict `pdocrl.load` takes."
+                    )
                 if key == "obs_0":  # a table
-                    hint += " Other names are told by --columns (`columns=`), such as obs=x,y action=u reward=r."
+                    told = by_door(
+                        "columns={'obs': ['x', 'y'], 'action': 'u'}", "--columns, such as obs=x,y action=u reward=r"
+                    )
+                    hint += f" Other names are told by {told}."
                 report(f"{name}: key `{key}` is missing.{hint}")
         elif column.dtype.kind not in "fiub":
             report(f"{name}: `{column.key}` holds {column.dtype}, not numbers.")
@@ -129,7 +138,8 @@ def _check_memory(source: Source, report: Report) -> None:
     if there is not None and needed > there:
         report(
             f"{source.name}: needs {needed / 1e9:.1f} GB, this machine has {there / 1e9:.1f} GB. "
-            "Train with `--buffer-size 1000000`, or draw batches with `pdocrl.data.stream`."
+            f"Train with `{by_door('buffer_size=1_000_000', '--buffer-size 1000000')}`, or draw batches with "
+            "`pdocrl.data.stream`."
         )
 
 
@@ -157,9 +167,9 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
     else:
         bad, why = ~np.isfinite(values), "Remove that episode, or repair the value."
     if not bad.any() and field.name == "action":
-        bad, why = np.abs(values) > 1 + ACTION_SLACK, RESCALE
+        bad, why = np.abs(values) > 1 + ACTION_SLACK, f"Actions {_rescale()}"
         if bad.any() and len(values) > 1 and (values == np.rint(values)).all():
-            why = f"{CHOICES.format('N')}. Else they {RESCALE.removeprefix('Actions ')}"
+            why = f"{_are_discrete('N')}. Else they {_rescale()}"
     if not bad.any() and field.name == "cost":
         bad, why = values < 0, "Costs must be ≥ 0: is this a reward?"
     if not bad.any():
@@ -172,6 +182,22 @@ def wrong_value(field: Field, key: str, block: NDArray[Any], rows: Rows) -> str 
 def finite_actions(action: NDArray[Any]) -> bool:
     """Whether actions are 0 in some places, 1 in others and nothing else: discrete actions, not continuous ones."""
     return kinds_of(action) == {"0", "1"}
+
+
+def only_0_and_1() -> str:
+    """What is said of such actions."""
+    otherwise = by_door("action_low=0, action_high=1", "--rescale-actions 0 1")
+    return f"holds nothing but 0 and 1. {_are_discrete(2)}; continuous ones are told by `{otherwise}`."
+
+
+def _are_discrete(n: object) -> str:
+    way = by_door(f"pdocrl.load(…, discrete_actions={n})", f"pdocrl data convert --discrete-actions {n}")
+    return f"Are they discrete? `{way}` says so"
+
+
+def _rescale() -> str:
+    way = by_door("pdocrl.load(…, action_low=LOW, action_high=HIGH)", "pdocrl data convert --rescale-actions LOW HIGH")
+    return f"must lie in [-1, 1]: `{way}` makes them so."
 
 
 def kinds_of(action: NDArray[Any]) -> set[str]:

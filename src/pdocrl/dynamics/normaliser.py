@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pdocrl.data.dataset import Dataset
 
 LEVELS = 16  # L: 0 and at most fifteen amounts
+TAIL = 0.0005  # of changes at each end, which do not set the unit of the others
 LLOYD = 50  # rounds of moving each level to the mean of its costs
 Numbers = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
@@ -42,6 +43,28 @@ class Normaliser(eqx.Module):
         levels = tuple(tuple(cost_levels(column).tolist()) for column in dataset.cost.T)
         largest = tuple(max_step_cost(dataset).tolist())
         return *(tuple(np.asarray(x, np.float32).tolist()) for x in vectors), largest, levels
+
+    @staticmethod
+    def in_any_unit(dataset: Dataset) -> Normaliser:
+        """The same whatever the units of the columns; one that is rounding stays where it is.
+
+        A policy may standardise even a column of rounding, of 1e-14, say, and no model learns what that does next.
+        Jumps, an angle that wraps round, do not set the unit of all other changes.
+        """
+        reward, cost, levels = Normaliser.measure(dataset)[-3:]
+        moves, change = dataset.obs_varies, dataset.next_obs - dataset.obs
+        mean, std = dataset.obs.mean(axis=0, dtype=np.float64), dataset.obs.std(axis=0, dtype=np.float64)
+        change = np.clip(change, *np.quantile(change, [TAIL, 1 - TAIL], axis=0))
+        size = np.sqrt(np.square(change, dtype=np.float64).mean(axis=0))
+        low, high = (getattr(np, end)(dataset.obs, dataset.next_obs) for end in ("minimum", "maximum"))
+        columns = (
+            mean,
+            np.where(moves, std, np.maximum(np.abs(mean), 1.0)),
+            np.where(moves, low.min(axis=0), mean),
+            np.where(moves, high.max(axis=0), mean),
+            np.where(moves & (size > 0), size, 1.0),
+        )
+        return Normaliser.of((*(tuple(x.tolist()) for x in columns), reward, cost, levels))
 
     @staticmethod
     def of(measured: tuple[Numbers, ...]) -> Normaliser:

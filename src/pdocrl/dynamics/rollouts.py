@@ -78,17 +78,36 @@ def one_step(
     alone: bool = False,
 ) -> Step:
     """One step of every rollout, arrays [M, R, …]."""
+    return one_step_apart(models, normaliser, obs, action, key, repeat, alone)[0]
+
+
+def one_step_apart(
+    models: MixtureModel,
+    normaliser: Normaliser,
+    obs: Float[Array, "M R S"],
+    action: Float[Array, "M R A"],
+    key: PRNGKeyArray,
+    repeat: int = 1,
+    alone: bool = False,
+    memory: Float[Array, "M R S+A+1"] | None = None,
+    noise: Array | float = 1.0,
+) -> tuple[Step, Float[Array, "M R"]]:
+    """The same with memory and a share of the noise; and how far the members' means are apart, in units of changes."""
     members, rows, obs_dim = obs.shape
     luck = Luck.draw(key, members * rows // repeat, obs_dim, len(normaliser.cost))
     luck = jax.tree.map(lambda x: _tiled(x.reshape(members, -1, *x.shape[1:]), repeat), luck)
     if alone:
-        mean = jax.vmap(lambda model, o, a: model.predicted_mean(normaliser, o, a))(models, obs, action)
+        mean = jax.vmap(lambda model, *given: model.predicted_mean(normaliser, *given))(models, obs, action, memory)
+        apart = jnp.zeros((members, rows))
     else:
-        flat = obs.reshape(-1, obs_dim), action.reshape(members * rows, -1)
+        flat = jax.tree.map(lambda x: x.reshape(members * rows, -1), (obs, action, memory))
         every = jax.vmap(lambda model: model.predicted_mean(normaliser, *flat))(models)
         mean = every.mean(0).reshape(members, rows, -1)
-    drawn: Step = jax.vmap(lambda model, *given: model.draw(normaliser, *given))(models, obs, action, mean, luck)
-    return drawn
+        apart = every.std(0).mean(-1).reshape(members, rows)
+    drawn: Step = jax.vmap(lambda model, *given: model.draw(normaliser, *given, noise=noise))(
+        models, obs, action, mean, luck
+    )
+    return drawn, apart
 
 
 def _tiled(x: Float[Array, "M r ..."], repeat: int) -> Array:

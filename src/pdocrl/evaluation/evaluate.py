@@ -15,7 +15,7 @@ from msgspec import field
 
 from pdocrl.console import log, progress
 from pdocrl.data.tasks import Task, find_task
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
@@ -157,7 +157,7 @@ def evaluate(
     """Play `episodes` episodes of each policy (its mode, at the last checkpoint) and score them.
 
     Args:
-        trained: a training, its folder, or a policy (which needs `env` and `cost_limit`).
+        trained: a training, its folder, or a policy, which needs `env`, and `cost_limit` where it knows none.
         episodes: of each policy. Their seeds depend on `seed` alone, so all policies meet the same starts.
         cost_limit: a limit, or several. Policies that serve every limit are asked for these instead of the ones they
             were trained at; of others those play that were trained for these.
@@ -185,7 +185,8 @@ def evaluate(
         spec = Task(env if isinstance(env, str) else getattr(env, "__name__", "own"), config.horizon)
     if spec is None or (spec.env_id is None and env is None):
         raise PdocrlError(
-            f"{found.folder or config.data}: no simulator known for this data; name the task (task=…, --task)."
+            f"{found.folder or config.data}: no simulator known for this data; name the task "
+            f"({by_door('task=…, or env=…', '--task')})."
         )
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
@@ -217,11 +218,14 @@ def _environment(env: EnvLike | None) -> str:
 
 def _alone(policy: Policy, env: EnvLike | None, cost_limit: Sequence[float | Sequence[float]] | None) -> Trained:
     """A policy as a training of one run, of which no more is known."""
-    if env is None or cost_limit is None:
-        raise PdocrlError("a policy alone is played with env=… and held against cost_limit=…; give both.")
-    if len(cost_limit) != 1:
+    own: Sequence[float] = getattr(policy, "cost_limit", ())
+    if env is None or (cost_limit is None and not own):
+        both = "" if own else " and held against cost_limit=…, which it does not tell; give both"
+        raise PdocrlError(f"a policy alone is played with env=…{both}.")
+    if cost_limit is not None and len(cost_limit) != 1:
         raise PdocrlError("a policy alone is held against one cost limit; give one, or [[a, b]] with two constraints.")
-    limit = [float(x) for x in (cost_limit[0] if isinstance(cost_limit[0], Sequence) else (cost_limit[0],))]
+    asked = own if cost_limit is None else cost_limit[0]
+    limit = [float(x) for x in (asked if isinstance(asked, Sequence) else (asked,))]
     config = TrainingConfig(
         data="",
         data_digest="",
@@ -272,7 +276,7 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
 
 
 def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
-    """The policy asked for this limit; None for one that keeps the limit it was trained for."""
+    """The policy asked for this limit; None for one that satisfies the limit it was trained for."""
     return policy.with_limit(limit) if isinstance(policy, CostConditioned) else None
 
 

@@ -3,8 +3,8 @@
 from pdocrl.callable_package import make_callable
 from pdocrl.ope.ensemble.judge import METHODS as METHODS
 from pdocrl.ope.ensemble.judge import estimate as estimate
-from pdocrl.ope.ensemble.networks import SELECTION as SELECTION
-from pdocrl.ope.ensemble.networks import EnsembleConfig as EnsembleConfig
+from pdocrl.ope.ensemble.models import SELECTION as SELECTION
+from pdocrl.ope.ensemble.models import EnsembleConfig as EnsembleConfig
 from pdocrl.ope.ensemble.prepare import Prepared as Prepared
 from pdocrl.ope.entry import judge_policies as judge_policies
 from pdocrl.ope.result import OffPolicy as OffPolicy

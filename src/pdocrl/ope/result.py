@@ -3,11 +3,11 @@
 `OffPolicy` is what ope.json holds: estimates, intervals, one verdict, one flag.
 
 format                  2; files of version 0.2 are read, too
-method                  `ensemble`; with --compare, fitted Q evaluation is under `by_method` too
+method                  `ensemble`; behaviours, and fitted Q evaluation with --compare, are under `by_method` too
 level, horizon          0.95, and the steps of an episode whose undiscounted sums are estimated
 data                    {name, digest}
 versions, settings      what made the numbers
-calibration             of the ensemble on groups of episodes it had not seen; see `ensemble.calibrate`
+calibration, behaviours of the two estimates on groups of episodes they had not seen; see `ensemble.calibrate`
 task, agent, step       of the training
 runs[i]                 in the plan's order; every run has
     agent, cost_limit [K], seed, and the settings the runs vary
@@ -19,6 +19,7 @@ runs[i]                 in the plan's order; every run has
     verdict             the same in words
     trusted, warnings   false with the reasons, when the data cannot carry the estimate; see `ensemble.support`
     outside                                            what the flag is decided by
+    decides             `ensemble`, or `behaviours` where they speak alone; see `ensemble.opinions`
     by_method           {method: {reward, reward_interval, cost, cost_interval}}
 """
 
@@ -41,6 +42,7 @@ from pdocrl.evaluation.evaluate import DataName
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.files import write_json
 from pdocrl.records import Part, Record, as_plain, read_record, write_record
+from pdocrl.table import DASH, Table
 
 FILE = "ope.json"
 LEVEL = 0.95
@@ -48,6 +50,13 @@ VERDICTS = {True: "within limit at 95 %", False: "over the limit", None: "not sh
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]  # low, high
+
+
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """ "12.3 [10, 15]"."""
+    if value is None:
+        return DASH
+    return f"{value:.4g}" if interval is None else f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
 
 
 class Told(Protocol):
@@ -97,6 +106,7 @@ class OpeRun(Part, frozen=True, kw_only=True):
     warnings: list[str]
     outside: float
     by_method: dict[str, EstimatedSums]
+    decides: str = "ensemble"
 
     @property
     def bound_is_narrower(self) -> bool:
@@ -120,7 +130,7 @@ class GroupPoints(Part, frozen=True, kw_only=True):
 
 
 class CalibrationNote(Part, frozen=True, kw_only=True):
-    """What the ensemble was calibrated on and how it did there, by signal."""
+    """What an estimate was calibrated on and how it did there, by signal."""
 
     groups: int
     level: float
@@ -128,6 +138,7 @@ class CalibrationNote(Part, frozen=True, kw_only=True):
     coverage_left_out: dict[str, float]
     median_error: dict[str, float]
     points: dict[str, GroupPoints]
+    skill: dict[str, float] = field(default_factory=dict)  # share of the variance between groups that is predicted
 
 
 class OpeSettings(Part, frozen=True, kw_only=True):
@@ -152,6 +163,36 @@ class OffPolicy(Record, frozen=True, kw_only=True):
     settings: OpeSettings
     calibration: CalibrationNote | None
     runs: list[OpeRun]
+    behaviours: CalibrationNote | None = None
+
+    def table(self) -> Table:
+        """Reward, costs and verdict of every run."""
+        heads = ["agent", "cost limit", "seed", "reward [95 %]", "cost [95 %]", "verdict"]
+        rows = [
+            [
+                run.agent,
+                ", ".join(f"{limit:g}" for limit in run.cost_limit) or DASH,
+                run.seed,
+                with_interval(run.reward, run.reward_interval),
+                "; ".join(with_interval(c, i) for c, i in zip(run.cost, run.cost_interval, strict=True)),
+                run.verdict,
+            ]
+            for run in self.runs
+        ]
+        return Table.of(heads, rows, f"{self.agent} on {self.data.name}: estimates from the data alone", "ope")
+
+    def summary(self) -> str:
+        """The table, and warnings, as text."""
+        return "\n".join([self.table().markdown(), *self._warnings()])
+
+    def __repr__(self) -> str:
+        return f"OffPolicy({self.agent} on {self.data.name}: {'; '.join(run.verdict for run in self.runs)})"
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook(self._warnings())
+
+    def _warnings(self) -> list[str]:
+        return [f"run {i}: {warning}" for i, run in enumerate(self.runs) for warning in run.warnings]
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
@@ -331,6 +372,44 @@ class OpeReport(Record, frozen=True, kw_only=True):
         if not found:
             raise UnknownNameError("policy", name, [one.name for one in self.policies])
         return found[0]
+
+    def table(self) -> Table:
+        """The log, its deciders, and every policy by the estimator that decides."""
+        heads = ["", "by", *(f"{name} [{100 * self.confidence:.10g} %]" for name in ("reward", *self.costs)), "verdict"]
+        rows: list[list[object]] = []
+        for seen in (self.logged, *self.deciders):
+            means = zip([seen.reward, *seen.cost], [seen.reward_interval, *seen.cost_interval], strict=True)
+            within = ("" if not self.limits else "within in the log" if all(seen.within) else "over in the log",)
+            rows.append([seen.name, f"{seen.episodes} episodes", *(with_interval(*one) for one in means), *within])
+        for one in self.policies:
+            shown = [DASH] * (1 + len(self.costs))
+            if one.decides is not None:
+                e = one.of(one.decides)
+                both = zip([e.reward, *e.cost], [e.reward_interval, *e.cost_interval], strict=True)
+                shown = [with_interval(*pair) for pair in both]
+            rows.append([one.name, one.decides or DASH, *shown, one.verdict or DASH])
+        title = f"{self.log}: {self.rows:,} decisions in {self.episodes:,} episodes"
+        return Table.of(heads, rows, title, "ope")
+
+    def notes(self) -> list[str]:
+        """Why each verdict, what it rests on, and warnings."""
+        told = []
+        for one in self.policies:
+            told += [f"{one.name}: {v.limit}: {v.verdict} ({v.why})" for v in one.limits]
+            told += [f"{one.name}: warning: {warning}" for warning in one.warnings]
+            told.append(f"{one.name}: rests on: {'; '.join(one.assumptions)}")
+        return [*told, *(f"warning: {warning}" for warning in self.warnings)]
+
+    def summary(self) -> str:
+        """The table and the notes, as text."""
+        return "\n".join([self.table().markdown(), *self.notes()])
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{one.name}: {one.verdict or 'no limit'}" for one in self.policies)
+        return f"OpeReport({self.log}, {self.episodes:,} episodes: {told})"
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook(self.notes())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report as JSON, whole or not at all."""

@@ -8,9 +8,9 @@
 Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
 that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
-weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide
-(`widened`). A cost that is rare has a bound that knows what few episodes may have missed: with k of n effective
-episodes that cost anything, and k < `RARE`,
+weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide, and
+`ESTIMATED` times where the propensities are (`widened`). A cost that is rare has a bound that knows what few episodes
+may have missed: with k of n effective episodes that cost anything, and k < `RARE`,
 
     E[C] ≤ max C · P(C > 0),   P(C > 0) ≤ Clopper–Pearson(k, n),   max C the largest logged total.
 """
@@ -40,6 +40,7 @@ TRAJECTORY = "weighted trajectory importance sampling"  # decides where nothing 
 FORWARD = "double reinforcement learning (forward)"
 WIDER = 2.0  # factor of its interval where it decides: that of the influence values leaves out the error of the ratio
 FEW, HEAVY = 0.25, 1.5  # share of effective episodes, below which weighted intervals count so many times
+ESTIMATED = 1.25  # factor where propensities are estimated, whose error no influence value has
 DECIDERS = (WEIGHTED, dynamics.NAME, FORWARD)  # in order of preference
 BY_PROPENSITY = (  # rest on propensities alone, as the first decider does: only these may contradict it
     "weighted trajectory importance sampling",
@@ -70,10 +71,8 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     order = (TRAJECTORY,) if problem.whole_episodes else DECIDERS
     chosen = decider(estimates, limit.name, order) if limit.measure == "mean" else tail(problem, limit)
     if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
-        size = max((e.effective_sample_size or 0.0 for (_, s), e in estimates.items() if s == limit.name), default=0.0)
-        if chosen is not None:
-            size = chosen.effective_sample_size or 0.0
-        why = f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+        asked = [estimates[name, limit.name] for name in order if (name, limit.name) in estimates]
+        why = _unusable(asked if chosen is None else [chosen])
         return _nothing(limit, why)
     paths = problem.weights[:, -1]
     largest = float(np.max(distribution.totals(problem, limit.name), initial=0.0))
@@ -136,14 +135,27 @@ def widened(estimate: Estimate, problem: Problem) -> Estimate:
     few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
     factor = WIDER if estimate.estimator == FORWARD else 1.0
     decides = (TRAJECTORY if problem.whole_episodes else WEIGHTED, distribution.NAME)
-    if estimate.estimator in decides and few:
-        factor = HEAVY
+    if estimate.estimator in decides:
+        factor = (HEAVY if few else 1.0) * (ESTIMATED if problem.estimated else 1.0)
     if factor == 1 or estimate.influence is None:
         return estimate
     value = estimate.influence.mean()
     influence = value + factor * (estimate.influence - value)
     size = estimate.effective_sample_size or float(len(influence))
     return dataclasses.replace(estimate, influence=influence, interval=interval(influence, size, problem.level))
+
+
+def _unusable(asked: Sequence[Estimate]) -> str:
+    """Why none of these may decide."""
+    best = max(asked, key=lambda e: e.effective_sample_size or 0.0, default=None)
+    size = 0.0 if best is None else best.effective_sample_size or 0.0
+    if best is None or size == 0:
+        return "no overlap: no logged episode follows the policy to its end"
+    if size < FEWEST:
+        return f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
+    if (best.largest_weight or 0.0) > LARGEST:
+        return f"one episode has {100 * (best.largest_weight or 0):.0f} % of all weight, more than {100 * LARGEST:g} %"
+    return f"{best.estimator} has no value here: {'; '.join(best.assumptions)}"
 
 
 def _nothing(limit: Limit, why: str, chosen: Estimate | None = None) -> LimitVerdict:

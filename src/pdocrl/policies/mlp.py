@@ -103,8 +103,8 @@ class MLPPolicy:
     """A policy of one network: acts by its mode, tanh of the mean, or the likeliest discrete action, one-hot.
 
     With a density it can be sampled from and tells log-probabilities: "tanh_gaussian" is tanh(N(μ, σ²)),
-    "clipped_gaussian" is clip(N(tanh μ, σ²), ±1), which has mass at ±1, "categorical" is softmax. Without, it is
-    deterministic.
+    "clipped_gaussian" is clip(N(tanh μ, σ²), ±1), "categorical" is softmax. The Gaussians have mass at ±1: the first
+    where float32 rounds tanh to ±1, the second by its clipping. Without a density it is deterministic.
     """
 
     kind: ClassVar[str] = "mlp"
@@ -147,16 +147,17 @@ class MLPPolicy:
             inside = np.clip(action, -AT_BOUND, AT_BOUND)
             raw = np.arctanh(inside)
             z = (raw - mean) * np.exp(-log_std)
-            return np.asarray(-0.5 * z**2 - HALF_LOG_TAU - log_std - np.log1p(-(inside**2)))
+            # Far out float32 rounds tanh to ±1, whatever was drawn: there it is the probability of being so far out.
+            beyond = log_normal_cdf(np.where(action > 0, -z, z))
+            density = -0.5 * z**2 - HALF_LOG_TAU - log_std - np.log1p(-(inside**2))
+            return np.where(np.abs(action) >= AT_BOUND, beyond, density)
         z = (action - mean) * np.exp(-log_std)
         beyond = log_normal_cdf(np.where(action > 0, -z, z))
         return np.where(np.abs(action) >= AT_BOUND, beyond, -0.5 * z**2 - HALF_LOG_TAU - log_std)
 
     def has_mass(self, action: NDArray[Any]) -> NDArray[np.bool_]:
         """Where actions [B, A] in [−1, 1] have a probability, not a density."""
-        everywhere = self.density == "categorical"
-        at_bound = np.abs(action) >= AT_BOUND
-        return at_bound if self.density == "clipped_gaussian" else np.full(np.shape(action), everywhere)
+        return np.full(np.shape(action), True) if self.density == "categorical" else np.abs(action) >= AT_BOUND
 
     def _gaussian(self, obs: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and log σ, [B, A] each."""

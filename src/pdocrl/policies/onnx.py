@@ -59,7 +59,7 @@ class Graph:
         try:
             import onnx
         except ImportError:
-            raise MissingExtraError("ONNX export", "onnx") from None
+            raise MissingExtraError("ONNX export (--no-onnx leaves it out)", "onnx") from None
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._constants: list[Any] = []

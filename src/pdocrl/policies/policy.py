@@ -106,6 +106,14 @@ class NormalisedPolicy:
     network: Any  # a Policy: normalised observations → actions in [−1, 1]
     normaliser: Normaliser
     columns: tuple[str, ...] = ()  # S names of the observations, where the data has them
+    cost_limit: tuple[float, ...] = ()  # [K] it was trained for, or is told to keep; (): not known
+
+    def __repr__(self) -> str:
+        size, actions = len(self.normaliser.obs_mean), self.normaliser.discrete_actions
+        told = f"{len(actions)} discrete actions" if len(actions) else f"{len(self.normaliser.action_low)} actions"
+        density = getattr(self.network, "density", "")
+        limit = f", cost limit {', '.join(f'{x:g}' for x in self.cost_limit)}" if self.cost_limit else ""
+        return f"Policy({self.network.kind}: {size} observations → {told}{', ' + density if density else ''}{limit})"
 
     def __call__(self, obs: Any, **wishes: Any) -> NDArray[Any]:
         """Actions [B, A] on an episode's first step; a cost-conditioned one takes `limit`."""
@@ -116,6 +124,8 @@ class NormalisedPolicy:
         seen, single = self._rows(obs)
         draw = np.random.default_rng(rng)
         network = self.network
+        if wishes and (hasattr(network, "sample") or hasattr(network, "latent_dim")):
+            raise PolicyInputError(f"a policy of kind {network.kind} takes no `{next(iter(wishes))}`.")
         if hasattr(network, "sample"):
             action = network.sample(seen, draw)
         elif hasattr(network, "latent_dim"):
@@ -184,6 +194,10 @@ class NormalisedPolicy:
         With all named inputs of the ONNX model (`spent`, `time`, `latent`, …) it is that function of them.
         """
         if inputs.keys() <= {"limit"}:
+            if inputs and not hasattr(self, "with_limit"):
+                raise PolicyInputError(
+                    f"a policy of kind {self.network.kind} serves one cost limit; leave out `limit`."
+                )
             seen, single = self._rows(obs)
             action = self.normaliser.denormalise_action(self.network(seen, **inputs))
             return action[0] if single else action
@@ -201,7 +215,8 @@ class NormalisedPolicy:
         return own | {f"network/{name}": array for name, array in self.network.arrays().items()}
 
     def settings(self) -> dict[str, Any]:
-        return {"kind": self.network.kind, "settings": self.network.settings(), "columns": list(self.columns)}
+        own = {"columns": list(self.columns), "cost_limit": list(self.cost_limit)}
+        return {"kind": self.network.kind, "settings": self.network.settings(), **own}
 
     @classmethod
     def restore(cls, arrays: dict[str, NDArray[Any]], settings: dict[str, Any]) -> NormalisedPolicy:
@@ -210,21 +225,25 @@ class NormalisedPolicy:
             part, _, rest = name.partition("/")
             parts[part][rest] = array
         network = _find_kind(settings["kind"]).restore(parts["network"], settings["settings"])
-        return with_normaliser(network, Normaliser(**parts["normaliser"]), settings.get("columns", ()))
+        limit = tuple(settings.get("cost_limit", ()))
+        return with_normaliser(network, Normaliser(**parts["normaliser"]), settings.get("columns", ()), limit)
 
 
 class NormalisedCostConditionedPolicy(NormalisedPolicy):
     """One whose network is conditioned on the cost limit."""
 
-    def with_limit(self, cost_limit: tuple[float, ...]) -> NormalisedPolicy:
-        """The policy for this limit."""
-        return with_normaliser(self.network.with_limit(cost_limit), self.normaliser, self.columns)
+    def with_limit(self, cost_limit: Any) -> NormalisedPolicy:
+        """The policy for this limit: a number, or one per constraint."""
+        limit = tuple(float(x) for x in np.atleast_1d(np.asarray(cost_limit, np.float64)))
+        return with_normaliser(self.network.with_limit(limit), self.normaliser, self.columns, limit)
 
 
-def with_normaliser(network: Any, normaliser: Normaliser, columns: Sequence[str] = ()) -> NormalisedPolicy:
+def with_normaliser(
+    network: Any, normaliser: Normaliser, columns: Sequence[str] = (), cost_limit: tuple[float, ...] = ()
+) -> NormalisedPolicy:
     """The policy with its normaliser, and with `with_limit` where the network has it."""
     kind = NormalisedCostConditionedPolicy if hasattr(network, "with_limit") else NormalisedPolicy
-    return kind(network, normaliser, tuple(columns))
+    return kind(network, normaliser, tuple(columns), cost_limit)
 
 
 def named_rows(rows: Any, columns: Sequence[str]) -> NDArray[np.float64]:
@@ -238,11 +257,15 @@ def named_rows(rows: Any, columns: Sequence[str]) -> NDArray[np.float64]:
     for name in columns:
         if any(name not in row for row in found):
             raise PolicyInputError(f"column `{name}` is missing; the policy reads {', '.join(columns)}.")
-    try:
-        values = [np.stack([np.asarray(row[name], np.float64) for name in columns], -1) for row in found]
-    except (TypeError, ValueError) as error:
-        raise PolicyInputError(f"a column is not numeric ({error}).") from None
+    values = [np.stack([_numbers(name, row[name]) for name in columns], -1) for row in found]
     return values[0] if one else np.stack(values)
+
+
+def _numbers(name: str, value: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise PolicyInputError(f"column `{name}` is {value!r}, not a number.") from None
 
 
 KINDS: dict[str, Any] = {

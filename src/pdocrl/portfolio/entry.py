@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pdocrl.data.action_grid import with_labels
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import SampledFiles, column_names
-from pdocrl.errors import DataError, PdocrlError
+from pdocrl.errors import DataError, PdocrlError, did_you_mean
 from pdocrl.limits import Limits, as_limits
 
 if TYPE_CHECKING:
     from pdocrl.portfolio.fit import Portfolio
-    from pdocrl.tabular import Counts, Result
+    from pdocrl.tabular import Counts
+    from pdocrl.tabular.solved import SolvedResult
     from pdocrl.tabular.tails import TailResult
 
 MOST_ROWS = 200_000  # read of a log of columns; beyond, episodes are drawn at random
@@ -35,7 +36,7 @@ def solve(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
-) -> Portfolio | Result | TailResult:
+) -> Portfolio | SolvedResult | TailResult:
     """From a log to the best policy it supports under the limits.
 
     A log of *columns* has features instead of states: it is read with names, and several learners are judged on
@@ -60,7 +61,7 @@ def solve(
         options: of `pdocrl.tabular.solve`, for finite states.
     """
     from pdocrl.tabular import Counts, Lagrangian
-    from pdocrl.tabular import solve as solve_counts
+    from pdocrl.tabular.solved import solve as solve_counts
 
     common: dict[str, Any] = {"confidence": confidence, "seed": seed, "progress": progress}
     if isinstance(data, Counts) and any(limit.tail for limit in as_limits(limits)):
@@ -175,6 +176,11 @@ def _counts(data: Any, costs: Sequence[str], horizon: int | None, columns: dict[
     if isinstance(data, str | os.PathLike | list | tuple):
         found = data if isinstance(data, str | list | tuple) else os.fspath(data)
         return count_log(found, costs=list(costs), columns=columns, horizon=horizon)
-    table = {name: data[columns.get(name, name)] for name in ("state", "action", "next_state", "reward")}
+    roles = ("state", "action", "next_state", "reward")
+    for name in (*(columns.get(role, role) for role in roles), *costs):
+        if name not in data:
+            there = [str(one) for one in column_names(data)]
+            raise DataError(f"the log has no column `{name}`.{did_you_mean(name, there)} It has {', '.join(there)}.")
+    table = {role: data[columns.get(role, role)] for role in roles}
     more = {name: data[columns.get(name, name)] for name in ("terminal", "initial", "episode", "step") if name in data}
     return Counts.from_arrays(**table, costs={name: data[name] for name in costs} or None, horizon=horizon, **more)

@@ -22,7 +22,7 @@ import numpy as np
 from pdocrl.data.dataset import Dataset, Floats, Moments, Rows
 from pdocrl.data.stream import Stream, open_stream
 from pdocrl.data.tasks import Task
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +39,7 @@ class Buffer(Dataset):
     def _ends(self) -> Rows:
         raise PdocrlError(
             f"{self.name}: this agent, or this setting of it, needs whole episodes, and a buffer holds single "
-            "transitions. Train without buffer_size (--buffer-size)."
+            f"transitions. Train without {by_door('buffer_size', '--buffer-size')}."
         )
 
     @cached_property

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.console import log, progress
 from pdocrl.data.tasks import find_task
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.files import write_json
 from pdocrl.policies.policy import Policy
 
@@ -348,9 +348,13 @@ class EvaluateTask(Callback):
 
         task = find_task(view.config.task) if view.config.task else None
         if task is None or task.env_id is None:
-            raise PdocrlError("evaluation during training needs a task with a simulator: give task=… (--task).")
+            raise PdocrlError(
+                f"evaluation during training needs a simulator: give {by_door('eval_env=… or task=…', '--task')}."
+            )
         if view.folder is None:
-            raise PdocrlError("evaluation during training needs a folder for its results: give out=… (--out).")
+            raise PdocrlError(
+                f"evaluation during training needs a folder for its results: give {by_door('out=…', '--out')}."
+            )
         self._pool = Rollouts(task.name, costs=tuple(view.config.cost_names))
 
     def __call__(self, view: TrainingView) -> None:

@@ -22,7 +22,7 @@ from pdocrl.console import log
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import place_of as place_of_file
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.provenance import UNKNOWN, commit, machine, versions
 from pdocrl.records import Record, read_record
 from pdocrl.training.buffer import Buffer
@@ -105,7 +105,8 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> TrainingConfig:
-        return read_record(Path(folder) / FILE, TrainingConfig, "Give the folder that `pdocrl train --out` wrote.")
+        wrote = by_door("`train(…, out=folder)`", "`pdocrl train --out`")
+        return read_record(Path(folder) / FILE, TrainingConfig, f"Give the folder that {wrote} wrote.")
 
     def find_agent(self) -> Agent[Any, Any]:
         """The agent, by name or by its class."""
@@ -151,13 +152,15 @@ def default_limits(
         return limits_of(BENCHMARK_LIMITS)
     says = "ignores_limit" in vars(type(agent)) and agent.ignores_limit(config)
     if not says or isinstance(dataset, Buffer):
+        each = "" if dataset.n_costs == 1 else f", one number for each of {', '.join(dataset.cost_names)}"
         raise PdocrlError(
-            f"{agent.name} trains for a cost limit: give cost_limit=…, the undiscounted cost allowed per episode, one "
-            f"number for each of {', '.join(dataset.cost_names)}. (`pdocrl data info` shows what episodes "
-            "cost; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit.)"
+            f"{agent.name} trains for a cost limit: give {by_door('cost_limit=…', '--cost-limit')}, the undiscounted "
+            f"cost allowed per episode{each}. ({by_door('`data.cost_return`', '`pdocrl data info`')} shows what "
+            "episodes cost; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit.)"
         )
     mean = tuple(float(f"{cost:.6g}") for cost in dataset.cost_return.mean(0))
-    log(f"no cost limit was given: until they are told another, policies act for {mean}, the mean logged cost.")
+    shown = ", ".join(f"{cost:g}" for cost in mean)
+    log(f"no cost limit was given: until they are told another, policies act for {shown}, the mean logged cost.")
     return [mean]
 
 

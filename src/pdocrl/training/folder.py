@@ -22,7 +22,7 @@ from typing import Any
 
 from pdocrl.agents.base import Agent
 from pdocrl.data.dataset import Dataset
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.files import atomic_path, lock_file, naming, write_text
 from pdocrl.policies import policy as policies
 from pdocrl.policies.onnx import to_onnx
@@ -58,7 +58,8 @@ def locked(folder: Path | None) -> Iterator[None]:
             lock_file(file)
         except OSError:
             raise PdocrlError(
-                f"{folder}: another process is training here. Wait for it, or choose another folder (out=…, --out)."
+                f"{folder}: another process is training here. Wait for it, or choose another folder "
+                f"({by_door('out=…', '--out')})."
             ) from None
         try:
             yield
@@ -122,8 +123,13 @@ def save(
     except PdocrlError as error:
         raise PdocrlError(
             f"step {trainer.step}: {str(error).split(' Nothing was written')[0]} The last checkpoint is whole: make "
-            f"room, then go on with `pdocrl train --resume {folder}`."
+            f"room, then go on with {how_to_resume(folder)}."
         ) from error
+
+
+def how_to_resume(folder: Path) -> str:
+    """The line that goes on with a training."""
+    return by_door(f"`pdocrl.resume({str(folder)!r})`", f"`pdocrl train --resume {folder}`")
 
 
 def read_callbacks(folder: Path) -> list[dict[str, Any]]:
@@ -166,7 +172,7 @@ def load_trained(folder: str | os.PathLike[str]) -> Trained:
     try:
         found, metadata = policies.load_all(folder / POLICIES)
     except FileNotFoundError:
-        raise PdocrlError(f"{folder}: no policies yet. Go on with `pdocrl train --resume {folder}`.") from None
+        raise PdocrlError(f"{folder}: no policies yet. Go on with {how_to_resume(folder)}.") from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
         raise PdocrlError(f"{folder / POLICIES}: cannot be read ({error}).") from error
     failures = {int(run): why for run, why in metadata["failures"].items()}
@@ -199,12 +205,12 @@ def export(folder: str | os.PathLike[str], out: str | os.PathLike[str], run: int
     if not 0 <= run < len(found.policies):
         raise PdocrlError(f"{folder}: run {run} does not exist; there are runs 0 to {len(found.policies) - 1}.")
     policy, out = found.policies[run], Path(out)
+    model = to_onnx(policy) if onnx else None  # before anything is written: its package may be missing
     with atomic_path(out / "policy.npz") as path:
         policies.save(path, [policy], {"agent": found.config.agent, "step": found.step, **found.config.runs[run]})
     write_text(out / "policy.py", joined_source())
     written = [out / "policy.npz", out / "policy.py"]
-    if onnx:
-        model = to_onnx(policy)
+    if model is not None:
         with atomic_path(out / "policy.onnx") as path:
             path.write_bytes(model.SerializeToString())
         written.append(out / "policy.onnx")

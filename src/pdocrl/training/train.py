@@ -22,8 +22,9 @@ from pdocrl.agents.registry import as_agent
 from pdocrl.console import log
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
+from pdocrl.data.load import place_exists
 from pdocrl.data.tasks import Task
-from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, by_door
 from pdocrl.policies.policy import Policy
 from pdocrl.training import folder as folders
 from pdocrl.training.buffer import open_buffers
@@ -133,10 +134,13 @@ def train(
     if eval_env is not None:
         callbacks.insert(0, Evaluate(eval_env, evaluate_every or max(1, steps // 10), evaluate_episodes))
         evaluate_every = 0
+    elif evaluate_every and out is None and spec is not None and spec.env_id is not None:
+        callbacks.insert(0, Evaluate(spec.name, evaluate_every, evaluate_episodes))  # kept in memory
+        evaluate_every = 0
     folder = None if out is None else Path(out)
     with locked(folder):
         if folder is not None and (folder / CHECKPOINT).exists():
-            raise PdocrlError(f"{folder}: holds a training already. Go on with `pdocrl train --resume {folder}`.")
+            raise PdocrlError(f"{folder}: holds a training already. Go on with {folders.how_to_resume(folder)}.")
         with _open(data, task, buffer_size, refresh_every) as dataset:
             refuse_other_dimensions(dataset, spec)
             check_data(chosen, dataset)
@@ -201,6 +205,9 @@ def resume(
     """
     folder = Path(folder)
     config = TrainingConfig.read(folder)
+    if data is None and not place_exists(config.data):
+        gone = "is not there any more" if os.path.isabs(config.data) else "was in memory, or a part of a file"
+        raise PdocrlError(f"{folder}: its data, {config.data}, {gone}; give it: pdocrl.resume({str(folder)!r}, data).")
     with (
         locked(folder),
         _open(config.data if data is None else data, config.task, config.buffer_size, config.refresh_every) as dataset,
@@ -272,9 +279,10 @@ def _drive(
     if view.failed:
         if folder is None:
             raise PdocrlInterrupted(
-                f"interrupted at step {trainer.step}; nothing was kept, because no folder was given (out=…, --out)."
+                f"interrupted at step {trainer.step}; nothing was kept, because no folder was given "
+                f"({by_door('out=…', '--out')})."
             )
-        raise PdocrlInterrupted(f"interrupted at step {trainer.step}. Go on with: pdocrl train --resume {folder}")
+        raise PdocrlInterrupted(f"interrupted at step {trainer.step}. Go on with {folders.how_to_resume(folder)}")
     if view.stopped:
         log(f"stopped at step {trainer.step:,}: {view.stopped}.")
     made: list[Policy] = [*trainer.policies()]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pdocrl.agents.base import Agent, AgentConfig, DeviceTable, Problem
 from pdocrl.agents.registry import agents_for_discrete_actions
 from pdocrl.data.dataset import Dataset
-from pdocrl.data.validate import FINITE, finite_actions
+from pdocrl.data.validate import finite_actions, only_0_and_1
 from pdocrl.errors import PdocrlError
 from pdocrl.nn import precision
 from pdocrl.policies.policy import NormalisedPolicy, Normaliser, with_normaliser
@@ -269,7 +269,10 @@ class Trainer:
             else:
                 network = network.with_limit(run.config.cost_limit)
             networks.append(network)
-        return [with_normaliser(network, self.normaliser, self.columns) for network in networks]
+        return [
+            with_normaliser(network, self.normaliser, self.columns, tuple(run.config.cost_limit))
+            for network, run in zip(networks, self.runs, strict=True)
+        ]
 
 
 def multiples(every: int) -> Callable[[int], int]:
@@ -336,7 +339,7 @@ def check_data(agent: Agent[Any, Any], dataset: Dataset) -> None:
             f"actions. Agents for discrete actions: {known}."
         )
     if not dataset.discrete_actions and finite_actions(dataset.action):
-        raise PdocrlError(f"{dataset.name}: `action` {FINITE}")
+        raise PdocrlError(f"{dataset.name}: `action` {only_0_and_1()}")
 
 
 @lru_cache(maxsize=64)  # more than there are agents: a tour of all of them compiles each once

@@ -137,3 +137,14 @@ def test_trees_and_networks_beat_a_line_where_q_is_curved(curved: str) -> None:
     assert line is not None
     assert found is not None
     assert abs(found - 1) < 0.1 < abs(line - 1)
+
+
+def test_the_ridge_of_propensities_is_chosen_where_rows_of_each_action_are_few() -> None:
+    """Twelve actions that no column explains: the largest ridge; two that x decides: the smallest."""
+    rng = np.random.default_rng(0)
+    features = np.c_[np.ones(300), rng.normal(size=(300, 6))]
+    fold = np.arange(300) % 2
+    nothing = propensity.chosen(features, rng.integers(0, 12, 300), 12, fold)
+    assert np.abs(nothing[1:]).max() < 0.15
+    decided = propensity.chosen(features, (features[:, 1] > 0).astype(np.int64), 2, fold)
+    assert decided[1, 1] - decided[1, 0] > 2

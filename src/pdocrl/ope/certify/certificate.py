@@ -25,6 +25,7 @@ from pdocrl.data.plot import FAINT, INK, MUTED, STYLE
 from pdocrl.evaluation.tails import LimitScore
 from pdocrl.limits import Limit
 from pdocrl.records import Part, Record
+from pdocrl.table import DASH, Table
 
 Verdict = Literal["within", "over", "cannot be shown"]
 FILE, PICTURE = "certificate.json", "certificate.png"
@@ -83,6 +84,48 @@ class PolicyCertificate(Record, frozen=True, kw_only=True):
             notes=list(notes),
         )
 
+    def table(self) -> Table:
+        """One row per policy and cost."""
+        heads = ["policy", "cost", "limit", "verdict", "confidence", "mean cost (low, high)", "share over ≤", "basis"]
+        rows = [
+            [
+                s.policy,
+                s.cost,
+                f"{s.cost_limit:g}" if s.limit is None else s.limit.limit,
+                s.verdict,
+                DASH if s.confidence is None else percent(s.confidence),
+                _bounds(s.mean_cost, s.mean_cost_lower, s.mean_cost_upper),
+                DASH if s.share_over_upper is None else f"{100 * s.share_over_upper:.3g} %",
+                s.basis,
+            ]
+            for s in self.statements
+        ]
+        return Table.of(heads, rows, "certificate", "certificate")
+
+    def told(self) -> list[str]:
+        """Every statement in words, what it rests on, and notes."""
+        rests = dict.fromkeys(s.assumption for s in self.statements)
+        said = [f"{s.policy}, {s.cost}: {s.sentence}" for s in self.statements]
+        return [*said, *(f"This rests on: {one}" for one in rests), *(f"Note: {note}" for note in self.notes)]
+
+    def summary(self) -> str:
+        """The table and every statement, as text."""
+        return "\n".join([self.table().markdown(), *self.told()])
+
+    def __repr__(self) -> str:
+        sure = "" if self.confidence is None else f" at {percent(self.confidence)}"
+        return f"PolicyCertificate({self.verdict}{sure}: {len(self.statements)} statements)"
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook(self.told())
+
+
+def _bounds(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return DASH
+    ends = ", ".join(DASH if end is None else f"{end:.4g}" for end in (low, high))
+    return f"{value:.4g} ({ends})"
+
 
 def _badness(one: Statement) -> tuple[int, float]:
     """Over before cannot be shown before within; among equals the bound's share of the limit."""
@@ -107,7 +150,7 @@ class Shown:
     played: NDArray[np.float64] | None = None
     simulated: NDArray[np.float64] | None = None
     unit: str = "of an episode"
-    at_least: bool = False  # the limit is kept on its right
+    at_least: bool = False  # the limit is satisfied on its right
 
 
 def draw(panels: list[Shown], path: Path) -> None:

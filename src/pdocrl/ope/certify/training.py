@@ -1,4 +1,4 @@
-"""`certify`: whether policies keep their limits, from what was logged; `played` does the same from episodes.
+"""`certify`: whether policies satisfy their limits, from what was logged; `played` does the same from episodes.
 
 a training, a log           ─▶ `ope`, calibrated on held-out groups
 a folder of `solve`         ─▶ its bounds
@@ -21,11 +21,10 @@ from pdocrl.files import atomic_path
 from pdocrl.ope.any_policy import remembers_spending
 from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
 from pdocrl.ope.certify.played import policy_name
-from pdocrl.ope.ensemble.calibrate import Calibrated
-from pdocrl.ope.ensemble.judge import judge_training, training_data
-from pdocrl.ope.ensemble.networks import EnsembleConfig
+from pdocrl.ope.ensemble.judge import Judged, judge_training, training_data
+from pdocrl.ope.ensemble.models import EnsembleConfig
 from pdocrl.ope.ensemble.prepare import Prepared
-from pdocrl.ope.ensemble.support import never_seen, support_warnings
+from pdocrl.ope.ensemble.support import never_seen
 from pdocrl.records import write_record
 from pdocrl.tabular.result.record import SolvedFile, read_solved
 from pdocrl.training.folder import Trained, load_trained
@@ -61,9 +60,8 @@ def certify_log(
     ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
     for i, told in enumerate(judge_training(found, ready, seed, confidence)):
-        own = told.ensemble
         for k, limit in enumerate(found.config.runs[i]["cost_limit"]):
-            panels.append(_from_log(found, ready, i, k, limit, own, told.outside, fresh, confidence))
+            panels.append(_from_log(found, ready, i, k, limit, told, fresh, confidence))
     if not panels:
         raise PdocrlError(f"{found.folder or found.config.data}: trained without a cost limit; nothing to certify.")
     return PolicyCertificate.of([panel.statement for panel in panels], notes), panels
@@ -75,16 +73,15 @@ def _from_log(
     i: int,
     k: int,
     limit: float,
-    told: Calibrated,
-    outside: float,
+    judged: Judged,
     fresh: bool,
     confidence: float,
 ) -> Shown:
+    told = judged.told
     costs, name = told.simulated[:, 1 + k], found.config.cost_names[k]
     mean, low, high = float(told.value[1 + k]), float(told.below[k]), float(told.above[k])
-    unknown = support_warnings(outside, groups=len(ready.calibration.truth), level=confidence)
     unseen = never_seen(ready.dataset)[k]
-    unknown += [unseen] if unseen else []
+    unknown = judged.why + ([unseen] if unseen else [])
     side: Verdict = (
         "cannot be shown" if unknown else "within" if high <= limit else "over" if low > limit else "cannot be shown"
     )
@@ -100,15 +97,16 @@ def _from_log(
         more = f"no episode costs more than {largest:g} unless steps cost more than any that was logged"
     bounds = f"an episode costs {mean:.3g} on average, between {low:.3g} and {high:.3g}"
     words = {
-        "within": f"Keeps its limit: we are {percent(confidence)} sure that {bounds}",
-        "over": f"Breaks its limit: we are {percent(confidence)} sure that {bounds}",
+        "within": f"Satisfies its limit: we are {percent(confidence)} sure that {bounds}",
+        "over": f"Violates its limit: we are {percent(confidence)} sure that {bounds}",
         "cannot be shown": f"Cannot be shown from this log ({unknown[0] if unknown else bounds}); {more}",
     }
     sentence = words[side] + "."
     if not fresh and side != "cannot be shown":
-        guess = "keeps" if side == "within" else "breaks"
+        guess = "satisfies" if side == "within" else "violates"
         sentence = f"Probably {guess} its limit ({bounds}), but the log that says so also chose the policy; {more}."
-    cover = ready.calibration.coverage(confidence)[1 + k]
+    calibration = ready.behaviours.calibration if judged.carried else ready.calibration
+    cover = calibration.coverage(confidence)[1 + k]
     statement = Statement(
         policy=policy_name(found, i),
         cost=name,
@@ -118,9 +116,10 @@ def _from_log(
         basis="held-out log" if fresh else "training log",
         sentence=sentence,
         assumption=(
-            "The policy is to the logged behaviours what they are to each other. Models were calibrated on "
-            f"{len(ready.calibration.truth)} groups of episodes they had not seen; intervals made from the other "
-            f"groups held the true cost of {percent(round(float(cover), 3))} of them."
+            "The policy is to the logged behaviours what they are to each other. "
+            f"{'Estimates' if judged.carried else 'Models'} were calibrated on {len(calibration.truth)} groups of "
+            "episodes they had not seen; intervals made from the other groups held the true cost of "
+            f"{percent(round(float(cover), 3))} of them."
         ),
         mean_cost=mean,
         mean_cost_lower=low,
@@ -182,7 +181,7 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         said = (
             f"{word} {bound:.4g}" if bound is not None else "unknown, since some limited cost never occurred in the log"
         )
-        told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
+        told = f"{'Satisfies its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
         if found.status == "not_markov":
             told += " The states hide what matters, so the bound does not hold."

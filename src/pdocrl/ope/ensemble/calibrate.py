@@ -54,7 +54,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.evaluation.audit import mean_lower, mean_upper
 from pdocrl.nn.mlp import MLP
 from pdocrl.ope.ensemble.groups import Groups
-from pdocrl.ope.ensemble.networks import Ensemble, mixed
+from pdocrl.ope.ensemble.models import Ensembles, mixed
 from pdocrl.ope.ensemble.rollouts import Rollouts
 from pdocrl.ope.ensemble.support import split_level
 from pdocrl.ope.result import LEVEL
@@ -74,7 +74,7 @@ class Calibration:
 
     truth: Floats  # [G, 1 + K] mean over the group's episodes
     predicted: Floats  # [G, 1 + K]
-    disagreement: Floats  # [G]
+    disagreement: Floats  # [G], or [G, 1 + K] where each signal has its own
     fold: Groups  # [G] the ensemble that had not seen it
 
     @property
@@ -86,15 +86,20 @@ class Calibration:
     def weights(self) -> Floats:
         """[2, 1 + K]: the scale without disagreement, and what a unit of disagreement adds."""
         found = np.zeros((2, self.truth.shape[1]))
+        on_the_way = np.broadcast_to(self._by_signal(self.disagreement), self.truth.shape)
         for k, size in enumerate(np.abs(self.error).T):
             least = 0.1 * max(float(np.median(size)), 1e-6)
-            found[:, k] = nnls(np.column_stack([np.ones(len(size)), self.disagreement]), size)[0]
+            found[:, k] = nnls(np.column_stack([np.ones(len(size)), on_the_way[:, k]]), size)[0]
             found[0, k] += least
         return found
 
+    def _by_signal(self, disagreement: Floats | float) -> Floats:
+        found = np.asarray(disagreement)
+        return found if self.disagreement.ndim > 1 else found[..., None]
+
     def scale(self, disagreement: Floats | float) -> Floats:
-        """[..., 1 + K] what errors are measured in, at disagreements [...]."""
-        return np.asarray(self.weights[0] + self.weights[1] * np.asarray(disagreement)[..., None])
+        """[..., 1 + K] what errors are measured in, at disagreements [...], or [..., 1 + K]."""
+        return np.asarray(self.weights[0] + self.weights[1] * self._by_signal(disagreement))
 
     @functools.cached_property
     def scores(self) -> Floats:
@@ -135,6 +140,12 @@ class Calibration:
         return np.asarray(np.mean(held, axis=0))
 
     @property
+    def skill(self) -> Floats:
+        """[1 + K] the share of what varies between groups that was predicted; 0 or less: their mean tells as much."""
+        unknown, varies = np.square(self.error).mean(axis=0), self.truth.var(axis=0)
+        return np.where(varies > 0, 1 - unknown / np.where(varies > 0, varies, 1), 1.0)
+
+    @property
     def varying(self) -> Floats:
         """[G, k] errors of the costs that vary between groups; of the reward, where none does."""
         varies = self.truth.std(axis=0)[1:] > 0
@@ -165,8 +176,8 @@ def _wide(scores: Floats, level: float) -> Floats:
 
 
 def calibrate(
-    data: Dataset, ensembles: Sequence[Ensemble], groups: Groups, fold: Groups, clones: MLP, seed: int
-) -> tuple[Ensemble, Calibration]:
+    data: Dataset, ensembles: Sequence[Ensembles], groups: Groups, fold: Groups, clones: MLP, seed: int
+) -> tuple[Ensembles, Calibration]:
     """Play every group's episodes again in the ensemble of its fold [G]; the ensemble with the best κ, and its errors.
 
     Of several ensembles, ensembles alike but learned in different ways, each ensemble keeps one. `clones` are the
@@ -176,7 +187,7 @@ def calibrate(
     chosen = np.stack([np.resize(rng.permutation(np.flatnonzero(groups == g)), EPISODES) for g in range(len(fold))])
     truth = np.column_stack([data.reward_return, data.cost_return])[chosen].mean(axis=1)
 
-    def best_noise(ensemble: Ensemble) -> tuple[Ensemble, Calibration]:
+    def best_noise(ensemble: Ensembles) -> tuple[Ensembles, Calibration]:
         found = []
         for kappa in NOISES:
             drawn = eqx.tree_at(lambda e: e.noise, ensemble, jnp.asarray(kappa, jnp.float32))
@@ -202,7 +213,7 @@ def choose(errors: Floats, fold: Groups, folds: int) -> NDArray[np.int64]:
 
 
 def _replay(
-    data: Dataset, ensemble: Ensemble, episode: NDArray[np.int64], fold: Groups, clones: MLP, seed: int
+    data: Dataset, ensemble: Ensembles, episode: NDArray[np.int64], fold: Groups, clones: MLP, seed: int
 ) -> tuple[Floats, Floats]:
     """Sums [G, n, 1 + K] and disagreements [G, n] of episodes [G, n], each group's in the ensemble of its fold."""
     # Folds side by side; one with fewer groups plays some of them twice.
@@ -224,7 +235,7 @@ def _replay(
 
 @functools.partial(jax.jit, static_argnames="discrete_actions")
 def _replay_all(
-    ensemble: Ensemble,
+    ensemble: Ensembles,
     clones: MLP,
     obs: Array,
     action: Array,
@@ -235,10 +246,10 @@ def _replay_all(
     discrete_actions: bool,
 ) -> tuple[Array, Array]:
     """obs [H, F, g, n, S] → sums [F, g, n, 1 + K], disagreements [F, g, n]. Of discrete actions, the likeliest."""
-    c, shape = ensemble.scales, obs.shape[1:4]
+    c, shape = ensemble.normaliser, obs.shape[1:4]
 
     def react(state: Array) -> Array:
-        return jnp.tanh(clones((state - c.obs_mean) / c.obs_scale))
+        return jnp.tanh(clones(c.standardised(state)))
 
     def flat(x: Array) -> Array:
         return x.reshape(shape[0], -1, x.shape[-1])
@@ -254,7 +265,7 @@ def _replay_all(
         return (memory, after, not_done & ~end, total + not_done[..., None] * signal, disagreement + counted), None
 
     blank = ensemble.blank((shape[0], shape[1] * shape[2]))
-    sums, disagreements = jnp.zeros((*shape, 1 + c.cost_mean.shape[0])), jnp.zeros((*shape, 2))
+    sums, disagreements = jnp.zeros((*shape, 1 + len(c.cost))), jnp.zeros((*shape, 2))
     carry = blank, obs[0], jnp.ones(shape, bool), sums, disagreements
     keys = jax.random.split(jax.random.key(seed), len(obs))
     found: Any = jax.lax.scan(step, carry, (keys, obs, action, going))[0]

@@ -22,9 +22,9 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from pdocrl.data.dataset import CONSTANT, Dataset
+from pdocrl.dynamics.normaliser import Normaliser
 from pdocrl.nn.mlp import MLP
 from pdocrl.nn.optim import adam_step
-from pdocrl.ope.ensemble.targets import Scales
 
 Groups = NDArray[np.int64]  # [E] the group of each episode
 
@@ -94,12 +94,12 @@ def _squared(x: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np
     return np.asarray(np.maximum(found, 0))
 
 
-def feedback(data: Dataset, groups: Groups, scales: Scales, steps: int, seed: int) -> MLP:
+def feedback(data: Dataset, groups: Groups, normaliser: Normaliser, steps: int, seed: int) -> MLP:
     """Clones of G groups, batched over groups: standardised states [G, B, S] → actions before tanh [G, B, A]."""
     count = int(groups.max()) + 1
     rows = np.repeat(groups, data.episode_length)
     own = [np.flatnonzero(rows == g) for g in range(count)]
-    z = (data.obs - np.asarray(scales.obs_mean)) / np.asarray(scales.obs_scale)
+    z = np.asarray(normaliser.standardised(jnp.asarray(data.obs)))
     clones = MLP.create(jax.random.key(seed), (data.obs_dim, *HIDDEN, data.action_dim), count)
     state: State = clones, optax.scale_by_adam().init(clones)
     rng = np.random.default_rng([seed, 12])

@@ -30,11 +30,13 @@ from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.any_policy import RUN_FILE, imported, name_of
-from pdocrl.ope.ensemble.calibrate import Calibrated
+from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration
 from pdocrl.ope.ensemble.fqe import Act, Array
-from pdocrl.ope.ensemble.networks import EnsembleConfig
+from pdocrl.ope.ensemble.models import EnsembleConfig
+from pdocrl.ope.ensemble.opinions import Similar
+from pdocrl.ope.ensemble.opinions import together as both_of
 from pdocrl.ope.ensemble.prepare import Prepared
-from pdocrl.ope.ensemble.rollouts import Rollouts, StepMany, begin_many, play, remembers, slow
+from pdocrl.ope.ensemble.rollouts import Rollouts, StepMany, begin_many, on_rows, play, remembers, slow
 from pdocrl.ope.ensemble.support import never_seen, support_warnings
 from pdocrl.ope.estimators.on_policy import of_totals
 from pdocrl.ope.result import (
@@ -51,6 +53,7 @@ from pdocrl.ope.result import (
     OpeRun,
     OpeSettings,
     PolicyReport,
+    Told,
     Verdict,
     cost_score,
     reward_score,
@@ -62,13 +65,16 @@ from pdocrl.policies.policy import Policy
 from pdocrl.provenance import versions
 from pdocrl.training.folder import Trained, load_trained
 
-METHODS = ("ensemble", "fqe")
 NAME, FQE = "dynamics ensemble", "fitted Q evaluation (random features)"
+BEHAVIOURS = "behaviours"
+METHODS = ("ensemble", BEHAVIOURS, "fqe")
+LIKE_IT = "logged behaviours like it"
 ASSUMED = [
     "the policy is to the logged behaviours what they are to each other (intervals are calibrated on them)",
     "observations tell all that matters of the past, up to the step before",
     "the process that was logged is the one the policy will meet",
 ]
+ASSUMED_OF_BEHAVIOURS = "a policy that acts like logged behaviours where they were stays where they stayed"
 STARTS = 128  # episodes simulated in each ensemble …
 STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
@@ -104,7 +110,8 @@ def estimate(
         step=found.step,
         versions=versions(),
         settings=OpeSettings(seed=ready.seed, ways=ready.config.ways),
-        calibration=calibration_of(ready),
+        calibration=calibration_note(ready.calibration, dataset),
+        behaviours=calibration_note(ready.behaviours.calibration, dataset),
         runs=[_run(found, i, told) for i, told in enumerate(judged)],
     )
     if found.folder is not None:
@@ -116,10 +123,13 @@ def estimate(
 class Judged:
     """What is made of one policy."""
 
-    ensemble: Calibrated
-    outside: float  # share of its steps outside the data
-    groups: int  # held-out groups that intervals are calibrated on
+    told: Calibrated  # by both estimates together; everything possible where they cannot carry an interval
+    model: Calibrated  # by the dynamics models alone
+    why: list[str]  # … and why
+    outside: float  # share of its simulated steps outside the data
     unseen: list[str]  # costs that the log does not have
+    similar: Similar | None = None  # logged behaviours like it; None: it remembers more than they tell
+    carried: bool = False  # whether they speak alone, since the models predict no cost of held-out groups
     fqe: NDArray[np.float64] | None = None  # [1 + K] by fitted Q evaluation; None: it remembers, or was not asked for
 
 
@@ -149,12 +159,17 @@ def judge_each(
     for i, played in simulated(policies, where, ready, horizon, seed).items():
         distance = ready.recorded.nearest(played.pairs, 1)[0]
         outside = float((distance > ready.recorded.radius).mean())
-        calibrated = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
-        unknown = support_warnings(outside, groups=groups, level=level)
+        by_models = Calibrated.of(played, ready.calibration, possible[1:, 1], level)
+        acting, similar = on_rows(policies[i], ready.dataset, where[i], seed), None
+        if acting is not None:
+            similar = Similar.of(ready.behaviours, ready.behaviours.likeness(acting), possible, level)
+        told, carried = both_of(by_models, ready.calibration, similar)
+        why = [] if carried else support_warnings(outside, groups=groups, level=level)
         fqe = None
         if compare and not remembers(policies[i]):
             fqe = ready.system.values(_on_rows(policies[i], where[i], seed), horizon)
-        judged.append(Judged(calibrated.unknown(possible) if unknown else calibrated, outside, groups, unseen, fqe))
+        told = told.unknown(possible) if why else told
+        judged.append(Judged(told, by_models, why, outside, unseen, similar, carried, fqe))
     return judged
 
 
@@ -194,10 +209,9 @@ def _beginning(policy: Policy, seed: int, where: str) -> Any:
     return begin
 
 
-def calibration_of(ready: Prepared) -> CalibrationNote:
-    """For ope.json: what the ensemble was calibrated on and how it did there."""
-    found = ready.calibration
-    signals = ["reward", *ready.dataset.cost_names]
+def calibration_note(found: Calibration, dataset: Dataset) -> CalibrationNote:
+    """For ope.json: what an estimate was calibrated on and how it did there."""
+    signals = ["reward", *dataset.cost_names]
 
     def named(values: Array) -> dict[str, float]:
         return dict(zip(signals, values.tolist(), strict=True))
@@ -212,20 +226,23 @@ def calibration_of(ready: Prepared) -> CalibrationNote:
             name: GroupPoints(truth=found.truth[:, k].tolist(), predicted=found.predicted[:, k].tolist())
             for k, name in enumerate(signals)
         },
+        skill=named(found.skill),
     )
 
 
 def _run(found: Trained, i: int, told: Judged) -> OpeRun:
-    plan, chosen = found.config, told.ensemble
+    plan, chosen = found.config, told.told
     run, limit = plan.runs[i], plan.runs[i]["cost_limit"]
     if not (np.isfinite(chosen.value).all() and np.isfinite(chosen.interval).all()):
         raise PdocrlError(f"{found.folder or plan.data}: run {i}: an estimate is not finite.")
-    why = support_warnings(told.outside, groups=told.groups)
+    why = list(told.why)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
     if limit and told.unseen:  # what other costs break stands all the same
         why, within = why + told.unseen, None if within else within
-    by_method = {"ensemble": EstimatedSums.of(chosen)}
+    by_method = {"ensemble": EstimatedSums.of(told.model if told.carried else chosen)}
+    if told.similar is not None:
+        by_method[BEHAVIOURS] = EstimatedSums.of(told.similar)
     if told.fqe is not None and np.isfinite(told.fqe).all():
         by_method["fqe"] = EstimatedSums(reward=float(told.fqe[0]), cost=told.fqe[1:].tolist())
     reward_ends, *cost_ends = [(low, high) for low, high in chosen.interval.tolist()]
@@ -250,6 +267,7 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
         warnings=why,
         outside=told.outside,
         by_method=by_method,
+        decides=BEHAVIOURS if told.carried else METHODS[0],
     )
 
 
@@ -398,22 +416,27 @@ def _several(policy: Any, name: str, dataset: Dataset) -> list[Any]:
 
 
 def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset, confidence: float) -> PolicyReport:
-    own = told.ensemble
-    why = support_warnings(told.outside, groups=told.groups, level=confidence) + told.unseen
-    reward, *costs = [(low, high) for low, high in own.interval.tolist()]
-    estimates = [
-        EstimatorReport(
-            estimator=NAME,
-            reward=float(own.value[0]),
-            reward_interval=reward,
-            cost=own.value[1:].tolist(),
-            cost_interval=list(costs),
+    why = told.why + told.unseen
+
+    def estimate_of(name: str, told: Told, usable: bool, assumed: list[str]) -> EstimatorReport:
+        sums = EstimatedSums.of(told)
+        return EstimatorReport(
+            estimator=name,
+            reward=sums.reward,
+            reward_interval=sums.reward_interval,
+            cost=list(sums.cost),
+            cost_interval=list(sums.cost_interval or []),
             ess=None,
             largest_weight=None,
-            usable=not why,
-            assumptions=ASSUMED,
+            usable=usable,
+            assumptions=assumed,
         )
-    ]
+
+    by_model = told.model if told.carried else told.told
+    estimates = [estimate_of(NAME, by_model, not why and not told.carried, ASSUMED)]
+    if told.similar is not None:
+        usable = not why and bool(told.similar.usable.all())
+        estimates.append(estimate_of(LIKE_IT, told.similar, usable, [ASSUMED[0], ASSUMED_OF_BEHAVIOURS, ASSUMED[2]]))
     if told.fqe is not None and np.isfinite(told.fqe).all():
         estimates.append(
             EstimatorReport(
@@ -421,7 +444,7 @@ def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset
                 reward=float(told.fqe[0]),
                 reward_interval=None,
                 cost=told.fqe[1:].tolist(),
-                cost_interval=[None] * len(costs),
+                cost_interval=[None] * (len(told.fqe) - 1),
                 ess=None,
                 largest_weight=None,
                 usable=False,
@@ -434,17 +457,17 @@ def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset
         verdict=together(verdicts),
         limits=verdicts,
         estimates=estimates,
-        decides=NAME,
+        decides=LIKE_IT if told.carried else NAME,
         distribution=[],
         overlap=[],
         disagreement={},
-        assumptions=ASSUMED,
+        assumptions=[ASSUMED[0], ASSUMED_OF_BEHAVIOURS, ASSUMED[2]] if told.carried else ASSUMED,
         warnings=why,
     )
 
 
 def _verdict(limit: Limit, told: Judged, k: int, why: list[str]) -> LimitVerdict:
-    own = told.ensemble
+    own = told.told
     low, high, value = float(own.below[k]), float(own.above[k]), float(own.value[1 + k])
     side: Verdict = "not shown"
     if limit.measure != "mean" or limit.sense == ">=":
@@ -453,11 +476,12 @@ def _verdict(limit: Limit, told: Judged, k: int, why: list[str]) -> LimitVerdict
         words = why[0]
     else:
         side = "within" if high <= limit.value else "over" if low > limit.value else "not shown"
-        words = f"{limit.left} in [{low:.4g}, {high:.4g}] by the dynamics ensemble, limit {limit.value:g}"
+        source = LIKE_IT if told.carried else f"the {NAME}"
+        words = f"{limit.left} in [{low:.4g}, {high:.4g}] by {source}, limit {limit.value:g}"
     return LimitVerdict(
         limit=str(limit),
         verdict=side,
-        estimator=NAME,
+        estimator=LIKE_IT if told.carried else NAME,
         value=value if limit.measure == "mean" else None,
         lower=low if limit.measure == "mean" else None,
         upper=high if limit.measure == "mean" else None,

@@ -20,17 +20,19 @@ import numpy as np
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import cache_folder
+from pdocrl.dynamics.normaliser import Normaliser
+from pdocrl.dynamics.regression import Regression, features
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.ensemble.behaviours import PROBES, Behaviours
 from pdocrl.ope.ensemble.calibrate import Calibration, calibrate
 from pdocrl.ope.ensemble.fqe import System
 from pdocrl.ope.ensemble.groups import deal, feedback, group_episodes
 from pdocrl.ope.ensemble.learn import fit
-from pdocrl.ope.ensemble.networks import SELECTION, Ensemble, EnsembleConfig, by_fold, networks
+from pdocrl.ope.ensemble.models import SELECTION, EnsembleConfig, Ensembles, by_fold, untrained
 from pdocrl.ope.ensemble.support import Recorded
-from pdocrl.ope.ensemble.targets import Base, Scales, with_one
 from pdocrl.training import checkpoint
 
-KIND = "crossed ensembles"  # of ensemble: files of another kind are left alone
+KIND = "mixtures"  # of ensemble: files of another kind are left alone
 REACTION_SHARE = 8  # a clone of a group takes one step where a member of the ensemble takes eight
 
 
@@ -59,8 +61,8 @@ class Prepared:
         return Prepared(dataset, config, seed, cache)
 
     @functools.cached_property
-    def learned(self) -> tuple[Ensemble, Calibration]:
-        """The ensemble and how far it is off: fitted, or from the cache when the same data was fitted before."""
+    def learned(self) -> tuple[Ensembles, Calibration, Behaviours]:
+        """The models, how far they are off, the behaviours: fitted, or from the cache."""
         path = self.cache if isinstance(self.cache, Path) else _place(self.dataset, self.config) if self.cache else None
         found = _kept(path, self.dataset, self.config) if path is not None else None
         if found is None:
@@ -70,12 +72,16 @@ class Prepared:
         return found
 
     @property
-    def ensemble(self) -> Ensemble:
+    def ensemble(self) -> Ensembles:
         return self.learned[0]
 
     @property
     def calibration(self) -> Calibration:
         return self.learned[1]
+
+    @property
+    def behaviours(self) -> Behaviours:
+        return self.learned[2]
 
     @functools.cached_property
     def recorded(self) -> Recorded:
@@ -87,7 +93,7 @@ class Prepared:
         return System.drawn(self.dataset, np.random.default_rng([self.seed, 1]))
 
 
-def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration]:
+def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensembles, Calibration, Behaviours]:
     rng = np.random.default_rng([config.seed, 9])
     groups = group_episodes(dataset, rng)
     count = int(groups.max()) + 1
@@ -99,8 +105,9 @@ def _fitted(dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibra
     with progress() as bar:
         row = bar.add_task("ensemble of the data, once per dataset", total=steps * len(config.ways))
         ensembles = [fit(dataset, groups, bag, config, way, lambda done: bar.advance(row, done)) for way in config.ways]
-    clones = feedback(dataset, groups, ensembles[0].scales, max(1, steps // REACTION_SHARE), config.seed)
-    return calibrate(dataset, ensembles, groups, fold, clones, config.seed)
+    clones = feedback(dataset, groups, ensembles[0].normaliser, max(1, steps // REACTION_SHARE), config.seed)
+    behaviours = Behaviours.of(dataset, config.folds, np.random.default_rng([config.seed, 14]))
+    return *calibrate(dataset, ensembles, groups, fold, clones, config.seed), behaviours
 
 
 def _place(dataset: Dataset, config: EnsembleConfig) -> Path:
@@ -109,48 +116,53 @@ def _place(dataset: Dataset, config: EnsembleConfig) -> Path:
     return cache_folder() / "ope" / name
 
 
-def _tree(ensemble: Ensemble, calibration: Calibration) -> dict[str, Any]:
-    return {
-        "ensemble": ensemble,
-        "calibration": {field.name: getattr(calibration, field.name) for field in dataclasses.fields(calibration)},
-    }
+def _tree(ensemble: Ensembles, calibration: Calibration, behaviours: Behaviours) -> dict[str, Any]:
+    def named(told: Any) -> dict[str, Any]:
+        return {field.name: getattr(told, field.name) for field in dataclasses.fields(told)}
+
+    return {"ensemble": ensemble, "calibration": named(calibration), "behaviours": named(behaviours)}
 
 
-def _keep(path: Path, ensemble: Ensemble, calibration: Calibration) -> None:
+def _keep(path: Path, ensemble: Ensembles, calibration: Calibration, behaviours: Behaviours) -> None:
+    counts = {"groups": len(calibration.truth), "behaviours": len(behaviours.truth)}
     try:
-        checkpoint.save(path, _tree(ensemble, calibration), {"groups": len(calibration.truth)})
+        checkpoint.save(path, _tree(ensemble, calibration, behaviours), counts)
     except PdocrlError as error:
         log(f"note: the fit is not kept for the next call: {error}")
 
 
-def _kept(path: Path, dataset: Dataset, config: EnsembleConfig) -> tuple[Ensemble, Calibration] | None:
+def _kept(path: Path, dataset: Dataset, config: EnsembleConfig) -> tuple[Ensembles, Calibration, Behaviours] | None:
     """The fit of an earlier call; None where there is none, or none that can be read."""
     if not path.is_file():
         return None
     try:
-        groups = checkpoint.read_metadata(path)["groups"]
-        found, _ = checkpoint.load(path, _shapes(dataset, config, groups))
+        counts = checkpoint.read_metadata(path)
+        found, _ = checkpoint.load(path, _shapes(dataset, config, counts["groups"], counts["behaviours"]))
     except (PdocrlError, KeyError) as error:
         log(f"note: {path} cannot be used and is made again ({error})")
         return None
-    return jax.tree.map(jnp.asarray, found["ensemble"]), Calibration(**found["calibration"])
+    models = jax.tree.map(jnp.asarray, found["ensemble"])
+    return models, Calibration(**found["calibration"]), Behaviours(**found["behaviours"])
 
 
-def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int) -> dict[str, Any]:
+def _shapes(dataset: Dataset, config: EnsembleConfig, groups: int, behaviours: int) -> dict[str, Any]:
     """What the file must hold."""
-    scales = Scales.of(dataset)
+    normaliser = Normaliser.in_any_unit(dataset)
 
-    def blank() -> Ensemble:
-        change, outcome = networks(jax.random.key(0), scales, config)
-        obs, action = jnp.zeros((1, dataset.obs_dim)), jnp.zeros((1, dataset.action_dim))
-        memory = jnp.zeros((1, dataset.obs_dim + dataset.action_dim + 1))
-        d = scales.features(memory, obs, action)[0].shape[-1]
-        e = with_one(scales.outcome_inputs(obs, action, obs)).shape[-1]
-        m = config.members
-        base = Base(jnp.zeros((m, d, dataset.obs_dim)), jnp.zeros(dataset.obs_dim), jnp.zeros((m, e, 1)), jnp.zeros(()))
-        return by_fold(change, outcome, base, scales, config.folds)
+    def blank() -> Ensembles:
+        inputs = (
+            jnp.zeros((1, n)) for n in (dataset.obs_dim, dataset.action_dim, dataset.obs_dim + dataset.action_dim + 1)
+        )
+        m, d, y = config.members, features(normaliser, *inputs).shape[-1], dataset.obs_dim + 1
+        base = Regression(jnp.zeros((m, d, y)), jnp.zeros((m, y)))
+        models = untrained(jax.random.key(0), normaliser, dataset.action_dim, config, base)
+        return by_fold(models, normaliser, config.folds)
 
     signals = 1 + dataset.n_costs
     sums, ones = np.zeros((groups, signals)), np.zeros(groups)
     blanks = Calibration(truth=sums, predicted=sums, disagreement=ones, fold=ones.astype(np.int64))
-    return _tree(jax.eval_shape(blank), blanks)
+    probes = np.zeros((behaviours, PROBES), np.int64)
+    acted = np.zeros((*probes.shape, dataset.action_dim), np.float32)
+    square, told = np.zeros((behaviours,) * 2), np.zeros((behaviours, signals))
+    known = Behaviours(probes, acted, square, square, told, probes[:, 0])
+    return _tree(jax.eval_shape(blank), blanks, known)

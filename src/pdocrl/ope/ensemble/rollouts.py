@@ -21,8 +21,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
+from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.ope.ensemble.networks import Ensemble
+from pdocrl.ope.ensemble.models import Ensembles
 from pdocrl.policies.cost_conditioned import CostConditionedPolicy
 from pdocrl.policies.policy import Policy, ProposingPolicy, TransformerPolicy
 
@@ -43,7 +44,7 @@ class Rollouts:
 
 
 def play(
-    ensemble: Ensemble,
+    ensemble: Ensembles,
     begin: Sequence[Callable[[int], StepMany]],
     starts: NDArray[np.floating],
     horizon: int,
@@ -57,7 +58,7 @@ def play(
     policies, (folds, episodes, size) = len(begin), starts.shape
     steps = [one(folds * episodes) for one in begin]
     obs = np.tile(np.asarray(starts, np.float32), (policies, 1, 1, 1))
-    costs = ensemble.scales.cost_mean.shape[0]
+    costs = len(ensemble.normaliser.cost)
     signal = np.zeros((policies, folds, episodes, 1 + costs), np.float32)
     not_done = np.ones((policies, folds, episodes), bool)
     memory = ensemble.blank(not_done.shape)
@@ -94,7 +95,7 @@ def _kept(horizon: int, rows: int, rng: np.random.Generator) -> list[NDArray[np.
 
 @eqx.filter_jit
 def _step(
-    ensemble: Ensemble, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
+    ensemble: Ensembles, key: PRNGKeyArray, memory: Array, obs: Array, action: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
     """The same luck for every policy, [P, F, n, …]."""
     step: Callable[..., tuple[Array, Array, Array, Array, Array]] = jax.vmap(lambda *now: ensemble.step(key, *now))
@@ -105,6 +106,29 @@ def remembers(policy: Policy) -> bool:
     """Whether an action needs more than the observation and chance: then rows of a log say nothing of it."""
     network = getattr(policy, "network", policy)
     return hasattr(network, "begin") and not isinstance(network, ProposingPolicy)
+
+
+def on_rows(policy: Policy, data: Dataset, where: str, seed: int) -> Callable[[NDArray[np.int64]], Actions] | None:
+    """The policy at rows of the data, [N] → [N, A], each in its own episode; None where it needs more of the past.
+
+    A cost-conditioned policy is told the time, and what the logged episode had spent by then.
+    """
+    network, normaliser = getattr(policy, "network", policy), getattr(policy, "normaliser", None)
+    if isinstance(network, CostConditionedPolicy):
+        whole = np.repeat(data.cost_return, data.episode_length, axis=0)
+        spent, time = np.maximum(whole - data.to_go()[:, 1:], 0).astype(np.float32), data.time_step()
+
+        def conditioned(rows: NDArray[np.int64]) -> Actions:
+            obs = data.obs[rows] if normaliser is None else normaliser.normalise_obs(data.obs[rows])
+            limit = np.tile(np.asarray(network.limit, np.float32), (len(rows), 1))
+            steps = np.minimum(time[rows], network.horizon).astype(np.float32)[:, None]
+            return network.act(obs, limit, spent[rows], steps)
+
+        return conditioned
+    if remembers(policy):
+        return None
+    step, nothing = begin_many(policy, 0, seed, where), np.zeros(0)
+    return lambda rows: step(data.obs[rows], nothing, nothing)
 
 
 def slow(policy: Policy) -> bool:

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from pdocrl.data.dataset import Dataset
+from pdocrl.data.dataset import Dataset, varies
 from pdocrl.ope.ensemble.fqe import Array, pairs_of, some_rows
-from pdocrl.ope.ensemble.targets import spread
 
 MOST_OUTSIDE = 0.5
 COORDINATES = 600_000  # most rows × dimensions of the recorded pairs to be near to: many dimensions make a search long
@@ -53,6 +52,12 @@ class Recorded:
         distance, row = self.tree.query(pairs / self.scale, k=count, workers=-1, eps=NEARLY)
         shape = (*pairs.shape[:-1], count)
         return distance.reshape(shape), row.reshape(shape)
+
+
+def spread(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """[D] standard deviations of columns [N, D] in whatever unit; of one that is rounding its size, 1 at least."""
+    mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    return np.asarray(np.where(varies(mean, deviation), deviation, np.maximum(np.abs(mean), 1.0)))
 
 
 def split_level(level: float) -> tuple[float, float]:
