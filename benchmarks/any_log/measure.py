@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ FIELDS = (
     "true",
     "true_error",
 )
-FIELDS = (*FIELDS, "seconds")
+FIELDS = (*FIELDS, "seconds", "commit")
 PLAYED = 500
 WORLDS = {**worlds.WORLDS, **third_party.WORLDS, **unseen.WORLDS}
 CONFIDENCE = 0.95
@@ -111,6 +112,8 @@ class Writer:
     def __init__(self, path: Path, world: worlds.World, seed: int, episodes: int) -> None:
         self.path, self.world, self.seed, self.episodes = path, world, seed, episodes
         self.rows: list[list[Any]] = []
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        self.commit = subprocess.run(asked, capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip()
 
     def __call__(self, policy: str, status: str, claimed: Any, true: Any, seconds: float) -> None:
         for signal, (mean, error) in true.items():
@@ -118,7 +121,9 @@ class Writer:
             value, doubt = (own.value, own.error) if hasattr(own, "value") else (own, None)
             shown = ["" if x is None else f"{x:.4g}" for x in (value, doubt, mean, error, seconds)]
             limit = self.world.limits.get(signal, "")
-            self.rows.append([self.world.name, self.seed, self.episodes, policy, status, signal, limit, *shown])
+            self.rows.append(
+                [self.world.name, self.seed, self.episodes, policy, status, signal, limit, *shown, self.commit]
+            )
 
     def close(self) -> None:
         new = not self.path.exists()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from scipy import stats
 
 from pdocrl.limits import Limit
 from pdocrl.portfolio.choose import choose, first_failure, p_value
@@ -83,3 +85,43 @@ def test_a_second_opinion_can_only_take_away() -> None:
     found = choose(people, table, LIMITS, 0.95, ["plain", "near", "far"], poor.get)
     assert (found.name, found.status) == ("plain", "shown")
     assert found.shown == {"plain", "near"}
+
+
+def test_a_cost_that_few_episodes_had_is_not_shown_by_its_mean() -> None:
+    """None of 40 episodes had a cost of 10: its mean is 0 ± 0, and may well be .2 (2 % of episodes)."""
+    limit = Limit("cost", 0.2)
+    never = HeldOut(
+        value=0.0, error=0.0, freedom=39.0, estimator="own episodes", overlap=True, seldom=(0.0, 40.0, 10.0)
+    )
+    assert p_value(never, limit) == pytest.approx(0.98**41, abs=0.02)
+    assert p_value(never, Limit("cost", 1.0)) < 0.05
+
+
+def test_rare_costs_are_shown_wrongly_as_rarely_as_said() -> None:
+    """A cost of 10 in 2 % of episodes, limit .19; without `seldom` half of the logs would be shown."""
+    rng = np.random.default_rng(1)
+    limit, wrong, plain = Limit("cost", 0.19), 0, 0
+    for _ in range(400):
+        costs = 10.0 * (rng.random(60) < 0.02)
+        error = float(costs.std(ddof=1) / np.sqrt(60))
+        own = HeldOut(value=float(costs.mean()), error=error, freedom=59.0, estimator="own episodes", overlap=True)
+        seldom = (float((costs > 0).sum()), 60.0, 10.0)
+        plain += p_value(own, limit) <= 0.05
+        wrong += p_value(msgspec.structs.replace(own, seldom=seldom), limit) <= 0.05
+    assert wrong / 400 < 0.07
+    assert plain / 400 > 0.2
+
+
+def test_a_long_tail_is_known_of() -> None:
+    """Exponential costs, 25 episodes, the limit their mean: a symmetric interval is wrong more often than it says."""
+    rng = np.random.default_rng(2)
+    limit, skewed, plain = Limit("cost", 1.0), 0, 0
+    for _ in range(2000):
+        costs = rng.exponential(size=25)
+        kappa = float(stats.skew(costs) / 5)
+        error = float(costs.std(ddof=1) / 5)
+        own = HeldOut(value=float(costs.mean()), error=error, freedom=24.0, estimator="own episodes", overlap=True)
+        plain += p_value(own, limit) <= 0.05
+        skewed += p_value(msgspec.structs.replace(own, skewness=kappa), limit) <= 0.05
+    assert plain / 2000 > 0.09
+    assert skewed / 2000 < 0.08

@@ -120,6 +120,38 @@ def test_rows_the_policy_cannot_use_are_refused(found: Any, row: Any, step: Any,
     assert "\n" not in str(error.value)
 
 
+def test_rows_side_by_side_are_acted_on_as_one_by_one(found: Any) -> None:
+    rows = [{**ROW, "x": x} for x in np.linspace(0, 1, 9)]
+    for one in found.candidates.values():
+        chances = [one.policy.probabilities(row, 2) for row in rows]
+        likeliest = [max(p, key=p.get) for p in chances]
+        assert one.policy.act(rows, 2, deterministic=True) == likeliest
+        assert one.policy.act(pd.DataFrame(rows), step=[2] * 9, deterministic=True) == likeliest
+        told = one.policy.log_prob(rows, likeliest, 2)
+        np.testing.assert_allclose(np.exp(told), [p[a] for p, a in zip(chances, likeliest, strict=True)])
+        assert one.policy.sample(rows, 0, 2) == one.policy.sample(rows, 0, 2)
+    mixed = found.candidates["behaviour"].policy
+    drawn = [mixed.sample(ROW, seed, 2) for seed in range(300)]
+    for action, chance in mixed.probabilities(ROW, 2).items():
+        assert drawn.count(action) / 300 == pytest.approx(chance, abs=0.1)
+        assert mixed.log_prob(ROW, action, 2) == pytest.approx(np.log(chance))
+    with pytest.raises(RowError, match="action 'jump' is none of the policy's"):
+        mixed.log_prob(ROW, "jump", 2)
+    with pytest.raises(RowError, match="column `noise` is missing in a row"):
+        mixed.act([ROW, {"x": 0.1, "weather": "calm"}], 2)
+
+
+def test_a_result_of_columns_prints_itself(found: Any) -> None:
+    rewards = [row["reward"] for row in found.frontier()]
+    assert rewards == sorted(rewards)
+    costs = [row["cost"] for row in found.frontier("cost")]
+    assert costs == sorted(costs)
+    with pytest.raises(PdocrlError, match=r"unknown signal 'costs'\. Did you mean `cost`"):
+        found.frontier("costs")
+    assert found.record.chosen in found.summary()
+    assert "<table" in found._repr_html_()
+
+
 def test_inputs_are_those_of_the_encoding(found: Any, log: pd.DataFrame) -> None:
     read = EventLog.read(log, step="step", terminal="terminal", decider="decider")
     names = [column.name for column in read.columns]
@@ -213,3 +245,19 @@ def test_logs_with_states_go_to_the_exact_solver() -> None:
 def test_few_episodes_are_refused() -> None:
     with pytest.raises(DataError, match="5 episodes; at least 20"):
         pdocrl.solve(make_log(5), limits=["cost<=1"], horizon=STEPS)
+
+
+def test_episodes_handed_over_and_copies_show_nothing() -> None:
+    """Long episodes are handed over, so a decider's own are the short ones; and forty episodes stand there twice."""
+    frame = make_log(160, 4).sort_values(["episode", "step"], ignore_index=True)
+    late = (frame["episode"] % 2 == 0) & (frame["step"] >= 3)
+    frame.loc[late, "decider"] = np.where(frame.loc[late, "decider"] == "bold", "shy", "bold")
+    frame = frame[(frame["episode"] % 2 == 0) | (frame["step"] < 3)].copy()
+    frame["terminal"] = ~frame.duplicated("episode", keep="last")
+    again = frame[frame["episode"] < 40].assign(episode=lambda x: x["episode"] + 1000)
+    found = pdocrl.solve(pd.concat([frame, again]), limits=[f"cost<={LIMIT}"], horizon=STEPS, confidence=0.95)
+    assert found.record.status != "shown"
+    assert any("handed over" in note for note in found.record.notes)
+    assert any("40 of 200 episodes are copies" in note for note in found.record.notes)
+    assert not any(one.held_out["cost"].estimator == "own episodes" for one in found.record.candidates)
+    assert not found.record.validation

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pdocrl.approximate.multipliers import search
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
@@ -78,3 +79,28 @@ def test_a_tilt_brings_more_than_the_decider_within_the_limit(found: Any) -> Non
     tilted = true_values(found.candidates["shy, tilted further"].policy)
     assert tilted[0] > shy[0] + 0.3
     assert tilted[1] < LIMIT
+
+
+def test_policies_near_the_log_are_as_near_as_they_are_said_to_be(found: Any) -> None:
+    """Σ_t KL(π ‖ everybody's clone) of an episode, at most .45 and .9 of log E of the held-out part."""
+    rows = found.learner.rows
+    base = found.learner.behaviour.probabilities(rows.x)
+    nats = {}
+    for name, one in found.candidates.items():
+        if name.startswith("fitted Q near the log"):
+            table = one.policy.chances(rows.x)
+            each = (table * (np.log(np.maximum(table, 1e-12)) - np.log(base))).sum()
+            nats[name] = each / len(rows.starts) / np.log(140)
+    assert len(nats) == 4
+    for name, share in nats.items():
+        assert share <= (0.9 if name.endswith("further") else 0.45) + 0.01
+
+
+def test_the_search_for_multipliers_ends_within_the_limit_and_near_it() -> None:
+    """Reward −(x − 3)², cost x = 3 − λ/2 at the optimum: λ = 2 where x ≤ 2. Steps do not shrink for ever."""
+
+    def trial(price: Any) -> tuple[float, Any, float]:
+        x = 3 - price[0] / 2
+        return float(-((x - 3) ** 2)), np.array([x - 2]), float(price[0])
+
+    assert 2.0 <= search(trial, np.zeros(1), 0.3, 10, 100.0) < 2.2

@@ -34,6 +34,8 @@ def test_the_page_has_every_estimate_the_verdicts_and_the_choice(judged: OpeRepo
     chosen = judged.choice
     assert chosen is not None
     assert f"Best: {chosen.best}" in page
+    for policy in judged.policies:  # both tables of each say whose they are
+        assert page.count(f"<h3>{policy.name}</h3>") == 2
     for one in chosen.top:
         assert f"<title>first {one.k}: {one.regret_upper:.4g}</title>" in page
     assert [t.split("-t")[0] for t in re.findall(r'aria-labelledby="([^"]+)"', page) if "weights" in t] == ["weights"]

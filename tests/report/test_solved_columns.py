@@ -72,7 +72,7 @@ def test_the_picture_has_every_known_candidate_and_decider_hollow_over_the_limit
 def test_it_says_what_it_assumes(folder: Path) -> None:
     page = report(folder).read_text()
     assert "whoever acted knew no more than the columns" in page
-    assert "good &lt;one&gt;: estimated to be within every limit; not tested." in page
+    assert "good &lt;one&gt; (about good &lt;one&gt;): estimated to be within every limit; not tested." in page
 
 
 def test_a_broken_record_is_one_line(folder: Path, run_cli) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pdocrl.approximate import multipliers
 from pdocrl.approximate.boosting import ValueTrees
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.named_columns import Flags, Floats, Ints
@@ -72,49 +73,35 @@ def learn(
     step = _Iteration(rows, allowed, seed)
     values, tables = start, step.tables(start)
     found: list[QPolicy] = []
-    multipliers = np.zeros(len(rows.limits))
+    prices = np.zeros(len(rows.limits))
     for k, margin in enumerate(margins if len(rows.limits) else [1.0]):
         rounds = min(first if k == 0 else more, rows.horizon)
         for i in range(rounds):
             if i % EVERY == 0 and (k == 0 or i == 0):
-                multipliers, _ = search(step, tables, multipliers, margin, evaluate)
-            values = step.backup(tables, multipliers)
+                prices, _ = search(step, tables, prices, margin, evaluate)
+            values = step.backup(tables, prices)
             tables = step.tables(values)
             progress(f"fitted Q, aiming at {100 * margin:.0f} % of the limits: iteration {i + 1} of {rounds}")
-        multipliers, value = search(step, tables, multipliers, margin, evaluate)
-        found.append(QPolicy(f"fitted Q at {100 * margin:.0f} %", values, multipliers, value, rounds))
+        prices, value = search(step, tables, prices, margin, evaluate)
+        found.append(QPolicy(f"fitted Q at {100 * margin:.0f} %", values, prices, value, rounds))
     return found
 
 
 def search(
     step: _Iteration, tables: Floats, start: Floats, margin: float, evaluate: Callable[[Ints], Floats]
 ) -> tuple[Floats, Floats]:
-    """λ [K] of the most reward whose policy is evaluated within m τ, else of the least excess; and its totals [1 + K].
-
-    Each λ_k moves by the sign of its cost's excess, with a step that doubles while the sign stays and halves where it
-    turns (Riedmiller and Braun, "Rprop", 1993).
-    """
-    rows = step.rows
+    """λ [K] of the most reward whose policy is evaluated within m τ, else of least excess; and its totals [1 + K]."""
     unit = step.scale[0] / step.scale[1:]
-    aim = _aimed(rows, margin)
-    now, size, sign = start / unit, np.full(len(aim), 0.5), np.zeros(len(aim))
-    best: tuple[tuple[bool, float], Floats, Floats] | None = None
-    for _ in range(TRIALS if len(aim) else 1):
+    aim = aimed(step.rows, margin)
+
+    def trial(now: Floats) -> tuple[float, Floats, tuple[Floats, Floats]]:
         value = evaluate(greedy(tables, now * unit))
-        over = (value[1:] - aim) / step.scale[1:]
-        worst = float(over.max(initial=0.0))
-        rank = (worst <= 0, float(value[0]) if worst <= 0 else -worst)
-        if best is None or rank > best[0]:
-            best = (rank, now * unit, value)
-        turned = np.sign(over)
-        size = np.where(sign == 0, size, np.where(turned == sign, 2 * size, size / 2))
-        sign = turned
-        now = np.clip(now + sign * size, 0.0, LARGEST)
-    assert best is not None
-    return best[1], best[2]
+        return float(value[0]), (value[1:] - aim) / step.scale[1:], (now * unit, value)
+
+    return multipliers.search(trial, start / unit, 0.5, TRIALS, LARGEST)
 
 
-def _aimed(rows: Rows, margin: float) -> Floats:
+def aimed(rows: Rows, margin: float) -> Floats:
     """[K] m τ, for τ of either sign: a share of the way from the least total there can be."""
     low = np.minimum(rows.totals[1:].min(1), 0.0)
     return np.asarray(low + margin * (rows.limits - low), np.float64)

@@ -9,6 +9,7 @@ exported policy holds: NumPy runs them without scikit-learn (`pdocrl.policies.ro
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +20,7 @@ from pdocrl.data.named_columns import Floats, Ints
 from pdocrl.errors import MissingExtraError, PdocrlError
 
 MOST_ACTIONS = 200  # scikit-learn's trees split on at most 255 categories
+MOST_ROWS_OF_ONE_THREAD = 40_000
 ABSENT = -1e9  # the score of an action that was never seen
 
 
@@ -26,6 +28,15 @@ def check_installed() -> None:
     """Raise where scikit-learn is missing."""
     if find_spec("sklearn") is None:
         raise MissingExtraError("learning from columns", "trees")
+
+
+def threads(rows: int) -> AbstractContextManager[Any]:
+    """One thread for trees of few rows: threads that wait for one another cost more there than they save, and on a busy
+    machine many times as much."""
+    import sklearn.ensemble  # noqa: F401  # only what is loaded is limited
+    from threadpoolctl import threadpool_limits
+
+    return nullcontext() if rows > MOST_ROWS_OF_ONE_THREAD else threadpool_limits(1, user_api="openmp")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -72,7 +72,8 @@ def solve_columns(
         print(found.summary())
         if record.surrogate is not None:
             own = ", ".join(f"{signal} {tables.held(x)}" for signal, x in record.surrogate.held_out.items())
-            print(f"\nA tree that chooses as it does in {100 * record.surrogate.fidelity:.0f} % of rows ({own}):")
+            share = f"{100 * record.surrogate.fidelity:.0f} %"
+            print(f"\nIts most probable action, as a tree has it in {share} of rows (always taking that one: {own}):")
             print("".join(f"  {line}\n" for line in record.surrogate.lines))
         print("This assumes: " + "; ".join(record.assumptions) + ".")
     for line in record.notes:

@@ -26,7 +26,7 @@ from pdocrl.ope.estimators.linear import LinearSystem, basis, values
 from pdocrl.ope.estimators.problem import Problem
 from pdocrl.policies.row_policy import FORMAT, RowPolicy
 from pdocrl.portfolio import history
-from pdocrl.portfolio.tilted import Tilting, effective_share
+from pdocrl.portfolio.tilted import Tilting, effective_share, near
 
 MOST_ROWS = 30_000  # of fitted Q iteration
 MOST_EVALUATED = 12_000  # rows of an evaluation in the search for multipliers
@@ -37,6 +37,8 @@ FEWEST_EPISODES = 10  # of a decider or a selection that is cloned
 MOST_DECIDERS = 8
 MOST_TILTED = 15_000  # rows that set a tilt
 EFFECTIVE = 40  # episodes that a tilt is to leave on the held-out part; `heldout.FEWEST_EFFECTIVE` are needed
+NEAR = (0.45, 0.9)  # of log E nats an episode, beyond which density ratios are no estimate (`heldout`)
+MARGINS = (0.8, 0.95)  # of the limits, that policies near the log aim at
 BOLDNESS = {"": (0.35, 2.2), "further ": (0.12, 1.2)}  # effective share; standard errors kept from the limits
 
 
@@ -131,6 +133,18 @@ class Learner:
         """Whether first rows tell who decides: then a decider's own episodes are not like everybody's."""
         return self.allotment is not None and self.allotment.beta is not None
 
+    @functools.cached_property
+    def own_episodes_tell(self) -> bool:
+        """Whether a decider's own episodes are like everybody's: nobody hands any over, and none are given by their
+        first row. Of those handed over the short ones would be left."""
+        return history.one_decider_each(self.rows) and not self.by_first_rows
+
+    def cloned_from_all(self, one: Candidate, rows: Rows) -> Candidate:
+        """A decider's clone of all own episodes: they judge the decider, and more of them make a closer clone."""
+        assert one.decider is not None
+        trees = self._clone(rows.episodes(decided_by(rows, rows.log.deciders.index(one.decider))))
+        return self._choice(one.name, one.what, trees, mode=False, decider=one.decider)
+
     def sequence(self, candidates: Sequence[Candidate]) -> list[str]:
         """Names in the order in which they are to be tested, from careful to bold, by this part alone.
 
@@ -145,7 +159,7 @@ class Learner:
         for one in candidates:
             self.progress(f"ordering {one.name}")
             own = np.ones(len(rows.starts), bool) if one.name == BEHAVIOUR and len(self.deciders) < 2 else None
-            if one.decider is not None and not self.by_first_rows:
+            if one.decider is not None and self.own_episodes_tell:
                 own = decided_by(rows, rows.log.deciders.index(one.decider)) & rows.complete
             if own is not None and own.any():
                 value, share = rows.totals[:, own].mean(1), float(own.mean())
@@ -223,6 +237,21 @@ class Learner:
             models = {**named(one.values), "behaviour": self.behaviour}
             words = f"boosted fitted Q iteration, {one.steps} steps, among actions the log takes often enough"
             found.append(self._of(one.name, words, rule, models, one.believed))
+        self.progress("fitted Q: policies near the log")
+        kept = rows.sampled(MOST_TILTED, self.seed)
+        few, near_log = rows.take(kept), chances[kept]
+        evaluate = linear_values(few, self.seed)
+        every = [np.stack([q(few.x, np.full(len(few), a)) for a in range(rows.actions)], 1) for q in one.values]
+        for share in NEAR:
+            for margin in MARGINS if len(rows.limits) else [1.0]:
+                nats = share * np.log(self.held_out)
+                prices, beta, believed = near(few, near_log, np.stack(every), nats, margin, evaluate)
+                rule = {"kind": "tilted", "model": "behaviour", "values": names_of(one.values), "beta": beta}
+                rule["multipliers"] = prices.tolist()
+                models = {**named(one.values), "behaviour": self.behaviour}
+                words = f"everybody's clone tilted by fitted Q, {nats:.1f} nats an episode from it"
+                name = f"fitted Q near the log at {100 * margin:.0f} %{', further' if share > min(NEAR) else ''}"
+                found.append(self._of(name, words, rule, models, believed))
         return found
 
     def _clone(self, rows: Rows) -> ChoiceTrees:

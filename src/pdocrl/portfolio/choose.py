@@ -1,7 +1,10 @@
 """Which candidate is returned, and what may be said of it.
 
-    p_c = max_k P( T_ν ≥ (τ_k − v̂_k)/e_k )
+    p_c = max_k max( P( T_ν ≤ g((v̂_k − τ_k)/e_k) ),  P( Beta(j+1, n−j) > τ_k/E[C_k | C_k > 0] ) )
 
+g corrects for skewness (`ope.estimators.intervals`). The second is asked of a cost that only j < 10 of n effective
+episodes had, of which a mean and its standard error tell too little; the size of such a cost is the mean of those in
+the log, or of the policy's own where that is larger (`ope.verdicts` takes the largest there is).
 With a confidence 1 − α, candidates for which there are enough importance-weighted episodes, and deciders by their own
 episodes, are tested in an order that the learning part set, from careful to bold, each at
 level α, until the first that fails (fixed-sequence testing: Maurer, Hothorn and Lehmacher, 1995). Those before it are
@@ -24,6 +27,7 @@ import numpy as np
 from scipy import stats
 
 from pdocrl.limits import Limit
+from pdocrl.ope.estimators import intervals
 from pdocrl.portfolio.candidates import Candidate
 from pdocrl.portfolio.record import HeldOut, Status
 
@@ -49,8 +53,14 @@ def p_value(one: HeldOut, limit: Limit) -> float:
         return 1.0
     distance = limit.sign * (one.value - limit.value)
     if one.error <= 0:
-        return 0.0 if distance >= 0 else 1.0
-    return float(stats.t.sf(distance / one.error, one.freedom))
+        found = 0.0 if distance >= 0 else 1.0
+    else:
+        t, kappa = -distance / one.error, -limit.sign * one.skewness
+        found = float(stats.t.cdf(intervals.unskewed(t, kappa), one.freedom))
+    if one.seldom is None or limit.sense != "<=":
+        return found
+    k, n, size = one.seldom
+    return max(found, float(stats.beta.sf(limit.value / size, k + 1, max(n - k, 1e-9))))
 
 
 def testable(

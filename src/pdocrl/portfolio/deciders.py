@@ -18,9 +18,7 @@ from pdocrl.limits import Limit
 from pdocrl.ope.estimators.fqe import q_values
 from pdocrl.ope.estimators.problem import LEVEL, Problem
 from pdocrl.portfolio.candidates import decided_by
-from pdocrl.portfolio.record import Decider, Measured
-
-EVERYONE = "all"
+from pdocrl.portfolio.record import EVERYONE, Decider, Measured
 
 
 def completed_totals(rows: Rows, features: Floats, seed: int) -> Floats:

@@ -160,7 +160,7 @@ def _lines(tree: Any, classes: Any, candidate: Candidate, rows: Rows) -> list[st
         if tree.children_left[node] < 0:
             action = candidate.policy.actions[int(classes[int(tree.value[node][0].argmax())])]
             share = tree.n_node_samples[node] / tree.n_node_samples[0]
-            lines.append(f"{' and '.join(conditions) or 'always'}: {action} ({100 * share:.0f} % of rows)")
+            lines.append(f"{_conditions(conditions) or 'always'}: {action} ({100 * share:.0f} % of rows)")
             return
         low, high = names(int(tree.feature[node]), float(tree.threshold[node]))
         visit(int(tree.children_left[node]), [*conditions, low])
@@ -168,6 +168,22 @@ def _lines(tree: Any, classes: Any, candidate: Candidate, rows: Rows) -> list[st
 
     visit(0, [])
     return lines
+
+
+def _conditions(found: Sequence[str]) -> str:
+    """In words; of several bounds of a column the last, which is the narrowest: `0.5 < crp ≤ 1.2 and ward is north`."""
+    bounds: dict[str, dict[str, str]] = {}
+    for one in found:
+        name, sign, value = one.rpartition(" ≤ ") if " ≤ " in one else one.rpartition(" > ")
+        bounds.setdefault(name or value, {})[sign] = value
+    words = []
+    for name, own in bounds.items():
+        low, high = own.get(" > "), own.get(" ≤ ")
+        if low is not None and high is not None:
+            words.append(f"{low} < {name} ≤ {high}")
+        else:
+            words += [f"{name}{sign}{value}" if sign else name for sign, value in own.items()]
+    return " and ".join(words)
 
 
 def _input_names(candidate: Candidate, rows: Rows) -> Any:

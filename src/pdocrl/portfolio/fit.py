@@ -17,24 +17,24 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed
+from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed, threads
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import DataError, PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope.diagnostics import copied_episodes
 from pdocrl.ope.estimators.linear import basis
 from pdocrl.policies.row_policy import RowPolicy
-from pdocrl.portfolio import explain, export, tables
+from pdocrl.portfolio import explain, export, history, tables
 from pdocrl.portfolio.candidates import BEHAVIOUR, Candidate, Learner
 from pdocrl.portfolio.choose import Choice, choose, testable, verdict
 from pdocrl.portfolio.deciders import completed_totals, view
-from pdocrl.portfolio.heldout import TESTING, Bench, own_episodes
+from pdocrl.portfolio.heldout import TESTING, Bench
 from pdocrl.portfolio.record import CandidateFound, HeldOut, SolvedLog
 
 SHARE = 0.5  # of the episodes that learn
 FEWEST_EPISODES = 20
-MOST_JUDGED = 60_000  # rows
 
 
 class Portfolio:
@@ -117,9 +117,24 @@ def fit(
         notes: to be kept in the record.
         progress: is told in words what is being done.
     """
-    began = time.monotonic()
     check_installed()
     chosen = _checked(log, as_limits(limits), horizon, gamma, confidence)
+    with threads(len(log)):
+        return _fit(log, chosen, horizon, gamma, confidence, seed, rows_in_source, notes, progress)
+
+
+def _fit(
+    log: EventLog,
+    chosen: tuple[Limit, ...],
+    horizon: int | None,
+    gamma: float | None,
+    confidence: float | None,
+    seed: int,
+    rows_in_source: int | None,
+    notes: Sequence[str],
+    progress: Callable[[str], None],
+) -> Portfolio:
+    began = time.monotonic()
     factor = 1.0 if gamma is None else 1 - gamma
     on_totals = [msgspec.structs.replace(one, value=one.value / factor) for one in chosen]
     rows = Rows.of(log, Encoding.fit(log.columns), on_totals, 1.0 if gamma is None else gamma, horizon)
@@ -149,12 +164,14 @@ def fit(
         progress(f"a second opinion of {name}")
         return bench.second_opinion(by_name[name].policy.chances(held_rows.x))
 
+    copies = copied_episodes(log)
     order: list[str] = []
-    if confidence is not None and on_totals:
+    if confidence is not None and on_totals and not never_seen(rows) and not copies:
         order = learner.sequence(testable(candidates, tested, on_totals))
     for one in candidates:  # nobody learned a decider: all own episodes count, but in a test only those held out
-        if one.decider is not None and not learner.by_first_rows:
-            held[one.name] = own_episodes(rows, totals, one.decider)
+        if one.decider is not None and learner.own_episodes_tell:
+            held[one.name] = bench.own_episodes(rows, totals, one.decider)
+            by_name[one.name] = learner.cloned_from_all(one, rows)
     choice = choose(candidates, held, on_totals, confidence, order, second, tested)
     best = by_name[choice.name]
     progress("explaining the policy")
@@ -189,7 +206,7 @@ def fit(
         if surrogate is None
         else msgspec.structs.replace(surrogate, held_out={s: scaled(x, factor) for s, x in surrogate.held_out.items()}),
         assumptions=_assumptions(rows, confidence, bool(bench.validation)),
-        notes=[*notes, *_notes(rows, learner.by_first_rows)],
+        notes=[*notes, *_notes(rows, learner, copies)],
         seconds=time.monotonic() - began,
     )
     return Portfolio(record, by_name, learner, rows, second, tested)
@@ -204,7 +221,8 @@ def unit_words(horizon: int, gamma: float | None) -> str:
 
 def scaled(one: HeldOut, factor: float) -> HeldOut:
     """In the record's unit."""
-    return msgspec.structs.replace(one, value=factor * one.value, error=factor * one.error)
+    seldom = None if one.seldom is None else (*one.seldom[:2], factor * one.seldom[2])
+    return msgspec.structs.replace(one, value=factor * one.value, error=factor * one.error, seldom=seldom)
 
 
 def _found(
@@ -281,9 +299,21 @@ def _assumptions(rows: Rows, confidence: float | None, validated: bool) -> list[
     return found
 
 
-def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
+def never_seen(rows: Rows) -> list[str]:
+    """Limited columns that are 0 in every row: how much they can be, no log without any can tell."""
+    return [name for j, name in enumerate(rows.names) if not np.any(rows.signals[1 + j])]
+
+
+def _notes(rows: Rows, learner: Learner, copies: int) -> list[str]:
     found = []
-    if by_first_rows:
+    if copies:
+        found.append(f"{copies} of {len(rows.starts)} episodes are copies of others: remove them; nothing is shown")
+    if learner.deciders and not history.one_decider_each(rows):
+        found.append(
+            "some episodes were handed over from one decider to another and are nobody's own; deciders are judged "
+            "by importance weights, not by the episodes that are left"
+        )
+    if learner.by_first_rows:
         found.append(
             "who decides an episode can be told from its first row: means of a decider's own episodes are of those "
             "alone; candidates are weighted to the first rows of all"
@@ -293,7 +323,6 @@ def _notes(rows: Rows, by_first_rows: bool) -> list[str]:
         found.append(
             f"{cut} of {len(rows.starts)} episodes were cut short; what was not recorded is predicted, not free"
         )
-    for j, name in enumerate(rows.names):
-        if not np.any(rows.signals[1 + j]):
-            found.append(f"`{name}` is 0 in every row: how much it could be, no log without any can tell")
+    for name in never_seen(rows):
+        found.append(f"`{name}` is 0 in every row: how much it could be, no log without any can tell; nothing is shown")
     return found

@@ -1,12 +1,13 @@
 """Candidates judged on the part of the log that had no say in learning them, by estimators tried on known answers.
 
-    v̂ + [−ē]₊ ± z f·se,    e_d = v̂_d − v_d,   f² = max(1, mean_d e_d²/se_d²)        (costs; rewards likewise: v̂ − [ē]₊)
+    v̂ + [−z̄]₊ se ± z f·se,   z_d = (v̂_d − v_d)/se_d,   f² = max(1, mean_d z_d²)   (rewards: v̂ − [z̄]₊ se)
 
-e_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
+z_d is how far an estimator was off where the answer is known: the realised totals v_d of each decider d, predicted from
 the episodes of the *others*. That is the error no standard error knows of: a wrong representation, columns that are no
-Markov state. What flattered deciders on average is taken off, what merely scattered widens; like a standard error that
-grows with the distance from the log. Who is about to be chosen is also evaluated with boosted trees in place of linear
-functions (`second_opinion`). Each signal takes the estimator with the least f·se:
+Markov state. What flattered deciders on average is taken off, what merely scattered widens, both in standard errors:
+a decider who is far from the others is predicted badly, and tells little of a policy that is near them. Who is about
+to be chosen is also evaluated with boosted trees in place of linear functions (`second_opinion`). Each signal takes the
+estimator with the least f·se:
 
     weighted doubly robust      importance weights of episodes, where they leave enough of them
     double reinforcement learning   density ratios of rows and fitted Q, both linear and cross-fitted
@@ -35,8 +36,8 @@ from pdocrl.ope.estimators.doubly_robust import doubly_robust
 from pdocrl.ope.estimators.forward import forward_ratios
 from pdocrl.ope.estimators.fqe import q_values
 from pdocrl.ope.estimators.marginalised import ratios
-from pdocrl.ope.estimators.problem import LEVEL, Estimate, Problem
-from pdocrl.ope.verdicts import WEIGHTED, usable
+from pdocrl.ope.estimators.problem import Estimate, Problem, effective_size
+from pdocrl.ope.verdicts import RARE, WEIGHTED, usable
 from pdocrl.portfolio.candidates import Learner, decided_by
 from pdocrl.portfolio.record import HeldOut, Validated
 from pdocrl.portfolio.tilted import SMALL
@@ -58,6 +59,8 @@ class Value:
     error: float
     freedom: float
     overlap: bool
+    skewness: float = 0.0
+    seldom: tuple[float, float, float] | None = None  # see `HeldOut`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,7 +75,7 @@ class Bench:
     propensity: Floats  # [N] of the logged actions
     estimated: bool
     widening: dict[tuple[str, str], float]  # (estimator, signal) → f
-    flattery: dict[tuple[str, str], float]  # (estimator, signal) → [−ē]₊ of a cost, [ē]₊ of the reward
+    flattery: dict[tuple[str, str], float]  # (estimator, signal) → [−z̄]₊ of a cost, [z̄]₊ of the reward
     validation: list[Validated]
 
     @classmethod
@@ -88,7 +91,7 @@ class Bench:
         known = rows.log.propensity
         chances = _propensity(rows, learner, features, seed) if known is None else known
         bench = cls(rows, learner, features, totals, seed, chances, known is None, {}, {}, [])
-        for place, name in enumerate(rows.log.deciders):
+        for place, name in enumerate(rows.log.deciders if learner.own_episodes_tell else ()):
             own = decided_by(rows, place)
             if name in learner.deciders and own.sum() >= FEWEST and (~own).sum() >= FEWEST:
                 progress(f"trying the estimators on {name}, whose outcome is known")
@@ -121,8 +124,31 @@ class Bench:
         for signal in dict.fromkeys(self.signals):
             q = q_values(problem, signal)
             each = [doubly_robust(problem, signal, q), double(problem, signal, q, weights)]
-            found[signal] = [value for one in each if (value := _value(one, far)) is not None]
+            ready = [value for one in each if (value := _value(one, far)) is not None]
+            paths = (problem.weights[:, -1], np.ones(problem.episodes))
+            found[signal] = [
+                dataclasses.replace(one, seldom=self._seldom(problem, signal, paths[one.estimator not in TESTING]))
+                for one in ready
+            ]
         return found
+
+    def _seldom(self, problem: Problem, signal: str, weights: Floats) -> tuple[float, float, float] | None:
+        """(k, n, size): k < `RARE` of n effective episodes had the cost, and where it is had it comes to `size`."""
+        y = problem.log.totals(problem.log.signals[signal], problem.discount)
+        return None if signal == "reward" else self._rare(signal, y, weights)
+
+    def _rare(self, signal: str, y: Floats, weights: Floats) -> tuple[float, float, float] | None:
+        j = self.signals.index(signal)
+        every = np.concatenate([self.totals[j], self.learner.rows.totals[j]])
+        total = float(weights.sum())
+        if self.rows.sense[j] < 0 or float(every.min()) < 0 or not total > 0:
+            return None
+        n = effective_size(weights)
+        k = n * float(weights @ (y > 0)) / total
+        own, of_all = weights[y > 0], every[every > 0]
+        sizes = [float(of_all.mean())] if len(of_all) else [1e-12]
+        sizes += [float(own @ y[y > 0] / own.sum())] if own.sum() > 0 else []
+        return (k, n, max(sizes)) if k < RARE else None
 
     def divergence(self, chances: Floats) -> float:
         """Nats an episode, on logged rows: the least mean Σ_t KL(π ‖ b) from a decider or from all of them."""
@@ -133,9 +159,9 @@ class Bench:
     def judge(self, chances: Floats, decider: str | None = None) -> tuple[dict[str, HeldOut], dict[str, HeldOut]]:
         """Signal → what ranks a policy, and what may show a limit: by `TESTING` alone, without overlap where it cannot.
 
-        A decider's clone is judged by the decider's own episodes, if those are like everybody's at their start.
+        A decider's clone is judged by the decider's own episodes, if those are like everybody's.
         """
-        if decider in self.rows.log.deciders and not self.learner.by_first_rows:
+        if decider in self.rows.log.deciders and self.learner.own_episodes_tell:
             own = decided_by(self.rows, self.rows.log.deciders.index(decider))
             if own.sum() >= FEWEST:
                 found = {name: self._own(j, own) for j, name in enumerate(self.signals)}
@@ -159,9 +185,7 @@ class Bench:
         for signal in dict.fromkeys(self.signals):
             value = _value(double(problem, signal, q_values(problem, signal, "trees"), weights), False)
             if value is not None:
-                found[signal] = HeldOut(
-                    value=value.value, error=value.error, freedom=value.freedom, estimator=SECOND, overlap=True
-                )
+                found[signal] = HeldOut(**dataclasses.asdict(value) | {"estimator": SECOND, "overlap": True})
         return found
 
     def everyone(self) -> dict[str, HeldOut]:
@@ -169,8 +193,26 @@ class Bench:
         every = np.ones(len(self.rows.starts), bool)
         return {name: self._own(j, every) for j, name in enumerate(self.signals)}
 
+    def own_episodes(self, rows: Rows, totals: Floats, decider: str) -> dict[str, HeldOut]:
+        """Signal → the mean of a decider's episodes, of all rows with their totals [1 + K, E]."""
+        own = decided_by(rows, rows.log.deciders.index(decider))
+        return {name: self._mean(j, totals[j][own]) for j, name in enumerate(self.signals)}
+
     def _own(self, j: int, own: Flags) -> HeldOut:
-        return _mean(self.rows.sense[j] * self.totals[j][own])
+        return self._mean(j, self.totals[j][own])
+
+    def _mean(self, j: int, signed: Floats) -> HeldOut:
+        totals = self.rows.sense[j] * signed
+        seldom = self._rare(self.signals[j], totals, np.ones(len(totals))) if j else None
+        return HeldOut(
+            value=float(totals.mean()),
+            error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
+            freedom=float(len(totals) - 1),
+            estimator=ON_POLICY,
+            overlap=True,
+            skewness=_skewness(totals),
+            seldom=seldom,
+        )
 
     def _best(self, signal: str, each: Sequence[Value]) -> HeldOut:
         j = self.signals.index(signal)
@@ -183,8 +225,10 @@ class Bench:
             )
             for one in each
         ]
-        ready = [one for one in widened if one.overlap] or widened
-        ready = [one for one in ready if one.estimator in TESTING and one.overlap] or ready
+        widened = [one for one in widened if one.error <= seen.max() - seen.min()]  # else it says nothing
+        ready = [one for one in widened if one.overlap]
+        ready = [one for one in ready if one.estimator in TESTING] or ready
+        ready = ready or [one for one in widened if one.estimator not in TESTING] or widened
         if not ready:
             return HeldOut(value=0.0, error=float("1e300"), freedom=1.0, estimator="none", overlap=False)
         best = min(ready, key=lambda one: one.error)
@@ -193,7 +237,7 @@ class Bench:
     def _corrected(self, j: int, one: Value) -> float:
         """Without what flattered the deciders: a reward is lowered, a limited cost moved towards its limit."""
         worse = -1.0 if j == 0 else float(self.rows.sense[j])
-        return one.value + worse * self.flattery.get((one.estimator, self.signals[j]), 0.0)
+        return one.value + worse * one.error * self.flattery.get((one.estimator, self.signals[j]), 0.0)
 
     def _widening(self, one: Value, signal: str) -> float:
         """Who rests on classes of functions and could not be tried is as far off as the worst estimator that was."""
@@ -227,40 +271,28 @@ class Bench:
     def _set_widening(self) -> None:
         for key in {(one.estimator, one.signal) for one in self.validation}:
             tried = [one for one in self.validation if (one.estimator, one.signal) == key]
-            off = np.array([one.predicted - one.realised for one in tried])
-            errors = np.maximum([one.error for one in tried], 1e-12)
+            off = np.array([(one.predicted - one.realised) / max(one.error, 1e-12) for one in tried])
             j = self.signals.index(key[1])
             better = 1.0 if j == 0 else -float(self.rows.sense[j])
-            self.widening[key] = float(np.sqrt(max(1.0, float(((off / errors) ** 2).mean()))))
+            self.widening[key] = float(np.sqrt(max(1.0, float((off**2).mean()))))
             if len(tried) > 1:  # one trial cannot tell flattery from chance
                 self.flattery[key] = max(0.0, float(better * off.mean()))
 
 
-def own_episodes(rows: Rows, totals: Floats, decider: str) -> dict[str, HeldOut]:
-    """Signal → the mean of all episodes [1 + K, E] that a decider decided."""
-    own = decided_by(rows, rows.log.deciders.index(decider))
-    return {name: _mean(rows.sense[j] * totals[j][own]) for j, name in enumerate(["reward", *rows.names])}
-
-
-def _mean(totals: Floats) -> HeldOut:
-    return HeldOut(
-        value=float(totals.mean()),
-        error=float(totals.std(ddof=1) / np.sqrt(len(totals))),
-        freedom=float(len(totals) - 1),
-        estimator=ON_POLICY,
-        overlap=True,
-    )
+def _skewness(values: Floats) -> float:
+    """Over the root of their number: κ of `ope.estimators.intervals`."""
+    spread = values.std() > 1e-9 * max(abs(float(values.mean())), 1e-300)
+    return float(stats.skew(values) / np.sqrt(len(values))) if spread else 0.0
 
 
 def _value(one: Estimate, far: bool) -> Value | None:
-    if one.value is None or one.interval is None:
+    if one.value is None or one.interval is None or one.influence is None:
         return None
     freedom = max((one.effective_sample_size or 2.0) - 1.0, 1.0)
-    half = (one.interval[1] - one.interval[0]) / 2
-    error = half / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+    error = float(one.influence.std(ddof=1) / np.sqrt(len(one.influence)))
     testing = one.estimator in TESTING
     overlap = usable(one, FEWEST_EFFECTIVE, LARGEST_SHARE) if testing else usable(one) and not far
-    return Value(one.estimator, one.value, error, freedom, overlap)
+    return Value(one.estimator, one.value, error, freedom, overlap, _skewness(one.influence))
 
 
 def _propensity(rows: Rows, learner: Learner, features: Floats, seed: int) -> Floats:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record
 
+EVERYONE = "all"  # deciders together
 Status = Literal["shown", "not shown", "estimated", "best decider", "none"]
 
 
@@ -38,6 +40,8 @@ class HeldOut(Part, frozen=True, kw_only=True):
     freedom: float  # degrees of freedom
     estimator: str
     overlap: bool  # whether enough of the log decided like the policy for an interval to be meant
+    skewness: float = 0.0  # of what the value is the mean of, over the root of their number
+    seldom: tuple[float, float, float] | None = None  # k of n effective episodes had the cost: of this size
 
 
 class CandidateFound(Part, frozen=True, kw_only=True):
@@ -73,7 +77,7 @@ class Surrogate(Part, frozen=True, kw_only=True):
     """A small tree that imitates the policy."""
 
     lines: list[str]
-    fidelity: float  # share of held-out rows where it chooses as the policy does
+    fidelity: float  # share of held-out rows where it has the policy's most probable action
     held_out: dict[str, HeldOut]  # its own estimates
 
 
@@ -108,6 +112,18 @@ class SolvedLog(Record, frozen=True, kw_only=True):
     def candidate(self, name: str) -> CandidateFound:
         """By its name."""
         return next(one for one in self.candidates if one.name == name)
+
+    @property
+    def best_decider(self) -> Decider | None:
+        """Of those whose own episodes kept every limit on average, who brought most."""
+        limits = [Limit.parse(text) for text in self.limits]
+        kept = [
+            one
+            for one in self.deciders
+            if one.name != EVERYONE
+            and all(limit.sign * (one.means[limit.name].value - limit.value) >= 0 for limit in limits)
+        ]
+        return max(kept, key=lambda one: one.means["reward"].value, default=None)
 
     @property
     def policy(self) -> CandidateFound:

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from pdocrl.limits import Limit
 from pdocrl.portfolio.explain import RowExplanation
 from pdocrl.portfolio.record import HeldOut, Measured, SolvedLog
 from pdocrl.table import DASH, Table
+
+WORDS = {"shown": "yes, shown", "within": "probably; not tested", "unclear": "not known", "over": "probably not"}
+
+
+def result(record: SolvedLog) -> Table:
+    """The log, its best decider within the limits, and the policy, beside the limits."""
+    best = record.best_decider
+    limits = {Limit.parse(text).name: text for text in record.limits}
+    rows = [
+        [
+            signal,
+            f"{record.logged[signal]:.4g}",
+            *([] if best is None else [_measured(best.means[signal])]),
+            f"{held.value:.4g} ({held.value - 1.96 * held.error:.4g} … {held.value + 1.96 * held.error:.4g})",
+            limits.get(signal, DASH),
+            WORDS[record.policy.limits[limits[signal]]] if signal in limits else DASH,
+        ]
+        for signal, held in record.policy.held_out.items()
+    ]
+    decider = [] if best is None else [f"best decider within the limits ({best.name})"]
+    heads = ["per episode" if "total" in record.unit else "discounted", "the log", *decider]
+    heads += ["this policy", "limit", "the policy keeps it"]
+    return Table.of(heads, rows, f"{record.unit.capitalize()}, with 95 % intervals")
 
 
 def deciders(record: SolvedLog) -> Table:

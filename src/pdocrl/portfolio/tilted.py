@@ -7,15 +7,22 @@ AWR: Peng and others, 2019). β is the largest for which importance weights on t
 episodes effective, (Σw)²/Σw² ≥ share·E: so the held-out part will have enough of them, whatever the outcomes.
 λ is searched so that weighted doubly robust estimates of the costs keep a distance of z standard errors of the
 held-out part. A is cross-fitted: the linear Q of μ, and boosted trees for x + γV(s') − V(s), its one-step advantage.
+
+`near` is bolder, and looks further ahead: A is the Q of fitted Q iteration, μ the clone of everybody, β the largest at
+which Σ_t KL(π ‖ μ) of an episode stays below what density ratios can be trusted with. Unlike a greedy policy it keeps
+the log's chance, and with it what chance brings about in the log.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 from scipy import special
 
+from pdocrl.approximate import multipliers
+from pdocrl.approximate.boosted_q import aimed
 from pdocrl.approximate.boosting import ValueTrees
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.named_columns import Flags, Floats
@@ -93,39 +100,21 @@ class Tilting:
         deviation = np.maximum(np.sqrt((self.base * self.tables**2).sum(2).mean(1)), 1e-12)
         unit = deviation[0] / deviation[1:]
         wider = np.sqrt(len(rows.starts) / held_out)
-        now, size, sign = np.zeros(len(unit)), np.full(len(unit), 1.0), np.zeros(len(unit))
-        best: tuple[tuple[bool, float], Tilt] | None = None
-        for _ in range(TRIALS if len(unit) else 1):
+
+        def trial(now: Floats) -> tuple[float, Floats, Tilt]:
             found = self._strongest(now * unit, share, float(deviation[0]))
-            over = (found.estimate[1:] + distance * wider * found.error[1:] - rows.limits) / np.maximum(
-                found.error[1:], 1e-12
-            )
-            worst = float(over.max(initial=0.0))
-            rank = (worst <= 0, float(found.estimate[0]) if worst <= 0 else -worst)
-            if best is None or rank > best[0]:
-                best = (rank, found)
-            turned = np.sign(over)
-            size = np.where(sign == 0, size, np.where(turned == sign, 2 * size, size / 2))
-            sign = turned
-            now = np.clip(now + sign * size, 0.0, 100.0)
-        assert best is not None
-        return best[1]
+            over = found.estimate[1:] + distance * wider * found.error[1:] - rows.limits
+            return float(found.estimate[0]), over / np.maximum(found.error[1:], 1e-12), found
 
-    def _strongest(self, multipliers: Floats, share: float, deviation: float) -> Tilt:
-        objective = self.tables[0] - np.tensordot(multipliers, self.tables[1:], 1)
+        return multipliers.search(trial, np.zeros(len(unit)), 1.0, TRIALS, 100.0)
+
+    def _strongest(self, prices: Floats, share: float, deviation: float) -> Tilt:
+        objective = self.tables[0] - np.tensordot(prices, self.tables[1:], 1)
         scale = max(float(np.sqrt((self.base * objective**2).sum(1).mean())), 1e-12)
-        low, high = 0.0, LARGEST_TILT
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            enough = self._effective(self.target(objective, middle / scale)) >= share
-            low, high = (middle, high) if enough else (low, middle)
-        target = self.target(objective, low / scale)
+        beta = largest(lambda b: self._effective(tilt(self.log_base, objective, b / scale)) >= share) / scale
+        target = tilt(self.log_base, objective, beta)
         value, error = self.evaluate(target)
-        return Tilt(self.values, multipliers, low / scale, value, error, self._effective(target))
-
-    def target(self, objective: Floats, beta: float) -> Floats:
-        """[N, A] π_β"""
-        return np.asarray(special.softmax(self.log_base + beta * objective, axis=1), np.float64)
+        return Tilt(self.values, prices, beta, value, error, self._effective(target))
 
     def evaluate(self, target: Floats) -> tuple[Floats, Floats]:
         """Weighted doubly robust totals [1 + K] and standard errors, with the Q of μ."""
@@ -143,6 +132,53 @@ class Tilting:
         own = effective_share(self.rows, self.base, self.problem.propensity)
         expected = own / np.average(np.exp(np.minimum(spread, 50.0)), weights=self.weights)
         return float(min(expected, effective_share(self.rows, target, self.problem.propensity)))
+
+
+def near(
+    rows: Rows, base: Floats, q: Floats, nats: float, margin: float, evaluate: Callable[[Floats], Floats]
+) -> tuple[Floats, float, Floats]:
+    """λ [K], β and believed totals [1 + K] of μ exp(β(Q_0 − Σ λ_k Q_k)), within m τ and Σ_t KL(π ‖ μ) ≤ `nats`.
+
+    Args:
+        rows: of which the KL divergence is the mean of episodes.
+        base: μ [N, A].
+        q: [1 + K, N, A] in one sense.
+        nats: that an episode may differ from μ.
+        margin: m, share of the limits.
+        evaluate: probabilities [N, A] → [1 + K] totals of a policy.
+    """
+    log_base = np.log(np.maximum(base, SMALL))
+    deviation = np.maximum(np.sqrt((base * (q - (base * q).sum(2, keepdims=True)) ** 2).sum(2).mean(1)), 1e-12)
+    unit, scale = deviation[0] / deviation[1:], np.maximum(rows.totals[1:].std(1), 1e-9)
+    aim = aimed(rows, margin)
+
+    def trial(now: Floats) -> tuple[float, Floats, tuple[Floats, float, Floats]]:
+        objective = q[0] - np.tensordot(now * unit, q[1:], 1)
+
+        def close(beta: float) -> bool:
+            target = tilt(log_base, objective, beta / deviation[0])
+            each = (target * (np.log(np.maximum(target, SMALL)) - log_base)).sum()
+            return bool(each / len(rows.starts) <= nats)
+
+        beta = largest(close) / float(deviation[0])
+        value = evaluate(tilt(log_base, objective, beta))
+        return float(value[0]), (value[1:] - aim) / scale, (now * unit, beta, value)
+
+    return multipliers.search(trial, np.zeros(len(unit)), 1.0, TRIALS, 100.0)
+
+
+def tilt(log_base: Floats, objective: Floats, beta: float) -> Floats:
+    """[N, A] π_β"""
+    return np.asarray(special.softmax(log_base + beta * objective, axis=1), np.float64)
+
+
+def largest(allowed: Callable[[float], bool]) -> float:
+    """β up to `LARGEST_TILT`, by halving."""
+    low, high = 0.0, LARGEST_TILT
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return low
 
 
 def episode_weights(rows: Rows, target: Floats, propensity: Floats) -> Floats:

@@ -84,7 +84,7 @@ def render_ope(report: OpeReport) -> str:
         Section("Overlap", [Tables(_overlap(policies))]),
         Section("Cost of an episode", [Tables(_distributions(report))]),
         Section("What was logged", [Tables([_deciders(report).html()])]),
-        Section("All numbers", [Tables([_numbers(report, one).html() for one in report.policies])]),
+        Section("All numbers", [Tables([_named(_numbers(report, one)) for one in report.policies])]),
         Section("What this assumes", [Listed([*map(_sentence, assumed)])]),
     ]
     lead = f"{report.rows:,} decisions in {report.episodes:,} episodes; propensities {report.propensities}. "
@@ -278,6 +278,11 @@ def _pairs(report: OpeReport) -> list[Markup]:
     return [Table.of(heads, rows).html(tall=True)]
 
 
+def _named(table: Table) -> Markup:
+    """A table below its title: whose it is."""
+    return Markup("<h3>{}</h3>").format(table.title) + table.html(tall=True)
+
+
 def _overlap(policies: Sequence[PolicyReport]) -> list[Markup]:
     found = []
     for one in policies:
@@ -291,7 +296,7 @@ def _overlap(policies: Sequence[PolicyReport]) -> list[Markup]:
         ]
         heads = tuple(("", head) for head in ("action", "policy", "logged", "largest ratio"))
         if rows:
-            found.append(Table("overlap", one.name, heads, tuple(rows)).html(tall=True))
+            found.append(_named(Table("overlap", one.name, heads, tuple(rows))))
     return found
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pdocrl.data.named_columns import Floats
 from pdocrl.limits import Limit
-from pdocrl.portfolio import explain, tables
+from pdocrl.portfolio import tables
 from pdocrl.portfolio.export import RESULT
 from pdocrl.portfolio.heldout import ON_POLICY
 from pdocrl.portfolio.record import CandidateFound, Decider, SolvedLog
@@ -27,11 +27,16 @@ CAPTION = (
     "Held-out estimates of every candidate, and what came of each decider's own episodes, with 95 % intervals. The "
     "dashed line is the limit; hollow: over it. A thin line leads from a mark that had to move aside to its place."
 )
+READING = [
+    "Estimates are given ± one standard error. A question mark: too few logged decisions are like the policy's, so the "
+    "estimate may be far off; such a policy is never chosen. Unknown: nothing can be said.",
+    "On a limit: shown (tested), within (more than a standard error inside it), over, or unclear.",
+]
 Place = tuple[str, int, bool, tuple[float, float, float], tuple[float, float, float]]  # cost and reward: value, ends
 VERDICTS = {
     "shown": "tested on held-out episodes and shown within every limit",
     "estimated": "estimated to be within every limit; not tested",
-    "best decider": "the best decider whose own episodes kept the limits",
+    "best decider": "the best decider whose own episodes satisfied the limits",
     "not shown": "not shown within every limit",
     "none": "not known to be within the limits",
 }
@@ -49,22 +54,36 @@ def render_portfolio(folder: Path) -> str:
     imitation = []
     if surrogate is not None:
         own = ", ".join(f"{signal} {tables.held(x)}" for signal, x in surrogate.held_out.items())
-        first = f"A tree chooses as the policy does in {100 * surrogate.fidelity:.0f} % of rows. Followed alone: {own}."
+        share = f"{100 * surrogate.fidelity:.0f} %"
+        first = f"A tree has the policy's most probable action in {share} of rows. Always taking that one: {own}."
         imitation = [first, *surrogate.lines]
     sections = [
-        Section("Result", [Listed([explain.summary(record)])]),
+        Section("Result", [Tables([tables.result(record).html()]), Listed(_in_words(record))]),
         Section("Who decided, and what came of it", [Tables([tables.deciders(record).html()])]),
         Section(
             "Reward against each limit", [Panels(_planes(record), f"{CAPTION} {record.unit.capitalize()}.", LEGEND)]
         ),
-        Section("All candidates", [Tables([tables.candidates(record).html(tall=True)])]),
+        Section("All candidates", [Listed(READING), Tables([tables.candidates(record).html(tall=True)])]),
         Section("What the policy looks at", [Tables([tables.policy(record).html()])], half=True),
         Section("The policy as a small tree", [Listed(imitation)], half=True),
         Section("Estimators tried where the answer is known", [Tables([tables.validation(record).html()])]),
         Section("What this assumes", [Listed([*record.assumptions, *record.notes])]),
     ]
-    lead = f"{record.chosen}: {VERDICTS[record.status]}."
+    lead = f"{record.chosen} ({record.policy.what}): {VERDICTS[record.status]}."
     return render_page(f"Solved: {folder.name}", lead, [one for one in sections if one.is_there])
+
+
+def _in_words(record: SolvedLog) -> list[str]:
+    """What was done, for whoever knows nothing of it."""
+    used = f"{record.used:,} decisions in {record.episodes:,} episodes"
+    told = [
+        f"{used} of {record.log} were read. Policies were learned from one half of the episodes; the other half, which "
+        "had no part in that, estimates what each would bring. Nobody tried any of them.",
+        f"Chosen was {record.why}.",
+    ]
+    if record.status == "estimated" and record.limits:
+        told.append("An estimate within a limit is no proof: `--confidence 0.95` returns only what is shown.")
+    return told
 
 
 def _planes(record: SolvedLog) -> dict[str, Markup]:

@@ -43,9 +43,13 @@ def p_value(influence: Floats, size: float, limit: float, sense: str = "<=") -> 
     if error == 0:
         return 0.0 if (value <= limit if sense == "<=" else value >= limit) else 1.0
     t = (value - limit) / error
-    g = t + kappa * t**2 / 3 + kappa**2 * t**3 / 27 + kappa / 6
-    below = float(stats.t.cdf(g, max(size - 1, 1.0)))
+    below = float(stats.t.cdf(unskewed(t, kappa), max(size - 1, 1.0)))
     return min(1.0, 2 * (below if sense == "<=" else 1 - below))
+
+
+def unskewed(t: float, kappa: float) -> float:
+    """g(T)"""
+    return t + kappa * t**2 / 3 + kappa**2 * t**3 / 27 + kappa / 6
 
 
 def _moments(influence: Floats) -> tuple[float, float, float] | None:
