@@ -276,7 +276,7 @@ def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = N
 
 
 def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
-    """The policy asked for this limit; None for one that keeps the limit it was trained for."""
+    """The policy asked for this limit; None for one that satisfies the limit it was trained for."""
     return policy.with_limit(limit) if isinstance(policy, CostConditioned) else None
 
 
