@@ -26,7 +26,8 @@ AGENTS = (
     *("bc", "bcq_lag", "bear_lag", "bcrl", "b2r", "caps_iql", "caps_sac", "carl", "cdt", "coptidice", "cpq", "dial"),
     *("fisor", "o3srl", "pdocrl", "pdocrl_anchored", "pdocrl_extraction"),
 )
-METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")  # of `solve`
+METHODS = ("lp", "pdocrl", "regret_matching", "optimistic", "dpdl", "plug_in", "mo_spibb")  # of `solve`
+ITERATE = ("pdocrl", "regret_matching", "optimistic")
 SOLVED = ("status", "value", "costs", "multipliers", "C", "B", "certificate", "bounds", "intervals")
 IN_EPISODES = ("b2r", "caps_iql", "caps_sac", "cdt", "dial")  # policies with memory or a limit to be told
 STEPS = 20
@@ -86,7 +87,8 @@ def solved_bits(method: str) -> dict[str, Any]:
         from pdocrl.cli import main  # type: ignore[attr-defined,no-redef]
 
     asked = ["solve", "inventory", "--gamma", "0.97", "--limit", "stockout<=0.02", "delivery<=0.3", "--json"]
-    if method != "lp":
+    asked += [] if method == "lp" or method in ITERATE else ["--method", method]
+    if method in ITERATE:
         asked += ["--method", method, "--iterations", "200", "--C", "2", "--resamples", "0"]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

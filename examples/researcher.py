@@ -121,6 +121,8 @@ print("λ as reward for a unit of cost:", saddle.multipliers[0])
 
 # %% [markdown]
 # ## Samples and log-probabilities
+#
+# The actor has become sharp: actions that were logged have next to no density under it.
 
 # %%
 policy = saddle.policy(cost_limit=20)

@@ -4,7 +4,7 @@
     ratio_without_penalty()    the MDP PRO-RL answers: a ratio that moves mass where no action leads
     LuckyBandit                full-coverage methods believe an arm tried once; w ≤ C does not
     costly_reference()         WSAC knows a limit only through its reference policy: no λ finds the best that keeps it
-    phantom_mass()             a flow held to ζ lets POCC keep a limit with mass that comes from nowhere
+    phantom_mass()             a flow held to ζ lets POCC satisfy a limit with mass that comes from nowhere
 
 The first two are after the examples of Rashidinejad et al. (2022) and Zhan et al. (2022), rebuilt here. Numbers are
 fields where a proof states them, and methods where they are computed.

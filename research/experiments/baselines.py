@@ -361,7 +361,7 @@ def _logs(rows: Rows) -> str:
 
 BASELINES_LIMITS = experiment(
     "baselines",
-    "the paper's first table, measured: methods that keep limits",
+    "the paper's first table, measured: methods that satisfy limits",
     "Offline learning with limits: error of every method",
     SMALL,
     True,

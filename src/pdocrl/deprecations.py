@@ -19,13 +19,20 @@ SETTINGS: dict[str, dict[str, str]] = {
 }  # agent → {field of its config}; `*` stands for every agent
 OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
     "solve": {"relearned": "refits", "dead-ends": "absorbing", "window": "limit-horizon"},
-    "ope": {"thorough": "model-selection"},
-    "certify": {"thorough": "model-selection"},
+    "ope": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
+    "certify": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
     "train": {"sink": "logger", "window": "buffer-size"},
 }
 FIELDS: dict[str, dict[str, str]] = {  # result file → {key}
     "ope.json": {"doubts": "warnings"},
     "run.json": {"window": "buffer_size", "choices": "discrete_actions"},
+    "result.json": {
+        "thin": "low_count_share",
+        "margin": "slater_margin",
+        "window": "limit_horizon",
+        "per_window": "per_limit_horizon",
+        "kept": "satisfied",
+    },
 }
 
 _said: set[str] = set()

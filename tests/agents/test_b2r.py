@@ -53,7 +53,7 @@ def test_every_safe_episode_begins_with_the_whole_budget_and_none_ends_beyond_it
 
 def test_a_limit_that_no_episode_keeps_is_refused_in_one_line(small_dataset: Dataset) -> None:
     b2r = find_agent("b2r")
-    with pytest.raises(PdocrlError, match=r"no episode keeps the cost limit \(-1.0,\); the lowest cost is"):
+    with pytest.raises(PdocrlError, match=r"no episode satisfies the cost limit \(-1.0,\); the lowest cost is"):
         b2r.rows(make_config(b2r, cost_limit=(-1.0,), **SMALL), small_dataset)
     with pytest.raises(PdocrlError, match="embedding 6 / heads 2 must be even"):
         b2r.columns(make_config(b2r, embedding=6, heads=2), small_dataset)

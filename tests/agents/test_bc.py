@@ -39,7 +39,7 @@ def test_frontier_without_slack_is_the_pareto_frontier(make_random_dataset: Call
 
 def test_no_safe_episode_is_refused_in_one_line(small_dataset: Dataset) -> None:
     bc = find_agent("bc")
-    with pytest.raises(PdocrlError, match=r"random: no episode keeps the cost limit \(-1.0,\); the lowest cost is"):
+    with pytest.raises(PdocrlError, match=r"random: no episode satisfies the cost limit \(-1.0,\); the lowest cost is"):
         bc.rows(make_config(bc, episodes="safe", cost_limit=(-1.0,)), small_dataset)
 
 

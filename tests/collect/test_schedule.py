@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdocrl.collect.pipeline import Budget, Forecast, parse_budget
+from pdocrl.collect.pipeline import Budget, Speed, parse_budget
 from pdocrl.collect.recipes import (
     FALLING,
     RECIPES,
@@ -67,7 +67,7 @@ def test_other_budgets_are_refused_with_the_way_to_write_them(text):
 
 
 def test_time_and_steps_are_each_others_inverse():
-    speed = Forecast(simulate_steps_s=900, steps_s=800, compile_s=4)
+    speed = Speed(simulate_steps_s=900, steps_s=800, compile_s=4)
     assert speed.minutes(speed.steps(7.0)) == pytest.approx(7.0, rel=1e-3)
     assert speed.steps(0.01) == 1
 

@@ -178,7 +178,7 @@ def test_a_filter_that_keeps_nothing_writes_nothing(run_cli: Run, file: Path, tm
         opened["costs"][:] = 5
     status, _, err = run_cli("data", "filter", file, "--out", tmp_path / "y.hdf5", "--safe", "1")
     assert status == 2
-    assert "no episode keeps the limit 1.0. The lowest cost is 5." in err
+    assert "no episode satisfies the limit 1.0. The lowest cost is 5." in err
     assert not (tmp_path / "y.hdf5").exists()
 
 

@@ -37,7 +37,7 @@ def test_safe_keeps_what_keeps_every_limit() -> None:
     data = one_step_episodes([[0, 5], [3, 3], [9, 0]], [1.0, 2.0, 3.0])
     assert filters.safe(data, 5).reward_return.tolist() == [1, 2]
     assert filters.safe(data, [10, 0]).reward_return.tolist() == [3]
-    with pytest.raises(PdocrlError, match="no episode keeps the limit"):
+    with pytest.raises(PdocrlError, match="no episode satisfies the limit"):
         filters.safe(data, [0, 0])
     with pytest.raises(PdocrlError, match="3 limits for 2 costs"):
         filters.safe(data, [1, 2, 3])

@@ -49,15 +49,16 @@ def test_no_costs_no_picture() -> None:
 
 def test_the_command_writes_png_and_svg(run_cli, small_dataset: Dataset, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     save(small_dataset, tmp_path / "x.hdf5")
-    for name in ("a.png", "a.svg", "b.svg"):
+    for name in ("a.png", "a.svg", "b.svg", "a.pdf"):
         status, out, err = run_cli("data", "plot", tmp_path / "x.hdf5", "--out", tmp_path / name, "--limits", "1", "2")
         assert (status, out) == (0, "")
         assert f"wrote {tmp_path / name}" in err.replace("\n", "")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
     assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes(), "the same picture is the same file"
     status, _, err = run_cli("data", "plot", tmp_path / "x.hdf5", "--out", tmp_path / "x.gif")
-    assert (status, err) == (2, f"error: {tmp_path}/x.gif: pictures are written as .png or .svg.\n")
+    assert (status, err) == (2, f"error: {tmp_path}/x.gif: pictures are written as .png, .svg or .pdf.\n")
 
 
 def test_labels_of_near_limits_stand_on_lines_of_their_own() -> None:

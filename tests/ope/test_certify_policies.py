@@ -38,7 +38,7 @@ def test_only_a_log_that_did_not_choose_the_policy_shows_anything(folder: Path, 
     assert status == 0
     assert {one["verdict"] for one in own["statements"]} == {"cannot be shown"}
     assert own["confidence"] is None
-    assert own["statements"][0]["sentence"].startswith("Probably keeps its limit")
+    assert own["statements"][0]["sentence"].startswith("Probably satisfies its limit")
     assert own["statements"][0]["episodes_needed"] > 0
     fresh = json.loads(run_cli("certify", folder, "--held-out", tmp_path / "second.npz", "--json")[1])
     safe, unsafe = fresh["statements"]

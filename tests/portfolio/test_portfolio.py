@@ -120,6 +120,38 @@ def test_rows_the_policy_cannot_use_are_refused(found: Any, row: Any, step: Any,
     assert "\n" not in str(error.value)
 
 
+def test_rows_side_by_side_are_acted_on_as_one_by_one(found: Any) -> None:
+    rows = [{**ROW, "x": x} for x in np.linspace(0, 1, 9)]
+    for one in found.candidates.values():
+        chances = [one.policy.probabilities(row, 2) for row in rows]
+        likeliest = [max(p, key=p.get) for p in chances]
+        assert one.policy.act(rows, 2, deterministic=True) == likeliest
+        assert one.policy.act(pd.DataFrame(rows), step=[2] * 9, deterministic=True) == likeliest
+        told = one.policy.log_prob(rows, likeliest, 2)
+        np.testing.assert_allclose(np.exp(told), [p[a] for p, a in zip(chances, likeliest, strict=True)])
+        assert one.policy.sample(rows, 0, 2) == one.policy.sample(rows, 0, 2)
+    mixed = found.candidates["behaviour"].policy
+    drawn = [mixed.sample(ROW, seed, 2) for seed in range(300)]
+    for action, chance in mixed.probabilities(ROW, 2).items():
+        assert drawn.count(action) / 300 == pytest.approx(chance, abs=0.1)
+        assert mixed.log_prob(ROW, action, 2) == pytest.approx(np.log(chance))
+    with pytest.raises(RowError, match="action 'jump' is none of the policy's"):
+        mixed.log_prob(ROW, "jump", 2)
+    with pytest.raises(RowError, match="column `noise` is missing in a row"):
+        mixed.act([ROW, {"x": 0.1, "weather": "calm"}], 2)
+
+
+def test_a_result_of_columns_prints_itself(found: Any) -> None:
+    rewards = [row["reward"] for row in found.frontier()]
+    assert rewards == sorted(rewards)
+    costs = [row["cost"] for row in found.frontier("cost")]
+    assert costs == sorted(costs)
+    with pytest.raises(PdocrlError, match=r"unknown signal 'costs'\. Did you mean `cost`"):
+        found.frontier("costs")
+    assert found.record.chosen in found.summary()
+    assert "<table" in found._repr_html_()
+
+
 def test_inputs_are_those_of_the_encoding(found: Any, log: pd.DataFrame) -> None:
     read = EventLog.read(log, step="step", terminal="terminal", decider="decider")
     names = [column.name for column in read.columns]

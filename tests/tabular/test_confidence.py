@@ -92,7 +92,7 @@ def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
     assert result.shown is not None
     assert result.shown.bounds["cost"] > 0.01
     assert any("not shown at 95 %" in note for note in notes(result, counts))
-    assert trust(solved_file(result)).rows[0][1].text == "limits not shown to be kept"
+    assert trust(solved_file(result)).rows[0][1].text == "limits not shown to be satisfied"
     said = solved_file(result).confidence
     assert said is not None
     assert said.reached is False

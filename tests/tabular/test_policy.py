@@ -137,7 +137,17 @@ def test_a_folder_of_0_2_is_read_and_its_claim_is_not_repeated() -> None:
     folder = Path(__file__).parent / "solved_0_2"
     found = read_solved(folder)
     assert (found.status, found.limits) == ("shown", {"cost": 0.15})
+    assert {choice.limits for choice in found.choices} == {"satisfied"}
     assert load(folder).probabilities(0)["fast"] == pytest.approx(0.401625)
     certificate, _ = certify_solved(folder)
     assert certificate.statements[0].verdict == "cannot be shown"
     assert "version 0.2" in certificate.statements[0].sentence
+
+
+def test_a_frontier_of_0_2_is_read() -> None:
+    """There `kept` was the name of `satisfied`, and a choice of C with it."""
+    found = read_solved(Path(__file__).parent / "frontier_0_2")
+    assert found.frontier is not None
+    assert [point.satisfied for point in found.frontier.points] == [True] * 4
+    assert [point.cost <= point.limit + 1e-7 for point in found.frontier.points] == [True] * 4
+    assert [point.low_count_share for point in found.frontier.points] == [0.25, 0.0, 0.0, 0.0]

@@ -11,6 +11,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pdocrl.agents.base import AgentConfig
 from pdocrl.agents.bc import BC, BCConfig
@@ -156,6 +157,11 @@ def test_loggers_in_memory_and_as_a_table_hold_the_same(tmp_path: Path) -> None:
     trained = learn(seed=[0, 1], loggers=[history, CSVLogger(path)])
     assert history["actor_loss"].shape == (3, 2)
     np.testing.assert_array_equal(history["actor_loss"], trained.history["actor_loss"])
+    axes = history.plot("actor_loss", Figure().add_subplot())
+    assert [line.get_label() for line in axes.lines] == [
+        f"cost_limit {trained.config.runs[0]['cost_limit'][0]}, seed {s}" for s in (0, 1)
+    ]
+    np.testing.assert_array_equal(axes.lines[1].get_xydata().T, [history.steps, history["actor_loss"][:, 1]])
     rows = path.read_text().splitlines()
     assert len(rows) == 1 + 6
     assert rows[0].startswith("step,run,cost_limit,seed,steps_per_second,actor_loss")

@@ -44,7 +44,7 @@ class B2R(SequenceAgent[B2RConfig]):
     """Sequence modelling of safe episodes, conditioned on return and on what is left of the budget."""
 
     name = "b2r"
-    summary = "A transformer that imitates the episodes within the limit, told what is left of the budget."
+    summary = "A transformer that imitates the episodes within the limit, conditioned on the budget left."
     paper = "Su et al., Boundary-to-Region Supervision for Offline Safe RL (NeurIPS 2025)"
     discrete_actions = True
     Config = B2RConfig
@@ -70,12 +70,12 @@ class B2R(SequenceAgent[B2RConfig]):
         }
 
     def rows(self, config: B2RConfig, dataset: Dataset) -> NDArray[np.int64]:
-        """The steps of the episodes that kept every limit of this run."""
+        """The steps of the episodes that satisfied every limit of this run."""
         kept = (dataset.cost_return <= np.asarray(config.cost_limit)).all(1)
         if not kept.any():
             lowest = ", ".join(f"{cost:g}" for cost in dataset.cost_return.min(0))
             raise PdocrlError(
-                f"{dataset.name}: no episode keeps the cost limit {config.cost_limit}; the lowest cost is {lowest}."
+                f"{dataset.name}: no episode satisfies the cost limit {config.cost_limit}; the lowest cost is {lowest}."
             )
         return dataset.rows_of(np.flatnonzero(kept))
 

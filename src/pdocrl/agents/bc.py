@@ -3,7 +3,7 @@
     continuous actions:  minimise  E_D[ ‖π(s) − a‖² ],      π(s) = tanh(network(s))
     discrete actions:    minimise  −E_D[ log π(a|s) ],      π(·|s) = softmax(network(s))
 
-BC-All imitates everything, BC-Safe the episodes that kept every limit, BC-Frontier those that (nearly) none beats in
+BC-All imitates everything, BC-Safe the episodes within every limit, BC-Frontier those that (nearly) none beats in
 reward at no more cost. docs/agents/bc.md.
 """
 
@@ -70,7 +70,7 @@ class BC(Agent[BCConfig, BCState]):
         if not kept.any():
             lowest = ", ".join(f"{cost:g}" for cost in dataset.cost_return.min(0))
             raise PdocrlError(
-                f"{dataset.name}: no episode keeps the cost limit {config.cost_limit}; the lowest cost is {lowest}."
+                f"{dataset.name}: no episode satisfies the cost limit {config.cost_limit}; the lowest cost is {lowest}."
             )
         return dataset.rows_of(np.flatnonzero(kept))
 

@@ -73,7 +73,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     """Implicit Q-learning conditioned on what is left of the budget."""
 
     name = "bcrl"
-    summary = "Implicit Q-learning told what is left of the limit beyond the least that must be spent; any limit."
+    summary = "Implicit Q-learning conditioned on the limit's rest beyond the least that must be spent; any limit."
     paper = "Brahmanage, Kumar, Beyond Hard Constraints: Budget-Conditioned Reachability (ICAPS 2026)"
     discrete_actions = True
     mixed_precision = True  # five tasks, the same seeds: docs/training.md

@@ -83,7 +83,7 @@ class CAPSIQL(Agent[CAPSIQLConfig, CAPSIQLState]):
     """Policy switching among heads of implicit Q-learning."""
 
     name = "caps_iql"
-    summary = "Heads that copy what earns or what saves cost; acts by the best whose cost value keeps any given limit."
+    summary = "Heads that imitate by reward or by cost advantage; acts by the best within any given limit."
     paper = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
     discrete_actions = True
     Config = CAPSIQLConfig

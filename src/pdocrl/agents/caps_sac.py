@@ -89,7 +89,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
     """Policy switching among heads of SAC+BC."""
 
     name = "caps_sac"
-    summary = "Heads that climb reward or descend cost near the data; acts by the best that keeps any given limit."
+    summary = "Heads that ascend reward or descend cost near the data; acts by the best within any given limit."
     paper = "Chemingui et al., Constraint-Adaptive Policy Switching for Offline Safe RL (AAAI 2025)"
     mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = CAPSSACConfig
@@ -99,7 +99,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
 
     def columns(self, config: CAPSSACConfig, dataset: Dataset) -> Columns:
         """Beyond a time limit there is a future, but the critics, each the worst of M at actions that nobody logged,
-        find no end to it: Q_c outgrows what can be paid, and no head keeps any limit."""
+        find no end to it: Q_c outgrows what can be paid, and no head satisfies any limit."""
         columns = super().columns(config, dataset)
         return columns | {"not_done": not_done_at_timeout(dataset)} if config.time_limit_ends else columns
 

@@ -60,7 +60,7 @@ class CDT(SequenceAgent[CDTConfig]):
     """Sequence modelling conditioned on return and costs."""
 
     name = "cdt"
-    summary = "A transformer that imitates sequences, asked for a return and for costs within the limit."
+    summary = "A transformer that imitates sequences, conditioned on a target return and a target cost; any limit."
     paper = "Liu et al., Constrained Decision Transformer for Offline Safe RL (ICML 2023)"
     discrete_actions = True
     Config = CDTConfig

@@ -1,4 +1,4 @@
-"""FISOR: earn where no cost need ever be paid again, flee from cost where one must.
+"""FISOR: maximise reward where no further cost is needed, minimise violation where one is.
 
     h = 25 where a step costs anything, −1 where not
     Q_h ← (1−γ) h + γ max(h, V_h(s′)),   V_h ← the lower expectile of Q_h: ≤ 0 where there is a way on without cost
@@ -70,7 +70,7 @@ class FISOR(Agent[FISORConfig, FISORState]):
     """Feasibility-guided offline learning."""
 
     name = "fisor"
-    summary = "Reward inside the largest feasible region, least violation elsewhere; no limit, no diffusion model."
+    summary = "Maximises reward in the feasible region, else minimises violation; no limit, and no diffusion model."
     paper = "Zheng et al., Safe Offline RL with Feasibility-Guided Diffusion Model (ICLR 2024)"
     Config = FISORConfig
 

@@ -181,7 +181,7 @@ BOTH_LIMITS = tuple((limit,) for limit in sorted({*DSRL.limits, *find_protocol("
 BASELINES = (
     Method("bc"),
     Method("bc", "safe", {"episodes": "safe"}),
-    Method("cdt", "by-cost", {"sampling": "published"}),  # its authors'; drawing every step alike keeps fewer limits
+    Method("cdt", "by-cost", {"sampling": "published"}),  # its authors'; uniform draws of steps satisfy fewer limits
     Method("bcq_lag"),
     Method("bear_lag"),
     Method("cpq"),

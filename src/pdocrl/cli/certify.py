@@ -50,7 +50,7 @@ def certify(
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Say whether policies keep their cost limits, how sure that is, and what it rests on.
+    """Say whether policies satisfy their cost limits, how sure that is, and what it rests on.
 
     Example:
         pdocrl certify runs/half --held-out other_half.hdf5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +10,7 @@ from tyro.conf import Positional
 from pdocrl import console
 
 if TYPE_CHECKING:
-    from pdocrl.collect.episode_log import Store
     from pdocrl.collect.pipeline import Collected, Wanted
-    from pdocrl.collect.sampling import CollectProgress
-
-_LIVE_EVERY_S = 10.0
 
 
 def collect(
@@ -86,15 +80,7 @@ def collect(
     if plan:
         _plan(wanted, budget, workers, json)
         return
-    drawn = time.monotonic()
-
-    def redraw(opened: Store, progress: CollectProgress) -> None:
-        nonlocal drawn
-        if live and time.monotonic() - drawn > _LIVE_EVERY_S:
-            _draw_so_far(wanted, opened, out or Path(f"{wanted.problem.name}.hdf5"))
-            drawn = time.monotonic()
-
-    _report(pipeline.run(wanted, out, budget, store, workers, write_only, redraw), json)
+    _report(pipeline.run(wanted, out, budget, store, workers, write_only, live), json)
 
 
 def _report(found: Collected, json: bool) -> None:
@@ -115,17 +101,17 @@ def _report(found: Collected, json: bool) -> None:
 
 
 def _plan(wanted: Wanted, budget: str | None, workers: int | None, json: bool) -> None:
-    from pdocrl.collect.pipeline import forecast, parse_budget
+    from pdocrl.collect import pipeline
 
-    problem, settings, target = wanted.problem, wanted.settings, wanted.filter.target
-    speed = forecast(problem, settings, workers)
-    asked = parse_budget(budget) if budget else None
-    if asked:
-        steps = asked.steps if asked.steps is not None else speed.steps(asked.minutes or 0)
-        settings = dataclasses.replace(settings, steps=steps)
-    minutes = speed.minutes(settings.steps)
+    plan = pipeline.plan(wanted, budget, workers)
+    problem, settings, speed, target = wanted.problem, plan.settings, plan.speed, wanted.filter.target
     if json:
-        told = {"task": problem.name, "steps": settings.steps, "minutes": minutes, "steps_per_second": speed.steps_s}
+        told = {
+            "task": problem.name,
+            "steps": settings.steps,
+            "minutes": plan.minutes,
+            "steps_per_second": speed.steps_s,
+        }
         told |= {"simulated_steps_per_second": speed.simulate_steps_s, "target": target}
         console.print_json(told | {"settings": settings.as_json()})
         return
@@ -136,21 +122,10 @@ def _plan(wanted: Wanted, budget: str | None, workers: int | None, json: bool) -
                 schedule.name,
                 settings.steps_each,
                 schedule.words(settings.cost_max[0]),
-                minutes / len(settings.schedules),
+                plan.minutes / len(settings.schedules),
             ]
             for schedule in settings.schedules
         ],
-        title=f"{problem.name}: {settings.steps:,} steps, about {minutes:.1f} minutes here "
+        title=f"{problem.name}: {settings.steps:,} steps, about {plan.minutes:.1f} minutes here "
         f"({speed.steps_s:,.0f} steps/s), {target:,} episodes kept",
     )
-
-
-def _draw_so_far(wanted: Wanted, store: Store, out: Path) -> None:
-    from pdocrl.collect import grid, pipeline
-    from pdocrl.data import plot
-
-    problem = wanted.problem
-    entries = grid.within(store.log.ordered(), store.settings.cost_max) or store.log.ordered()
-    title = f"{problem.name}   {len(entries):,} episodes so far"
-    seen = grid.summary(entries, problem.name, problem.cost_names)
-    plot.save(plot.scatter(seen, pipeline.limits(store.settings), title=title), out.with_suffix(".png"))

@@ -96,7 +96,7 @@ def plot(
 
     Args:
         dataset: A task's name, or a file (.hdf5, .npz, .parquet, .csv, a Minari folder or id).
-        out: The picture to write, .png or .svg.
+        out: The picture to write, .png, .svg or .pdf.
         limits: Costs per episode at which to draw a line.
         task: Check the file against this task's dimensions.
         tasks_file: A TOML file with tasks of your own.

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import Episodes, Rollouts
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 
+LIVE_EVERY_S = 10.0  # seconds between pictures while collecting
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -48,7 +49,7 @@ class Budget:
 
 
 @dataclasses.dataclass(frozen=True)
-class Forecast:
+class Speed:
     """Speeds measured with an untrained expert."""
 
     simulate_steps_s: float  # environment steps per second of playing
@@ -74,7 +75,9 @@ def parse_budget(text: str) -> Budget:
     return Budget(minutes=amount * (60 if unit == "h" else 1))
 
 
-def forecast(problem: ExpertProblem, settings: Settings, workers: int | None = None, seconds: float = 2.0) -> Forecast:
+def measure_speed(
+    problem: ExpertProblem, settings: Settings, workers: int | None = None, seconds: float = 2.0
+) -> Speed:
     """Play for about `seconds` and learn from it, for the clock only."""
     state = new_expert(problem, settings, 0)
     actor = ppo.actor_of(state, problem.discrete_actions)
@@ -91,7 +94,7 @@ def forecast(problem: ExpertProblem, settings: Settings, workers: int | None = N
     learn_s, compile_s = _learning_time(problem, settings, state)
     rows = batch_rows(problem, settings.config)
     simulate_steps_s = steps / elapsed
-    return Forecast(simulate_steps_s, rows / (rows / simulate_steps_s + learn_s), compile_s)
+    return Speed(simulate_steps_s, rows / (rows / simulate_steps_s + learn_s), compile_s)
 
 
 def _learning_time(problem: ExpertProblem, settings: Settings, state: ppo.ExpertState) -> tuple[float, float]:
@@ -216,6 +219,27 @@ def collect(
     ).dataset
 
 
+@dataclasses.dataclass(frozen=True)
+class CollectionPlan:
+    """What would be played here, and how long it would take."""
+
+    settings: Settings
+    speed: Speed
+
+    @property
+    def minutes(self) -> float:
+        return self.speed.minutes(self.settings.steps)
+
+
+def plan(wanted: Wanted, budget: str | None = None, workers: int | None = None) -> CollectionPlan:
+    """Measure the speed here; nothing is kept."""
+    speed, asked = measure_speed(wanted.problem, wanted.settings, workers), parse_budget(budget) if budget else None
+    if asked is None:
+        return CollectionPlan(wanted.settings, speed)
+    steps = asked.steps if asked.steps is not None else speed.steps(asked.minutes or 0)
+    return CollectionPlan(dataclasses.replace(wanted.settings, steps=steps), speed)
+
+
 def run(
     wanted: Wanted,
     out: Path | None = None,
@@ -223,9 +247,9 @@ def run(
     folder: Path | None = None,
     workers: int | None = None,
     write_only: bool = False,
-    watch: Callable[[Store, CollectProgress], None] = lambda *_: None,
+    live: bool = False,
 ) -> Collected:
-    """Play, learn, filter, write. What was played before is not played again."""
+    """Play, learn, filter, write. What was played before is not played again. `live`: redraw the picture meanwhile."""
     problem = wanted.problem
     out = out or Path(f"{problem.name.replace('/', '-').replace(':', '-')}.hdf5")
     folder = folder or out.with_suffix(".raw")
@@ -233,14 +257,18 @@ def run(
         raise PdocrlError(f"{folder}: no collection here to write. Leave out --write-only to begin one.")
     settings = with_budget(wanted, budget, workers, folder)
     picture = out.with_suffix(".png")
+    drawn = time.monotonic()
     with Store(folder, settings) as store:
         try:
             with console.progress() as bar:
                 line = bar.add_task(problem.name, total=settings.steps)
 
                 def seen(progress: CollectProgress) -> None:
+                    nonlocal drawn
                     bar.update(line, completed=progress.steps, description=_describe(problem, progress))
-                    watch(store, progress)
+                    if live and time.monotonic() - drawn > LIVE_EVERY_S:
+                        draw_so_far(problem, store, picture)
+                        drawn = time.monotonic()
 
                 if not write_only:
                     train_experts(problem, store, workers, seen)
@@ -261,10 +289,18 @@ def with_budget(wanted: Wanted, budget: str | None, workers: int | None, folder:
     asked = parse_budget(budget)
     steps = asked.steps
     if steps is None:
-        measured = forecast(wanted.problem, wanted.settings, workers) if steps_begun_with(folder) is None else None
+        measured = measure_speed(wanted.problem, wanted.settings, workers) if steps_begun_with(folder) is None else None
         steps = measured.steps(asked.minutes or 0) if measured else steps_begun_with(folder)
     assert steps is not None
     return dataclasses.replace(wanted.settings, steps=steps)
+
+
+def draw_so_far(problem: ExpertProblem, store: Store, picture: Path) -> None:
+    """The scatter of all episodes played, of those within the largest cost where there are any."""
+    entries = grid.within(store.log.ordered(), store.settings.cost_max) or store.log.ordered()
+    seen = grid.summary(entries, problem.name, problem.cost_names)
+    title = f"{problem.name}   {len(entries):,} episodes so far"
+    plot.save(plot.scatter(seen, limits(store.settings), title=title), picture)
 
 
 def limits(settings: Settings) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from pdocrl.errors import PdocrlError
 
 
 def safe(dataset: Dataset, limit: ArrayLike) -> Dataset:
-    """The episodes that keep every limit: cost ≤ limit. `limit` is one number, or one per cost [K]."""
+    """The episodes that satisfy every limit: cost ≤ limit. `limit` is one number, or one per cost [K]."""
     limits = np.asarray(limit, np.float64)
     if limits.ndim and limits.shape != (dataset.n_costs,):
         raise PdocrlError(
@@ -26,7 +26,7 @@ def safe(dataset: Dataset, limit: ArrayLike) -> Dataset:
     kept = np.flatnonzero((dataset.cost_return <= limits).all(axis=1))
     if len(kept) == 0:
         lowest = ", ".join(f"{c:g}" for c in dataset.cost_return.min(axis=0))
-        raise PdocrlError(f"{dataset.name}: no episode keeps the limit {limits}. The lowest cost is {lowest}.")
+        raise PdocrlError(f"{dataset.name}: no episode satisfies the limit {limits}. The lowest cost is {lowest}.")
     return dataset.episodes(kept)
 
 

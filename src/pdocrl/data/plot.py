@@ -66,19 +66,19 @@ def scatter(
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the suffix, whole or not at all."""
+    """Write a figure as PNG, SVG or PDF, by the suffix, whole or not at all."""
     import matplotlib
 
     refuse_unknown_suffix(path)
-    metadata = {"Date": None} if path.suffix == ".svg" else {}
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     with atomic_path(path) as temporary, matplotlib.rc_context(STYLE):
         figure.savefig(temporary, dpi=160, metadata=metadata)
 
 
 def refuse_unknown_suffix(path: Path) -> None:
     """A picture's suffix can be refused before the work is done."""
-    if path.suffix not in {".png", ".svg"}:
-        raise PdocrlError(f"{path}: pictures are written as .png or .svg.")
+    if path.suffix not in {".png", ".svg", ".pdf"}:
+        raise PdocrlError(f"{path}: pictures are written as .png, .svg or .pdf.")
 
 
 def _panel(

@@ -105,7 +105,7 @@ def _wish(given: CostLimit, found: Trained) -> tuple[tuple[float, ...], tuple[Li
 
 
 def with_limit(policy: Policy, limit: tuple[float, ...] | list[str]) -> Policy | None:
-    """The policy asked for this limit; None for one that keeps the limit it was trained for."""
+    """The policy asked for this limit; None for one that satisfies the limit it was trained for."""
     return policy.with_limit(limit) if isinstance(policy, CostConditioned) else None
 
 

@@ -30,7 +30,7 @@ class SoftplusMultiplier(eqx.Module):
     """λ = softplus(λ_τ) in B·Δ: the paper's parameterisation, moved by projected gradient ascent.
 
     A gradient optimiser moves λ_τ along `slope`, and `within` brings it back into B·Δ. What would lead out of B·Δ is
-    taken from the slope and what leads back is not, so λ leaves its bound as soon as the limits are kept.
+    taken from the slope and what leads back is not, so λ leaves its bound as soon as the limits are satisfied.
     """
 
     raw: Float[Array, " K"]

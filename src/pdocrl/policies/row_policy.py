@@ -3,6 +3,7 @@
     policy = load("policy/")
     policy.act({"cgm": 143, "meal": "lunch"}, step=3)             # "correct_small"
     policy.probabilities({"cgm": 143, "meal": "lunch"}, step=3)   # {"correct_small": 1.0}
+    policy.act(frame, step=frame["step"])                         # a list, one action for each row
 
 This file travels with the policy as `act.py`, beside `policy.json` (columns, actions, the rule) and `models.npz` (trees
 as arrays). A row has every column by name and no other. A missing value (None or NaN) is taken where the log had some
@@ -43,15 +44,50 @@ class RowPolicy:
         self.horizon = int(content["horizon"])
         self.rng = np.random.default_rng(seed)
 
-    def act(self, row: Mapping[str, Any], step: int | None = None) -> Any:
-        """The action for one row; drawn, where the policy is stochastic."""
-        chances = self.chances(self.inputs({name: [value] for name, value in row.items()}, step))[0]
-        return self.actions[int(self.rng.choice(len(chances), p=chances / chances.sum()))]
+    def act(self, row: Any, step: Any = None, deterministic: bool = False) -> Any:
+        """The action for one row, drawn where the policy is stochastic; a list for a DataFrame or list of dicts."""
+        return self._taken(row, step, None if deterministic else self.rng)
+
+    def sample(self, row: Any, rng: Any = None, step: Any = None) -> Any:
+        """An action drawn with a NumPy generator or a seed; a list for a DataFrame or list of dicts."""
+        return self._taken(row, step, np.random.default_rng(rng))
+
+    def log_prob(self, row: Any, action: Any, step: Any = None) -> Any:
+        """log π(a|row), −∞ for actions it does not take; [N] for a DataFrame or list of dicts and N actions."""
+        chances, single = self._asked(row, step)
+        taken = [action] if single else list(action)
+        for one in taken:
+            if one not in self.actions:
+                raise RowError(f"action {one!r} is none of the policy's: {', '.join(map(str, self.actions[:10]))}.")
+        with np.errstate(divide="ignore"):
+            found = np.log([row[self.actions.index(one)] for row, one in zip(chances, taken, strict=True)])
+        return float(found[0]) if single else found
 
     def probabilities(self, row: Mapping[str, Any], step: int | None = None) -> dict[Any, float]:
         """{action: probability} of the actions it may take in one row."""
-        chances = self.chances(self.inputs({name: [value] for name, value in row.items()}, step))[0]
+        chances = self._asked(row, step)[0][0]
         return {action: float(p) for action, p in zip(self.actions, chances, strict=True) if p > 0}
+
+    def _asked(self, row: Any, step: Any) -> tuple[Any, bool]:
+        """[N, A] probabilities of one row or many, and whether it was one."""
+        if hasattr(row, "columns"):
+            columns = {str(name): row[name].tolist() for name in row.columns}
+        elif isinstance(row, list):
+            names = dict.fromkeys(name for one in row for name in one)
+            for name in names:
+                if any(name not in one for one in row):
+                    raise RowError(f"column `{name}` is missing in a row; give None where its value is missing.")
+            columns = {name: [one[name] for one in row] for name in names}
+        else:
+            columns = {name: [value] for name, value in row.items()}
+        found = self.chances(self.inputs(columns, step))
+        return found / found.sum(axis=1, keepdims=True), isinstance(row, Mapping)
+
+    def _taken(self, row: Any, step: Any, rng: Any) -> Any:
+        chances, single = self._asked(row, step)
+        drawn = chances.argmax(1) if rng is None else [rng.choice(len(p), p=p) for p in chances]
+        taken = [self.actions[int(a)] for a in drawn]
+        return taken[0] if single else taken
 
     def inputs(self, rows: Mapping[str, Any], step: Any = None) -> Any:
         """[N, D] of columns [N] by name; `step` is a number or [N]."""

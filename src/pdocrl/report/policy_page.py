@@ -13,7 +13,7 @@ from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import PolicyHeatMap
 from pdocrl.tabular.analysis import PolicyMap
 from pdocrl.tabular.result.record import FrontierPoint, SolvedFile
-from pdocrl.tabular.result.tables import keeps, span
+from pdocrl.tabular.result.tables import satisfied, span
 
 HEIGHT = 220.0
 
@@ -48,7 +48,7 @@ def _points(result: SolvedFile, found: PolicyMap) -> tuple[list[FrontierPoint], 
         cost=result.costs.get(column, 0.0),
         multiplier=result.multipliers.get(column, 0.0),
         status=result.status,
-        kept=all(keeps(result, name) for name in result.limits),
+        satisfied=all(satisfied(result, name) for name in result.limits),
         low_count_share=result.low_count_share,
     )
     along = [] if line is None else list(zip(line.points, (one.policy for one in found.frontier), strict=True))
@@ -64,9 +64,9 @@ def _told(point: FrontierPoint, solved: bool, result: SolvedFile) -> dict[str, o
     name = "none" if np.isinf(point.limit) else f"{point.limit:.4g}"
     says = f"reward {point.value:.4g}" + (f" ({span(point.interval)})" if point.interval else "")
     if column:
-        says += f", {column} {point.cost:.4g}" + (f", multiplier {point.multiplier:.4g}" if point.kept else "")
-    says += "; limits satisfied" if point.kept else "; the limits cannot all be satisfied"
-    return {"limit": name, "says": says + (" (the solved policy)" if solved else ""), "yes": point.kept}
+        says += f", {column} {point.cost:.4g}" + (f", multiplier {point.multiplier:.4g}" if point.satisfied else "")
+    says += "; limits satisfied" if point.satisfied else "; the limits cannot all be satisfied"
+    return {"limit": name, "says": says + (" (the solved policy)" if solved else ""), "yes": point.satisfied}
 
 
 def _curve(column: str, points: list[FrontierPoint], solved: int) -> Markup:
@@ -76,15 +76,15 @@ def _curve(column: str, points: list[FrontierPoint], solved: int) -> Markup:
     x = chart.spanning([point.limit for point in shown], LEFT + 8, WIDTH - RIGHT)
     y = chart.spanning(np.array(spans), HEIGHT - BOTTOM, TOP + 12, also=tuple(point.value for point in shown))
     body = chart.axes(x, y, f"limit on {column}", "reward")
-    kept = [point for point in shown if point.kept]
-    if kept:
-        path = x(np.array([point.limit for point in kept])), y(np.array([point.value for point in kept]))
+    within = [point for point in shown if point.satisfied]
+    if within:
+        path = x(np.array([point.limit for point in within])), y(np.array([point.value for point in within]))
         body += chart.curve(0, *path, ends=False)
     told = []
     for point, (low, high) in zip(shown, spans, strict=True):
-        words = f"limit {point.limit:.4g}: reward {point.value:.4g}" + ("" if point.kept else ", not satisfied")
+        words = f"limit {point.limit:.4g}: reward {point.value:.4g}" + ("" if point.satisfied else ", not satisfied")
         body += chart.whisker(0, float(x(point.limit)), float(y(low)), float(y(high)))
-        body += chart.mark(0, float(x(point.limit)), float(y(point.value)), words, filled=point.kept)
+        body += chart.mark(0, float(x(point.limit)), float(y(point.value)), words, filled=point.satisfied)
         told.append(words)
     for i, point in enumerate(points):
         if np.isfinite(point.limit):

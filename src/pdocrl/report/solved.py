@@ -54,8 +54,8 @@ def _lead(result: SolvedFile) -> str:
     gain = f"{result.value:.4g} {UNITS[result.unit]} where the behaviour policy has {result.log.value:.4g}"
     if not result.limits:
         return f"Estimated reward {gain}."
-    kept = sum(tables.keeps(result, name) for name in result.limits)
-    return f"Estimated reward {gain}; estimated within {kept} of {len(result.limits)} limits."
+    within = sum(tables.satisfied(result, name) for name in result.limits)
+    return f"Estimated reward {gain}; estimated within {within} of {len(result.limits)} limits."
 
 
 def _policy(result: SolvedFile) -> Table:
@@ -83,7 +83,7 @@ def _signal(result: SolvedFile, name: str, value: float, logged: float) -> Marku
     body = chart.base(x, bottom, name)
     if limit is not None:
         body += chart.upright(float(x(limit)), TOP - 4, bottom, "limit")
-    kept = limit is None or tables.keeps(result, name)
+    kept = limit is None or tables.satisfied(result, name)
     words = f"policy: {value:.4g}" + (f" ({tables.span((low, high))})" if ends is not None else "")
     before = f"behaviour policy: {logged:.4g}"
     body += chart.across(POLICY, TOP + 20, float(x(low)), float(x(high)))
@@ -115,7 +115,7 @@ def _notes(result: SolvedFile) -> list[str]:
         found.append("The states hide what matters, so nothing is shown and nothing is called optimal.")
     elif result.status not in {"optimal", "shown"}:
         found.append(f"The status is {result.status.replace('_', ' ')}: no policy the log covers meets all limits.")
-    broken = [name for name in result.limits if not tables.keeps(result, name)]
+    broken = [name for name in result.limits if not tables.satisfied(result, name)]
     if broken:
         found.append(f"Estimated to be violated: {', '.join(broken)}.")
     if result.intervals is not None and result.status != "shown":  # then halves have decided

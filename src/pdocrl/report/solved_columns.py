@@ -36,7 +36,7 @@ Place = tuple[str, int, bool, tuple[float, float, float], tuple[float, float, fl
 VERDICTS = {
     "shown": "tested on held-out episodes and shown within every limit",
     "estimated": "estimated to be within every limit; not tested",
-    "best decider": "the best decider whose own episodes kept the limits",
+    "best decider": "the best decider whose own episodes satisfied the limits",
     "not shown": "not shown within every limit",
     "none": "not known to be within the limits",
 }

@@ -112,7 +112,7 @@ def solve(
     progress: Callable[[str], None] = lambda _: None,
     **renamed: int | None,
 ) -> Result:
-    """The best policy the data supports that keeps the limits.
+    """The best policy the data supports that satisfies the limits.
 
     Values, costs and limits are (1−γ)J. Where nothing ends, that is a discounted average per step ("step"). Where
     episodes end it is what an episode pays, discounted, times 1−γ ("discounted"). If the counts tell steps apart (see
@@ -210,7 +210,7 @@ def _solve_once(
     elif C is None and counts is not None:
         grid = GRID if pairs <= SIMPLEX_UP_TO else COARSE
         choices, solved = try_bounds(counts, L, limits, grid, min(resamples, 100), refits, options.seed, progress)
-    best = max(choices, key=lambda choice: (choice.limits == "kept", choice.score), default=None)
+    best = max(choices, key=lambda choice: (choice.limits == "satisfied", choice.score), default=None)
     if best is not None:
         C = np.inf if best.C is None else best.C
     setup = Setup(float(C or 0.0), options.B, options.method, options.iterations)

@@ -76,6 +76,21 @@ class History(Logger):
     def __repr__(self) -> str:
         return f"History({len(self)} steps: {', '.join(self.names)})"
 
+    def plot(self, name: str, axes: Any = None) -> Any:
+        """A metric over steps, one line per run, on Matplotlib axes (the current ones by default); returns them."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.gca()
+        runs = {line["run"]: line for line in self.lines}
+        for run, values in enumerate(self[name].T):
+            told = (
+                {key: value for key, value in runs[run].items() if key in ("cost_limit", "seed")} if run in runs else {}
+            )
+            axes.plot(self.steps, values, label=", ".join(f"{key} {_bare(value)}" for key, value in told.items()))
+        axes.set(xlabel="step", ylabel=name)
+        return axes
+
     def dataframe(self) -> Any:
         """A pandas DataFrame with one row per step and run."""
         try:
@@ -203,5 +218,9 @@ def label(run: Mapping[str, Any]) -> str:
 def flat(line: Line) -> dict[str, Any]:
     """A line of metrics as one row of a table."""
     others = {key: value for key, value in line.items() if key != "metrics"}
-    bare = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in others.items()}
-    return {**bare, **line["metrics"]}
+    return {**{key: _bare(value) for key, value in others.items()}, **line["metrics"]}
+
+
+def _bare(value: Any) -> Any:
+    """A list of one number as the number."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

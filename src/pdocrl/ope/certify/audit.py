@@ -88,12 +88,12 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
     sure, limit = f"we are {percent(confidence)} sure that an episode costs", f"{found.limit:g}"
     seen = f"{found.episodes} episodes cost {found.mean_cost:.3g} on average, {found.over} of them more than {limit}"
     if found.verdict == "within":
-        told = f"Keeps its limit: {sure} at most {found.mean_cost_upper:.3g} on average"
+        told = f"Satisfies its limit: {sure} at most {found.mean_cost_upper:.3g} on average"
     elif found.verdict == "over":
-        told = f"Breaks its limit: {sure} at least {found.mean_cost_lower:.3g} on average"
+        told = f"Violates its limit: {sure} at least {found.mean_cost_lower:.3g} on average"
     elif found.mean_cost_upper is None:
         told = (
-            "Cannot be shown to keep its limit on the mean: the largest cost an episode can have was not stated "
+            "Cannot be shown to satisfy its limit on the mean: the largest cost an episode can have was not stated "
             "(--largest-cost), and without it no number of episodes excludes rare disasters"
         )
     else:
@@ -103,7 +103,7 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
             if needed is not None
             else "no number of episodes like these would show it within"
         )
-        told = f"Cannot be shown to keep its limit: the average may be as high as {found.mean_cost_upper:.3g}; {more}"
+        told = f"Cannot be shown to satisfy its limit: the mean may be as high as {found.mean_cost_upper:.3g}; {more}"
     tail = f" At most {100 * share:.3g} % of episodes cost more than {limit}, again at {percent(confidence)}."
     return f"{told} ({seen}).{tail if share < 0.995 else ''}"
 

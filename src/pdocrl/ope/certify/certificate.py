@@ -150,7 +150,7 @@ class Shown:
     played: NDArray[np.float64] | None = None
     simulated: NDArray[np.float64] | None = None
     unit: str = "of an episode"
-    at_least: bool = False  # the limit is kept on its right
+    at_least: bool = False  # the limit is satisfied on its right
 
 
 def draw(panels: list[Shown], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`certify`: whether policies keep their limits, from what was logged; `played` does the same from episodes.
+"""`certify`: whether policies satisfy their limits, from what was logged; `played` does the same from episodes.
 
 a training, a log           ─▶ `ope`, calibrated on held-out groups
 a folder of `solve`         ─▶ its bounds
@@ -97,13 +97,13 @@ def _from_log(
         more = f"no episode costs more than {largest:g} unless steps cost more than any that was logged"
     bounds = f"an episode costs {mean:.3g} on average, between {low:.3g} and {high:.3g}"
     words = {
-        "within": f"Keeps its limit: we are {percent(confidence)} sure that {bounds}",
-        "over": f"Breaks its limit: we are {percent(confidence)} sure that {bounds}",
+        "within": f"Satisfies its limit: we are {percent(confidence)} sure that {bounds}",
+        "over": f"Violates its limit: we are {percent(confidence)} sure that {bounds}",
         "cannot be shown": f"Cannot be shown from this log ({unknown[0] if unknown else bounds}); {more}",
     }
     sentence = words[side] + "."
     if not fresh and side != "cannot be shown":
-        guess = "keeps" if side == "within" else "breaks"
+        guess = "satisfies" if side == "within" else "violates"
         sentence = f"Probably {guess} its limit ({bounds}), but the log that says so also chose the policy; {more}."
     calibration = ready.behaviours.calibration if judged.carried else ready.calibration
     cover = calibration.coverage(confidence)[1 + k]
@@ -181,7 +181,7 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
         said = (
             f"{word} {bound:.4g}" if bound is not None else "unknown, since some limited cost never occurred in the log"
         )
-        told = f"{'Keeps its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
+        told = f"{'Satisfies its limit' if kept else 'Cannot be shown'}: at {percent(sure)}, {name} is {said} "
         told += f"(limit {limit:g}, estimate {value:.4g})."
         if found.status == "not_markov":
             told += " The states hide what matters, so the bound does not hold."

@@ -11,7 +11,7 @@
     π(a|s) ∝ w(s, a) π_D(a|s)
 
 The first three need the policy that made the data, π_D; here it is estimated from the log, as it must be. Xie's inner
-minimum is ⟨μ^π, r̂⟩ − √ε·√Σ (μ^π)²/μ̂ for tables, so that the whole is one second-order cone program; a limit is kept for
+minimum is ⟨μ^π, r̂⟩ − √ε·√Σ (μ^π)²/μ̂ for tables, so that the whole is one second-order cone program; a limit holds for
 every cost function the log does not rule out. At its solution the occupancy is also PRO-RL's for α = √ε/‖w‖.
 
 Differences from the papers: POCC bounds the flow by sign functions x_w from a class of their own, over all of which the

@@ -36,7 +36,7 @@ def behaviour_cloning(counts: Counts) -> Floats:
 def plug_in(counts: Counts, gamma: float, limits: Limits = (), min_count: int = 1) -> Floats:
     """The optimal policy [S, A] of the empirical CMDP, restricted to pairs seen at least `min_count` times.
 
-    If the empirical CMDP cannot keep the limits, the policy that misses them least.
+    If the empirical CMDP cannot satisfy the limits, the policy that misses them least.
     """
     return exact.solve(_empirical_model(counts, gamma, limits, min_count)).pi
 
@@ -124,7 +124,7 @@ def coptidice(
     """min_{V, λ ≥ 0} (1−γ)d_0·V + α Σ μ̂_D f*([r_λ + γP̂V − V]/α) − λ·τ  with f(w) = ½(w−1)², w = [1 + e/α]₊.
 
     COptiDICE without its inflation of the estimated cost (ε = 0). The objective is convex and piecewise quadratic, so
-    Newton's method with an exact line search ends at the minimum. If the limits cannot be kept, a multiplier ends at
+    Newton's method with an exact line search ends at the minimum. If none satisfies the limits, a multiplier ends at
     `largest_multiplier`.
     """
     if not alpha > 0:

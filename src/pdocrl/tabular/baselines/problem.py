@@ -8,7 +8,7 @@ them most. The best occupancy μ = w·μ̂_D is a linear program or, by Clarabel
     s.t. flow,  0 ≤ μ ≤ Cμ̂_D,  ⟨μ, g_i⟩ − ρ‖w‖ ≥ τ_i
 
 Mass may leave the data where the log never acted (or where C lets it go no further), and is then worth the least. If
-the limits cannot be kept, they are first missed by as little as possible.
+the limits cannot be satisfied, they are first missed by as little as possible.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def best_occupancy(
     """max ⟨μ, r − bonus⟩ over occupancies μ [m] ≤ Cμ̂_D of the log's model with ⟨μ, g_i − bonus⟩ ≥ τ_i.
 
     Mass may leave the data where the log never acted (or where C lets it go no further), and is then worth the least.
-    If the limits cannot be kept, they are first missed by as little as possible. `extra` is (matrix [rows, m + more],
+    If none satisfies the limits, they are first missed by as little as possible. `extra` is (matrix [rows, m + more],
     lower, upper): further rows, whose further columns are numbers at least 0.
     """
     L, m, S, I = problem.L, len(problem.pairs), len(problem.L.d0), len(problem.L.tau)

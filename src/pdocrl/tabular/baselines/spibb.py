@@ -173,7 +173,7 @@ def errors(problem: LogModel) -> Floats:
 
 
 def best_near(problem: LogModel, near: Near, model: CMDP | None = None) -> Floats:
-    """μ [m] of the pairs tried: the best policy of the set that keeps the limits, or misses them by the least.
+    """μ [m] of the pairs tried: the best policy of the set that satisfies the limits, or misses them by the least.
 
     The signals and limits are those of a model that moves as the log's own does, by default of that one itself.
     """

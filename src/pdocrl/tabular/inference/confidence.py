@@ -1,4 +1,4 @@
-"""Limits shown to be kept: candidates are learned from one part of a log, and tested on the other.
+"""Limits shown to be satisfied: candidates are learned from one part of a log, and tested on the other.
 
     log ─▶ learning part ─▶ candidates, from careful to bold ─▶ safety test on the test part ─▶ the boldest that passed
 
@@ -46,7 +46,7 @@ class SafetyTest(Part, frozen=True, kw_only=True):
     """What the test part says of the policy. Columns are in their own sign."""
 
     asked: float  # the confidence
-    reached: bool  # whether every limit is kept by its bound
+    reached: bool  # whether every limit is satisfied by its bound
     by: str  # "held-out episodes", "held-out rows"; "nothing" for a policy that was not tested; "halves" in 0.2
     learned: Objective = "costs"  # what was planned for; "behaviour": it is the behaviour policy
     bounds: dict[str, float | None]  # the worst end of each limited column; None if it never occurred
@@ -54,7 +54,7 @@ class SafetyTest(Part, frozen=True, kw_only=True):
     min_count: int = 1  # rows that a pair needed
     one_row_is_enough: bool = False  # as in a deterministic world
     tests: int = 0  # in the sequence, the first failure included
-    possible: bool = True  # whether any policy of the log's own model keeps the limits
+    possible: bool = True  # whether any policy of the log's own model satisfies the limits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ def _sequence(
     return [candidate for _, _, candidate in sequence]
 
 
-CLEAR = 0.1  # of the margin by which cross-validation has to keep the limits before nothing more careful is tried
+CLEAR = 0.1  # of the margin by which cross-validation has to satisfy the limits before nothing more careful is tried
 
 
 def _from_bold_to_careful(candidate: Candidate) -> list[Candidate]:
@@ -238,7 +238,7 @@ def _short(bound: Floats, limits: Sequence[Limit], scale: Floats) -> float:
 
 
 def nothing_keeps(counts: Counts, gamma: float, limits: Sequence[Limit], candidates: Sequence[Candidate]) -> bool:
-    """Whether no policy of the log's own model keeps all limits."""
+    """Whether no policy of the log's own model satisfies all limits."""
     return not any(candidate.problem(counts, gamma, limits).margin.all() for candidate in candidates)
 
 
@@ -298,7 +298,7 @@ class Candidate:
         return rows_with_margin(log, gamma, limits, self.thresholds) if self.inflated else self.min_count
 
     def solve(self, problem: Problem, inward: Floats) -> Solution:
-        """The best policy that keeps every limit by `inward` [I], in the limits' own units."""
+        """The best policy that satisfies every limit by `inward` [I], in the limits' own units."""
         L = problem.L
         found = solve_saddle(dataclasses.replace(L, tau=L.tau + inward), self.setup)
         return with_policy(found, self.policy(problem, inward)) if self.objective != "costs" else found

@@ -3,7 +3,7 @@
 The theory wants C ≥ C*, the concentrability of the optimal policy, and is silent about what C* is. Here each
 candidate's policy is scored by what it can be expected to earn: the mean over resampled logs of its value, less B times
 its largest violation, less the optimism of learning with that C (see `bootstrap`). `solve` takes the best score among
-those C within which the limits can be kept, if there are any. Where a policy goes that the log hardly went is `cover`.
+those C within which some policy satisfies the limits, if any. Where a policy goes that the log hardly went is `cover`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Choice(Part, frozen=True, kw_only=True):
     score: float  # what it can be expected to earn, less the price of missed limits
     optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably too high
     concentrability: float
-    limits: str  # whether covered policies can keep them: kept or missed
+    limits: str  # whether covered policies can satisfy them: satisfied or missed
 
 
 def sensitivity(
@@ -89,7 +89,7 @@ def try_bounds(
             score=float(score[index]),
             optimism=tuple(resampled.optimism[index].tolist()),
             concentrability=cover(L, occupancy(model, s.policy), counts.states).concentrability,
-            limits="kept" if s.slater_margin >= -TOLERANCE else "missed",
+            limits="satisfied" if s.slater_margin >= -TOLERANCE else "missed",
         )
         for index, s in enumerate(solved)
     )

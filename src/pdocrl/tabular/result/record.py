@@ -7,6 +7,7 @@ Costs, limits and multipliers are by column name. What was not asked for is not 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import structs
 
+from pdocrl import deprecations
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import limit_names
 from pdocrl.records import Part, Record, read_record, write_record
@@ -33,7 +35,7 @@ Interval = tuple[float, float]  # low, high
 
 
 class Logged(Part, frozen=True, kw_only=True):
-    """What the log itself earned and cost."""
+    """Reward and costs of the behaviour policy."""
 
     value: float
     costs: Numbers
@@ -57,7 +59,7 @@ class FrontierPoint(Part, frozen=True, kw_only=True):
     cost: float
     multiplier: float
     status: str
-    kept: bool
+    satisfied: bool
     low_count_share: float = 0.0  # the share of its steps at pairs with few rows
 
 
@@ -138,14 +140,19 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Files of 0.2 have other words for what was planned for."""
+        """Names of version 0.2."""
         sure = fields.get("confidence")
         if isinstance(sure, dict) and "learned" in sure:
             words = {"enlarged": "inflated", "log": "behaviour"}
             fields = fields | {"confidence": sure | {"learned": words.get(sure["learned"], sure["learned"])}}
-        names = {"thin": "low_count_share", "margin": "slater_margin", "window": "limit_horizon"}
-        names["per_window"] = "per_limit_horizon"
-        return {names.get(key, key): value for key, value in fields.items()}
+        renamed = functools.partial(deprecations.fields, "result.json")
+        choices = [
+            one | {"limits": "satisfied" if one["limits"] == "kept" else one["limits"]} for one in fields["choices"]
+        ]
+        fields = fields | {"choices": choices}
+        if line := fields.get("frontier"):
+            fields = fields | {"frontier": line | {"points": [renamed(point) for point in line["points"]]}}
+        return renamed(fields)
 
 
 def solved_file(result: Result, limit_horizon: float | None = None) -> SolvedFile:
@@ -295,7 +302,7 @@ def _point(result: Result, name: str) -> FrontierPoint:
         cost=float(result.costs[at]),
         multiplier=float(result.multipliers[at]),
         status=result.status,
-        kept=result.status in {"optimal", "approximate", "shown"}
+        satisfied=result.status in {"optimal", "approximate", "shown"}
         or (result.status == "not_markov" and at_limit >= -1e-7),
         low_count_share=result.low_count_share,
     )

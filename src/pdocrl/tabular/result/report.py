@@ -127,12 +127,12 @@ def _not_shown(result: Result, shown: SafetyTest, counts: Counts) -> str:
     said = [f"{limit}" + ("" if bound is None else f" (the bound is {bound:.4g})") for limit, bound in bounds]
     return (
         f"{level}: {' and '.join(said)}. The policy is the most careful one the log allows, planned for costs inflated "
-        "by what few rows can hide; it may not keep the limits. More rows, wider limits or a lower confidence help."
+        "by what few rows can hide; it may not satisfy the limits. More rows, wider limits or a lower confidence help."
     )
 
 
 def infeasible(result: Result) -> str:
-    """That the limits cannot be kept, by whom, and by how much they are missed."""
+    """That the limits cannot be satisfied, by whom, and by how much they are missed."""
     who = "any policy of the log's own model" if result.status == "infeasible" else "any policy the log covers"
     limits = " and ".join(str(limit) for limit in result.limits)
     within = f"within C = {_bound(result.sets.C)}, one limit is missed by at least {-result.slater_margin:.4g}"
@@ -179,7 +179,7 @@ def _bound(C: float) -> str:
     return f"{C:.4g}" if np.isfinite(C) else "none"
 
 
-KEPT, MISSED, DATA = "#0b6e6e", "#d1495b", "#30638e"
+WITHIN, MISSED, DATA = "#0b6e6e", "#d1495b", "#30638e"
 
 
 def draw(result: Result, path: Path) -> None:
@@ -204,12 +204,12 @@ def _signal(axes: Any, result: Result, i: int | None) -> None:
     value = result.value if i is None else float(result.costs[i])
     low, high = _interval(result, i, value)
     before = result.log_value if i is None else float(result.log_costs[i])
-    marks, colour = [value, low, high, before], KEPT
+    marks, colour = [value, low, high, before], WITHIN
     if i is not None:
         limit = result.limits[i]
         marks.append(limit.value)
         missed = limit.sign * (value - limit.value) < -1e-6
-        colour = MISSED if missed else KEPT
+        colour = MISSED if missed else WITHIN
     marks = [mark for mark in marks if np.isfinite(mark)]
     margin = 0.12 * (max(marks) - min(marks)) or 0.1 * abs(value) or 0.1
     left, right = min(marks) - margin, max(marks) + margin
@@ -272,20 +272,20 @@ def draw_frontier(line: Frontier, path: Path) -> Path:
 
 
 def frontier_axes(line: Frontier, axes: Any = None) -> Any:
-    """Reward against the limit, with intervals; points where the limit cannot be kept are hollow."""
+    """Reward against the limit, with intervals; points where the limit cannot be satisfied are hollow."""
     if axes is None:
         import matplotlib.pyplot as plt
 
         axes = plt.gca()
-    kept = [p for p in line.points if p.kept]
-    axes.plot([p.limit for p in kept], [p.value for p in kept], color=KEPT, lw=1.5)
+    within = [p for p in line.points if p.satisfied]
+    axes.plot([p.limit for p in within], [p.value for p in within], color=WITHIN, lw=1.5)
     for p in line.points:
         low, high = p.interval or (p.value, p.value)
-        colour = KEPT if p.kept else MISSED
+        colour = WITHIN if p.satisfied else MISSED
         axes.plot([p.limit] * 2, [low, high], color=colour, lw=2, alpha=0.5, solid_capstyle="round")
-        axes.plot([p.limit], [p.value], "o", color=colour if p.kept else "white", mec=colour, ms=6)
+        axes.plot([p.limit], [p.value], "o", color=colour if p.satisfied else "white", mec=colour, ms=6)
     axes.set(xlabel=f"limit on {line.column}", ylabel="reward")
     axes.spines[["right", "top"]].set_visible(False)
     axes.tick_params(colors=MUTED)
-    axes.set_title("what the limit costs; hollow where it cannot be kept", loc="left", color=INK, fontsize=10)
+    axes.set_title("what the limit costs; hollow where it cannot be satisfied", loc="left", color=INK, fontsize=10)
     return axes

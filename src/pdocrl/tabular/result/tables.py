@@ -21,8 +21,8 @@ FEW_ROWS = "best for this log, on few rows"  # what "optimal" reads where much r
 STATUS = {
     "optimal": "optimal",
     "approximate": "not optimal yet, see the certificate",
-    "shown": "limits shown to be kept",
-    "not_shown": "limits not shown to be kept",
+    "shown": "limits shown to be satisfied",
+    "not_shown": "limits not shown to be satisfied",
     "not_markov": "no statement: the states hide what matters",
     "infeasible": "infeasible",
     "infeasible_covered": "infeasible among covered policies",
@@ -30,7 +30,7 @@ STATUS = {
 
 
 def outcome(solved: SolvedFile) -> Table:
-    """What the policy earns and costs, against the limits; in other units, too, where there are any."""
+    """Reward and costs of the policy, against the limits; in other units, too, where there are any."""
     spread = solved.intervals
     units = solved.units | (
         {f"per {solved.limit_horizon:g} steps": solved.per_limit_horizon} if solved.per_limit_horizon else {}
@@ -40,22 +40,22 @@ def outcome(solved: SolvedFile) -> Table:
     rows: list[list[object]] = [["reward", *earned, *(unit["value"] for unit in units.values())]]
     for name, cost in solved.costs.items():
         between = span(spread.costs[name]) if spread and name in spread.costs else DASH
-        limit = price = kept = DASH
+        limit = price = within = DASH
         if name in solved.limits:
             limit = f"{solved.senses[name]} {solved.limits[name]:.4g}"
             if solved.tightened.get(name, solved.limits[name]) != solved.limits[name]:
                 limit += f" (aimed at {solved.tightened[name]:.4g})"
-            kept = "yes" if keeps(solved, name) else "no"
+            within = "yes" if satisfied(solved, name) else "no"
         if name in solved.multipliers:
             price = f"{solved.multipliers[name]:.4g}"
         logged = solved.log.costs.get(name, float("nan"))
-        rows.append([name, logged, cost, between, limit, price, kept, *(unit[name] for unit in units.values())])
-    heads = [UNITS[solved.unit], "in the log", "policy", level, "limit", "multiplier", "kept", *units]
-    return Table.of(heads, rows, "What the policy earns and costs")
+        rows.append([name, logged, cost, between, limit, price, within, *(unit[name] for unit in units.values())])
+    heads = [UNITS[solved.unit], "in the log", "policy", level, "limit", "multiplier", "satisfied", *units]
+    return Table.of(heads, rows, "Reward and costs of the policy")
 
 
 def all_of(solved: SolvedFile) -> list[Table]:
-    """Every table of a result: what it earns, how far to trust it, and whatever else was asked."""
+    """Every table of a result: reward and costs, how far to trust it, and further analyses."""
     shown = [outcome(solved), trust(solved)]
     shown += [choices(solved)] if solved.choices else []
     shown += [clusterings(solved)] if solved.clusterings else []
@@ -63,8 +63,8 @@ def all_of(solved: SolvedFile) -> list[Table]:
     return shown + ([explained(solved.explain, str(solved.explained))] if solved.explain else [])
 
 
-def keeps(solved: SolvedFile, name: str) -> bool:
-    """Whether a limit is kept, by the log's own count and but for rounding."""
+def satisfied(solved: SolvedFile, name: str) -> bool:
+    """Whether a limit is satisfied, by the log's own count and but for rounding."""
     room = solved.limits[name] - solved.costs[name]
     return (-room if solved.senses[name] == ">=" else room) >= -1e-7
 
@@ -135,13 +135,13 @@ def frontier(line: Frontier) -> Table:
             p.value,
             span(p.interval) if p.interval else DASH,
             p.cost,
-            p.multiplier if p.kept else DASH,
+            p.multiplier if p.satisfied else DASH,
             in_words(p.status, p.low_count_share),
-            "yes" if p.kept else "no",
+            "yes" if p.satisfied else "no",
         ]
         for p in line.points
     ]
-    heads = ["limit", "reward", "interval", line.column, "multiplier", "status", "kept"]
+    heads = ["limit", "reward", "interval", line.column, "multiplier", "status", "satisfied"]
     return Table.of(heads, rows, f"Along the limit on {line.column}")
 
 

@@ -32,7 +32,7 @@ Status = Literal["optimal", "approximate", "infeasible"]
 class ExactSolution:
     """An optimal policy with its multipliers and a proof.
 
-    When no policy keeps the limits (`infeasible`), the policy is the one whose largest violation is smallest, `lam`
+    When no policy satisfies the limits (`infeasible`), the policy is the one whose largest violation is smallest, `lam`
     sums to one and Σ λ_i((1−γ)J_i(π) − τ_i) < 0 for every policy π, which proves it; `bound` is −∞.
     """
 
@@ -59,7 +59,7 @@ def solve(cmdp: CMDP, tolerance: float = 1e-8) -> ExactSolution:
 
 
 def slater_margin(cmdp: CMDP, tolerance: float = 1e-8) -> float:
-    """φ = max_π min_i (1−γ)J_i(π) − τ_i: how much room the limits leave; negative when no policy keeps them all."""
+    """φ = max_π min_i (1−γ)J_i(π) − τ_i: how much room the limits leave; negative when no policy satisfies them all."""
     if cmdp.n_constraints == 0:
         return np.inf
     if cmdp.r.size <= _LP_PAIRS:

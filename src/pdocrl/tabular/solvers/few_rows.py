@@ -18,7 +18,7 @@ what has cost much and what has hardly been tried. f is convex: each round of Fr
     c′(s, a) = c(s, a) + share · (D/n + 0.3 √(v/n)),
 
 Bounds average: a hundred pairs tried twice each look nearly sure together, and are not if they were picked for having
-gone well. So each pair is charged by itself. If the limits can be kept at `SHARE`, the best policy that keeps them so
+gone well. So each pair is charged by itself. If the limits can be satisfied at `SHARE`, the best policy within them so
 inflated is the answer, first among pairs tried often, then among all. If not, share is what the limits can just bear,
 and the plan is for the least bound on costs so inflated, hardly looking at reward.
 """
@@ -70,7 +70,7 @@ def choose(counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> tuple[
 
 
 def choose_min_count(counts: Counts, gamma: float, limits: Sequence[Limit] = ()) -> int:
-    """1 where trying again always gave the same; else `BELIEVED`, or fewer if the limits cannot be kept otherwise."""
+    """1 where trying again always gave the same; else `BELIEVED`, or fewer if none satisfies the limits otherwise."""
     repeats = int((counts.n - 1).clip(0).sum())
     if repeats >= REPEATS and deterministic(counts):
         return 1
@@ -170,7 +170,7 @@ def inflate(counts: Counts, L: Lagrangian, limits: Sequence[Limit]) -> Floats:
 
 
 def rows_with_margin(log: Counts, gamma: float, limits: Sequence[Limit], rows: Sequence[int]) -> int:
-    """The first of `rows` with which inflated costs can be kept, or the last."""
+    """The first of `rows` with which inflated costs can be satisfied, or the last."""
     for asked in rows:
         counts = frequent_only(log, asked)
         L = Lagrangian.empirical(counts, gamma, limits)

@@ -47,7 +47,7 @@ def saddle_lp(L: Lagrangian, sets: Sets) -> Point:
 
 
 def margin(L: Lagrangian, C: float) -> float:
-    """The largest φ such that some policy covered within C keeps every limit by φ; negative if none keeps them all.
+    """The largest φ such that some policy covered within C satisfies every limit by φ; negative if none satisfies all.
 
     Mass that leaves the data counts at the worst of every constraint.
     """
@@ -82,7 +82,7 @@ def choose_B(L: Lagrangian, C: float) -> float:
     """B = 1 + 2‖λ*‖₁.
 
     The guarantee needs B ≥ 1 + ‖λ*‖₁ (Lemma 14); the other ‖λ*‖₁ is room for λ* being an estimate. The paper's 1 + 1/φ
-    also does, but is many times larger. If the limits cannot be kept, λ* is that of the nearest limits that can, give
+    also does, but is many times larger. If none satisfies the limits, λ* is that of the nearest limits one does, give
     or take a thousandth of the constraints' range: with it, missing them by the least comes before reward.
     """
     if not len(L.tau):

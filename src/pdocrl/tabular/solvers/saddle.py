@@ -94,7 +94,7 @@ class Solution:
         return Certificate(lower * self.units.reward, upper * self.units.reward)
 
     def _proof(self, planned: exact.ExactSolution) -> Certificate:
-        """No policy of the log's own model that keeps the limits is worth more than the upper end."""
+        """No policy of the log's own model that satisfies the limits is worth more than the upper end."""
         upper = planned.bound if planned.status != "infeasible" else planned.value
         return Certificate(planned.value * self.units.reward, upper * self.units.reward)
 
@@ -110,7 +110,7 @@ class Solution:
 
     @property
     def status(self) -> Status:
-        """If no covered policy keeps the limits: does one of the log's own model, when it may go as far as it likes?"""
+        """If no covered policy satisfies the limits: does one of the log's own model, without the bound C?"""
         if self.planned is not None:
             return "infeasible" if self.planned.status == "infeasible" else self._best
         if self.slater_margin >= -TOLERANCE:
@@ -170,7 +170,7 @@ def with_policy(solution: Solution, policy: Floats, mixture: Mixture | None = No
 
 
 def best_policy(L: Lagrangian, setup: Setup) -> Floats:
-    """The policy [S, A] of `solve_saddle` alone, by one program where it is exact and the limits can be kept."""
+    """The policy [S, A] of `solve_saddle` alone, by one program where it is exact and the limits can be satisfied."""
     if setup.method == "lp" and np.isfinite(setup.C):
         scaled = Units.of(L).scale(L)
         found = strict(scaled, min(setup.C, 1 / float(L.mu_D[L.seen].min())))
@@ -180,7 +180,7 @@ def best_policy(L: Lagrangian, setup: Setup) -> Floats:
 
 
 def _kept(solution: Solution) -> Solution:
-    """The same with a policy that keeps the limits also where it leaves the data, if that is possible within C."""
+    """The same with a policy that satisfies the limits also where it leaves the data, if that is possible within C."""
     scaled = solution.scaled
     found = strict(scaled, solution.sets.C)
     if found is None:

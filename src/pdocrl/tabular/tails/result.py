@@ -66,8 +66,8 @@ class TailResult(Record, frozen=True, kw_only=True):
     log_value: float  # the same of the policy that made the log
     log_costs: list[float]
     multipliers: list[float]  # [I] what one unit of each limit is worth in reward
-    lower: float  # the policy's value, if it keeps the limits
-    upper: float  # no policy of the log's own model that keeps the limits, with whatever memory, is worth more
+    lower: float  # the policy's value, if it satisfies the limits
+    upper: float  # no policy of the log's own model that satisfies the limits, with whatever memory, is worth more
     gamma: float
     horizon: int
     remembered: list[Remembered]
@@ -104,9 +104,9 @@ class TailResult(Record, frozen=True, kw_only=True):
         ]
 
     def missed(self) -> str:
-        """That the limits cannot be kept, and what comes closest."""
+        """That the limits cannot be satisfied, and what comes closest."""
         told = " and ".join(f"{limit} (is {cost:.4g})" for limit, cost in zip(self.limits, self.costs, strict=True))
-        return f"no policy of the log's own model keeps the limits; what is shown misses them least: {told}."
+        return f"no policy of the log's own model satisfies the limits; what is shown misses them least: {told}."
 
     def content(self) -> dict[str, Any]:
         """What `policy.json` holds."""
