@@ -265,11 +265,11 @@ def logged(world: World, n: int, seed: int) -> dict[str, Array]:
 
 
 def makers(world: World, n: int = 2000) -> tuple[Array, Array]:
-    """True mean return and cost of each decision maker, [8]."""
+    """Returns and costs of n true episodes of each decision maker, [8, n]."""
     found = []
     for maker in range(MAKERS):
         rng, bold = np.random.default_rng([maker, 2]), np.full(n, maker / (MAKERS - 1))
         rows = play(world, n, 1000 + maker, lambda obs, spent, time, rng=rng, bold=bold: world.decide(rng, obs, bold))
-        found.append([(rows[name] * rows["on"]).sum(1).mean() for name in ("reward", "cost")])
-    reward, cost = np.asarray(found).T
+        found.append([(rows[name] * rows["on"]).sum(1) for name in ("reward", "cost")])
+    reward, cost = np.asarray(found).swapaxes(0, 1)
     return reward, cost

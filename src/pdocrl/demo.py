@@ -16,7 +16,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from pdocrl.agents.dial import STARTS
+from pdocrl.agents.common.dial_estimates import STARTS
 from pdocrl.console import log
 from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED

@@ -162,6 +162,33 @@ def per_step(limits: Iterable[Limit], window: float) -> tuple[Limit, ...]:
     return tuple(x if x.tail else msgspec.structs.replace(x, value=x.value / window) for x in limits)
 
 
+def in_words(limits: object) -> bool:
+    """Whether limits are given as text or objects, and not as numbers."""
+    given = limits if isinstance(limits, list | tuple) else [limits]
+    return any(isinstance(x, str | Limit) for x in given)
+
+
+def amounts(limits: Sequence[Limit], names: Sequence[str], horizon: float) -> tuple[float, ...]:
+    """[K] one amount of cost per column that episodes are compared with.
+
+    The limit on a column's mean; where it has none the threshold of its exceedance, else the limit on its CVaR, else
+    what an episode of `horizon` steps at the limit on a step costs.
+    """
+    of_column: dict[int, list[tuple[int, float]]] = {}
+    for limit in limits:
+        if limit.sense == ">=":
+            raise PdocrlError(f"limit {limit}: costs are limited from above; write <=.")
+        rank = ("mean", "exceedance", "cvar", "max").index(limit.measure)
+        amount = limit.threshold if limit.threshold is not None else limit.value
+        amount = amount * horizon if limit.measure == "max" else amount
+        of_column.setdefault(limit.index(names), []).append((rank, float(amount)))
+    free = [name for k, name in enumerate(names) if k not in of_column]
+    if free:
+        shown = ", ".join(str(limit) for limit in limits)
+        raise PdocrlError(f"limits {shown}: {free[0]} is not limited; give a limit on every cost.")
+    return tuple(min(of_column[k])[1] for k in range(len(names)))
+
+
 def _one(limit: Limit | str | float) -> Limit:
     if isinstance(limit, Limit):
         return limit

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pdocrl.agents.base import Transitions, make_config
 from pdocrl.agents.common.conditioning import NO_CAP, relative_returns, settings
-from pdocrl.agents.dial import MEMBERS, STARTS, DialBatch, by_rollouts, masks
+from pdocrl.agents.common.dial_estimates import MEMBERS, STARTS, by_rollouts
+from pdocrl.agents.dial import DialBatch, masks
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.policies.dial import prediction
@@ -289,9 +290,9 @@ def test_the_rollouts_of_few_episodes_are_bounded_by_how_many_there_are() -> Non
     assert len(agent.problem(road(200)).starts) == STARTS  # type: ignore[attr-defined]
     few = agent.init(config, problem, jax.random.key(0))
     targets, uncapped = settings(np.asarray([20.0], np.float32), (1.0,), False)
-    errors = [by_rollouts(config, few, targets, uncapped).error]
-    many = eqx.tree_at(lambda s: s.starts, few, jnp.resize(few.starts, (STARTS, 2)))  # the same six, called 48
-    errors.append(by_rollouts(config, many, targets, uncapped).error)
+    errors = [by_rollouts(config, few, targets, uncapped)[0].error]
+    many = eqx.tree_at(lambda s: s.starts, few, jnp.resize(few.starts, (STARTS, 2)))  # the same six, called 120
+    errors.append(by_rollouts(config, many, targets, uncapped)[0].error)
     assert (errors[0] > 1.5 * errors[1]).mean() > 0.9
 
 

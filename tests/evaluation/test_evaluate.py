@@ -14,7 +14,8 @@ import pytest
 from pdocrl.data import Task, register
 from pdocrl.envs.rollout import Episodes
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation.evaluate import ask, evaluate, read_scores, score_played
+from pdocrl.evaluation.ask import ask
+from pdocrl.evaluation.evaluate import evaluate, read_scores, score_played
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.config import TrainingConfig, versions
 from pdocrl.training.folder import Trained

@@ -11,7 +11,7 @@ from test_ope_command import SMALL, constant, drifting, trained
 
 from pdocrl.data import Dataset, make_dataset
 from pdocrl.ope import Prepared, estimate
-from pdocrl.ope.ensemble.behaviours import Behaviours
+from pdocrl.ope.ensemble.behaviours import Behaviours, Likeness
 from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration
 from pdocrl.ope.ensemble.judge import judge_each
 from pdocrl.ope.ensemble.opinions import WIDER, Similar, together
@@ -88,8 +88,9 @@ def test_a_policy_has_the_value_of_the_behaviour_it_copies() -> None:
         assert (np.diff(found.interval, axis=1) < 16).all()
     far = Similar.of(known, known.likeness(constantly(-1.0)), possible, 0.95)
     assert not far.usable.any()
-    stronger = Similar.of(known, known.likeness(constantly(1.1)), possible, 0.95)
-    assert not stronger.usable.any()
+    copy = known.likeness(constantly(0.5))
+    assert known.stands_for(copy)
+    assert not known.stands_for(Likeness(copy.distance, 1.3 * copy.product))  # as near, and stronger than any
 
 
 def test_behaviours_without_skill_are_not_usable() -> None:

@@ -91,7 +91,7 @@ def test_every_picture_has_a_title_and_a_description_and_every_control_a_label(s
     page = Page(report(suite_folder()))
     pictures = [attributes for attributes, _ in page.all("svg") if "chart" in attributes.get("class", "")]
     # per task: plane, costs, two of limits asked, reward and cost while training, λ, two of w, two of estimates
-    assert len(pictures) == 2 * 11 + 2  # and two profiles over all tasks
+    assert len(pictures) == 2 * 11 + 3  # and three profiles over all tasks: of reward, of cost, of episodes
     described = {
         attributes["id"]: text for attributes, text in page.all("title") + page.all("desc") if "id" in attributes
     }

@@ -154,6 +154,7 @@ class Agent(Generic[C, S]):
     most_costs: ClassVar[int | None] = None  # None: any number of constraints
     quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
     discrete_actions: ClassVar[bool] = False  # whether it learns from one-hot discrete actions, too
+    tail_limits: ClassVar[bool] = False  # whether its policies serve limits on tails, "P(cost>20)<=0.1"
     mixed_precision: ClassVar[bool] = False  # whether it trains in mixed precision on a GPU: see `nn/precision.py`
     Config: type[C]
 

@@ -6,8 +6,8 @@ C_t is the cost that the episode still had; when acting, it is what is left of t
 
 What a setting of the targets returns and costs is estimated twice: by rollouts drawn from a probabilistic ensemble of
 dynamics models, and by fitted Q evaluation of all settings at once, which needs no model. A limit is predicted to be
-satisfied where both say so, and of the settings within it the one of largest predicted return acts.
-docs/agents/dial.md derives it.
+satisfied where both say so, and of the settings within it the one of largest predicted return acts. Both estimate the
+distribution of an episode's cost as well, so that limits may be on its tail. docs/agents/dial.md derives it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from pdocrl.agents.base import Agent, AgentConfig, Columns, DeviceTable, Metrics, Problem, Transitions, static
-from pdocrl.agents.common.conditional_fqe import ConditionalCritic, Conditioned, fqe_loss
-from pdocrl.agents.common.conditioning import Targets, max_episode_cost, relative_returns, settings, subsample
+from pdocrl.agents.common.conditional_fqe import Backup, ConditionalCritic, Conditioned, fqe_loss, tail_loss
+from pdocrl.agents.common.conditioning import max_episode_cost, relative_returns, settings, subsample
+from pdocrl.agents.common.dial_estimates import MEMBERS, STARTS, by_critic, by_rollouts, return_unit
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.common.two_estimates import Estimate, probes, select
+from pdocrl.agents.common.tail_estimates import error_factor, share_bounds, tails
+from pdocrl.agents.common.two_estimates import probes, select
 from pdocrl.data.dataset import Dataset
 from pdocrl.dynamics.mixture import MixtureModel
 from pdocrl.dynamics.mixture import Step as ModelStep
 from pdocrl.dynamics.normaliser import LEVELS, Normaliser
-from pdocrl.dynamics.rollouts import error_of_mean, member_starts, rollouts
 from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import Dropout, polyak
 from pdocrl.nn.optim import adam_step
 from pdocrl.policies.policy import DialPolicy
 
-STARTS = 48  # first states that are rolled out
-MEMBERS = 5  # models; each leaves out another fifth of the episodes
 CANDIDATES = 4  # settings of which one is drawn for a row that the critics learn from
 
 
@@ -65,6 +64,14 @@ class DialConfig(AgentConfig):
     episodes: float = 20.0  # over whose mean the limit is to hold; with few, costly first states may be among them
     relative_returns: tuple[float, ...] = static((1.0, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0))  # targets
     cost_caps: bool = static(True)  # also settings that spend fast up to a cap
+    from_every_start: bool = static(False)  # whether a limit is to hold from every first state, not on average
+
+
+class Critics(eqx.Module):
+    """Fitted Q evaluation of all settings: of return and costs, and of the distribution of the costs."""
+
+    mean: ConditionalCritic
+    tail: ConditionalCritic
 
 
 class DialState(eqx.Module):
@@ -74,9 +81,9 @@ class DialState(eqx.Module):
     average: LikelihoodActor  # the policy that is returned
     models: MixtureModel  # every array with a leading axis of `MEMBERS`
     models_average: MixtureModel
-    critic: ConditionalCritic
-    critic_target: ConditionalCritic
-    critic_average: ConditionalCritic
+    critic: Critics
+    critic_target: Critics
+    critic_average: Critics
     normaliser: Normaliser
     starts: Float[Array, "P S"]
     max_episode_cost: Float[Array, " K"]
@@ -116,6 +123,7 @@ class Dial(Agent[DialConfig, DialState]):
     )
     paper = "this library, on the saddle point of Offline Constrained RL under Partial Data Coverage"
     needs = "at least one cost"
+    tail_limits = True
     quick_policy = False  # it rolls out
     discrete_actions = True
     Config = DialConfig
@@ -159,7 +167,10 @@ class Dial(Agent[DialConfig, DialState]):
         models = jax.vmap(lambda key: MixtureModel.create(key, s, a, k, LEVELS, config.model_hidden))(
             jax.random.split(keys[1], MEMBERS)
         )
-        critic = ConditionalCritic.create(keys[2], s, a, k, config.model_hidden)
+        critic = Critics(
+            ConditionalCritic.create(keys[2], s, a, k, config.model_hidden),
+            ConditionalCritic.create(jax.random.fold_in(keys[2], 1), s, a, k, config.model_hidden, tails=True),
+        )
         adam, outcomes = optax.scale_by_adam(), jnp.asarray(problem.outcomes, jnp.float32)
         return DialState(
             actor=actor,
@@ -186,7 +197,9 @@ class Dial(Agent[DialConfig, DialState]):
         for_jitter, for_dropout, for_targets = jax.random.split(key, 3)
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor, config, batch, for_jitter, for_dropout)
         loss_models, grad_models = jax.value_and_grad(models_loss)(state.models, config, state, batch)
-        loss_critic, grad_critic = jax.value_and_grad(critic_loss)(state.critic, config, state, batch, for_targets)
+        (_, losses), grad_critic = jax.value_and_grad(critic_loss, has_aux=True)(
+            state.critic, config, state, batch, for_targets
+        )
         slower = jnp.sqrt(jnp.minimum(1.0, config.decay / (state.steps + 1.0)))
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
         models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
@@ -206,7 +219,7 @@ class Dial(Agent[DialConfig, DialState]):
             models_opt=models_opt,
             critic_opt=critic_opt,
         )
-        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS, "critic_loss": loss_critic}
+        return state, {"actor_loss": loss_pi, "model_loss": loss_models / MEMBERS, **losses}
 
     def policy(self, config: DialConfig, state: DialState) -> DialPolicy:
         """The network, and what each of its settings is predicted to return and to cost."""
@@ -216,9 +229,11 @@ class Dial(Agent[DialConfig, DialState]):
         probed = probes(outcomes, np.asarray(state.relative))
         both = targets.followed_by(probed.targets)
         plain = np.concatenate([uncapped, np.ones(len(probed.outcomes), bool)])
-        model = by_rollouts(config, state, both, plain)
-        critic = by_critic(state, both)
+        model, drawn = by_rollouts(config, state, both, plain)
+        critic, exceeded = by_critic(state, both)
         chosen = select(targets, uncapped, model, critic, outcomes, probed)
+        kept = tails(targets, uncapped, drawn, exceeded, largest, chosen.failed, outcomes, probed).rows(chosen.kept)
+        rollouts, starts, confidence = drawn.cost.shape[1], len(state.starts), float(config.confidence)
         return DialPolicy(
             network.weights,
             network.biases,
@@ -230,6 +245,11 @@ class Dial(Agent[DialConfig, DialState]):
             bound=chosen.bound / np.float32(config.margin),
             mean_cost=chosen.cost,
             discrete=network.discrete,
+            **kept._asdict(),
+            share_bound=np.minimum(share_bounds(rollouts, starts, confidence) / np.float32(config.margin), 1),
+            error_factor=error_factor(rollouts, starts, confidence),
+            margin=float(config.margin),
+            from_every_start=config.from_every_start,
         )
 
 
@@ -259,9 +279,9 @@ def models_loss(models: MixtureModel, config: DialConfig, state: DialState, batc
 
 
 def critic_loss(
-    critic: ConditionalCritic, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
-) -> Array:
-    """The backup of each row under a setting that is drawn for it; half of the rows with another amount spent.
+    critic: Critics, config: DialConfig, state: DialState, batch: DialBatch, key: PRNGKeyArray
+) -> tuple[Array, Metrics]:
+    """The backups of each row under a setting that is drawn for it; half of the rows with another amount spent.
 
     Of `CANDIDATES` settings the one under which π acts most like the log is taken: where values are asked for, π acts.
     The choice looks at state and action alone, never at what followed, so chance is averaged over as before.
@@ -279,107 +299,12 @@ def critic_loss(
     every = Conditioned(obs, wished, target * largest, cap * largest, spent, left)
     apart = jnp.square(state.average.mode(every.inputs(largest)) - data.action).sum(-1)
     at: Conditioned = jax.tree.map(lambda x: x[apart.argmin(0), jnp.arange(count)], every)
-    paid = jnp.concatenate([data.reward[:, None] / return_unit(state), data.cost / largest], -1)
-    return fqe_loss(
-        critic,
-        state.critic_target,
-        state.average,
-        at,
-        data.action,
-        paid,
-        data.next_obs,
-        data.not_done,
-        largest,
-        1 / jnp.asarray(config.horizon, jnp.float32),
-    )
-
-
-def return_unit(state: DialState) -> Array:
-    """The largest |return| logged."""
-    return jnp.maximum(jnp.abs(state.outcomes[:, 0]).max(), 1e-6)
-
-
-def by_rollouts(
-    config: DialConfig, state: DialState, targets: Targets, plain: Bool[NDArray[np.bool_], " N"]
-) -> Estimate:
-    """Return and cost of every setting, from episodes drawn from the models.
-
-    No logged episode did what a setting with a cap does; there each model plays by itself too, and the worst counts.
-    """
-    distinct = len(state.starts)
-    earned, paid = _rolled_out(config, state, targets, alone=False)
-    every = [x.reshape(len(x), -1, *x.shape[3:]) for x in (earned, paid)]  # [N, M R, …]
-    error = error_of_mean(every[1], float(config.confidence), float(config.episodes), distinct)
-    found = Estimate(every[0].mean(-1), every[1].mean(-2), error)
-    if not plain.all():
-        earned, paid = _rolled_out(config, state, targets.rows(~plain), alone=True)
-        error = error_of_mean(paid, float(config.confidence), float(config.episodes), distinct)
-        member = (paid.mean(-2) + error).max(-1).argmax(-1)  # [N] the member of the largest bound
-        picked = np.arange(len(member)), member
-        worse = paid.mean(-2)[picked] > found.cost[~plain]
-        found.cost[~plain] = np.where(worse, paid.mean(-2)[picked], found.cost[~plain])
-        found.error[~plain] = np.maximum(error[picked], found.error[~plain])
-        found.reward[~plain] = np.minimum(found.reward[~plain], earned.mean(-1).min(-1))
-    return found
-
-
-def by_critic(state: DialState, targets: Targets) -> Estimate:
-    """The same from fitted Q evaluation at the first states; it knows no spread, so its error is 0."""
-    reward, cost = _evaluated(state, jax.tree.map(jnp.asarray, targets))
-    reward, cost = np.asarray(reward), np.asarray(cost)
-    return Estimate(reward.copy(), cost.copy(), np.zeros_like(cost))
-
-
-def _rolled_out(
-    config: DialConfig, state: DialState, targets: Targets, alone: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns [N, M, R] and costs [N, M, R, K]."""
-    horizon, largest = jnp.asarray(config.horizon, jnp.float32), state.max_episode_cost
-    played = state.models_average, state.normaliser, state.average, state.starts, horizon, largest
-    earned, paid = _roll(*played, jax.tree.map(jnp.asarray, targets), alone)
-    return np.asarray(earned), np.asarray(paid)
-
-
-@eqx.filter_jit
-def _roll(
-    models: MixtureModel,
-    normaliser: Normaliser,
-    actor: LikelihoodActor,
-    starts: Float[Array, "P S"],
-    horizon: Float[Array, ""],
-    largest: Float[Array, " K"],
-    targets: Targets,
-    alone: bool,
-) -> tuple[Float[Array, "N M R"], Float[Array, "N M R K"]]:
-    count = len(targets.relative_return)
-    first = member_starts(starts, MEMBERS, MEMBERS * STARTS if alone else STARTS)  # [M, R, S]
-    each = first.shape[1]
-    wished, target, cap = (jnp.repeat(jnp.asarray(table), each, axis=0) for table in targets)
-
-    def act(obs: Array, spent: Array, time: Array) -> Array:
-        left = jnp.full((count * each, 1), 1 - time / horizon)
-
-        def seen(o: Array, u: Array) -> Array:
-            found: Array = DialPolicy.inputs(o, wished[:, None], target, cap, u, left, largest, xp=jnp)
-            return found
-
-        return actor.mode(jax.vmap(seen)(obs, spent))
-
-    begin = jnp.tile(first, (1, count, 1))
-    found = rollouts(models, normaliser, act, begin, horizon, jax.random.key(0), repeat=count, alone=alone)
-    earned, paid = found.reward.reshape(MEMBERS, count, each), found.cost.reshape(MEMBERS, count, each, -1)
-    return earned.swapaxes(0, 1), paid.swapaxes(0, 1)
-
-
-@jax.jit
-def _evaluated(state: DialState, targets: Targets) -> tuple[Float[Array, " N"], Float[Array, "N K"]]:
-    count, each = len(targets.relative_return), len(state.starts)
-    wished, target, cap = (jnp.repeat(jnp.asarray(table), each, axis=0) for table in targets)
-    obs, spent, left = jnp.tile(state.starts, (count, 1)), jnp.zeros_like(target), jnp.ones((count * each, 1))
-    at = Conditioned(obs, wished[:, None], target, cap, spent, left)
-    found = state.critic_average.values(state.average, at, state.max_episode_cost)  # [M, N P, 1 + K]
-    found = found.mean(0).reshape(count, each, -1).mean(1)
-    return found[:, 0] * return_unit(state), jnp.maximum(found[:, 1:], 0) * state.max_episode_cost
+    paid = jnp.concatenate([data.reward[:, None] / return_unit(state.outcomes), data.cost / largest], -1)
+    step = 1 / jnp.asarray(config.horizon, jnp.float32)
+    backup = Backup.of(at, data.action, paid, data.next_obs, data.not_done, largest, step)
+    mean = fqe_loss(critic.mean, state.critic_target.mean, state.average, backup, largest)
+    tail = tail_loss(critic.tail, state.critic_target.tail, state.average, backup, largest)
+    return mean + tail, {"critic_loss": mean, "tail_loss": tail}
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:

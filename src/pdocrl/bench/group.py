@@ -28,7 +28,7 @@ from pdocrl.evaluation.evaluate import read_scores
 from pdocrl.files import atomic_path
 from pdocrl.provenance import commit, versions
 from pdocrl.records import write_record
-from pdocrl.training.config import FILE, TrainingConfig
+from pdocrl.training.config import FILE, TrainingConfig, limits_of, run_limits, runs_of
 from pdocrl.training.folder import CHECKPOINT, METRICS, Trained, load_trained, read_lines, train_seconds
 from pdocrl.training.grid import TaskPart, train_multi_task
 from pdocrl.training.train import resume, train
@@ -184,14 +184,13 @@ def _refuse_another(group: Group, plan: TrainingConfig, folder: Path) -> None:
     for what, wanted in asked.items():
         if getattr(plan, what) != wanted:
             raise PdocrlError(f"{folder}: {what} is {getattr(plan, what)}, the suite asks for {wanted}. {remedy}")
-    limits = group.limits if plan.cost_names else ((),)
-    runs = [{"cost_limit": list(limit), "seed": seed} for limit in limits for seed in group.seeds]
+    agent, limits = find_agent(plan.agent), group.limits if plan.cost_names else ((),)
+    runs = runs_of(run_limits(limits_of(limits), plan.cost_names, group.task.horizon, agent), group.seeds, {})
     settings = dict(group.method.settings)
     wanted_plan = msgspec.structs.replace(plan, settings=settings, runs=runs, horizon=group.task.horizon)
-    agent = find_agent(plan.agent)
     have = [(plain_settings(run.config), run.seed) for run in plan.make_runs(agent)]
     want = [(plain_settings(run.config), run.seed) for run in wanted_plan.make_runs(agent)]
-    if have == want:
+    if have == want and [run.get("limits", []) for run in plan.runs] == [run.get("limits", []) for run in runs]:
         return
     if len(have) != len(want):
         raise PdocrlError(f"{folder}: holds {len(have)} runs, the suite asks for {len(want)}. {remedy}")
@@ -203,6 +202,7 @@ def _refuse_another(group: Group, plan: TrainingConfig, folder: Path) -> None:
                 raise PdocrlError(
                     f"{folder}: {key} is {config[key]}, the suite asks for {wanted_config[key]}. {remedy}"
                 )
+    raise PdocrlError(f"{folder}: holds other limits than the suite asks for. {remedy}")
 
 
 def _is_scored(group: Group, plan: TrainingConfig, step: int, folder: Path) -> bool:

@@ -21,7 +21,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -79,6 +79,7 @@ class Row:
     packages: str  # the others a training depends on, "equinox 0.13.8, optax 0.2.8"
     machine: str  # that trained it
     played: str  # what played it: commit, packages, machine
+    limits: str = ""  # limits that it was asked to keep where one is on a tail, "P(cost>20)<=0.1"; "": on means
 
     @property
     def method(self) -> str:
@@ -90,7 +91,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 _VECTORS = ("cost_limit", "trained_limit", "cost")
 _REMEDY = "Give the folder that `pdocrl bench --out` wrote; the same command writes it again."
 _LATER = ("training", "trained_limit")  # not in files of 0.1, where every run counts as a training of its own
-_LATEST = {"commit": UNKNOWN, "packages": "", "machine": "", "played": ""}  # not in files of 0.2
+_LATEST = {"commit": UNKNOWN, "packages": "", "machine": "", "played": "", "limits": ""}  # not in files of 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,7 @@ class SuiteTask(Part, frozen=True, kw_only=True):
 
     task: Task
     data: str | None  # a file the suite itself names
-    cost_limits: list[list[float]]
+    cost_limits: list[list[float | str]]
 
 
 class SuiteMethod(Part, frozen=True, kw_only=True):
@@ -133,7 +134,7 @@ class SuiteFile(Record, frozen=True, kw_only=True):
     kind: Literal["control", "tabular"]  # tabular: folders of version 0.2
     about: str = ""
     protocol: str = "custom"
-    cost_limits: list[list[float]] = field(default_factory=list)
+    cost_limits: list[list[float | str]] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
     steps: int = 0
     episodes: int = 0
@@ -268,7 +269,7 @@ def make_rows(
             protocol=protocol,
             task=task.name,
             agent=plan.agent,
-            variant=variant(run),
+            variant="-".join(filter(None, (variant(run), limits_of_run(run.settings)))),
             cost_limit=tuple(run.cost_limit),
             seed=run.seed,
             training=run.training,
@@ -293,10 +294,17 @@ def make_rows(
             packages=in_words(others),
             machine=plan.machine,
             played="" if played is None else f"{played.commit}; {in_words(played.versions)}; {played.machine}",
+            limits=limits_of_run(run.settings),
         )
         for run in scores.runs
         for i, episode in enumerate(run.episodes[:episodes])
     ]
+
+
+def limits_of_run(settings: Mapping[str, object]) -> str:
+    """The limits on tails that a run was asked for, in words; "" where its limits are on means."""
+    found = settings.get("limits")
+    return ", ".join(map(str, found)) if isinstance(found, list) else ""
 
 
 def plain_settings(config: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pdocrl.data.tasks import BULLET, Task, find_task
 from pdocrl.errors import DataError, UnknownNameError
 from pdocrl.evaluation.protocols import CUSTOM, find_protocol, protocol_of
 
-Limit = tuple[float, ...]  # allowed cost per episode, one per constraint
+Limit = tuple[float, ...] | tuple[str, ...]  # allowed cost per episode, one per constraint; or limits in words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     steps = 20_000                      # all keys but tasks and agents have defaults
     protocol = "dsrl"                   # gives cost_limits, seeds and episodes; each can be given itself
-    cost_limits = [10, 20]              # with two costs: [[10, 5], [20, 5]]
+    cost_limits = [10, 20]              # with two costs: [[10, 5], [20, 5]]; of `dial` also "P(cost>20)<=0.1"
     seeds = [0, 1, 2]
     episodes = 10
     tasks = ["BallRun", { name = "CarRun", data = "mine.hdf5" }]
@@ -37,6 +37,7 @@ from pdocrl.data.tasks import BUILT_IN, Task, find_task, register, task_from
 from pdocrl.errors import PdocrlError, did_you_mean
 from pdocrl.evaluation.protocols import find_protocol
 from pdocrl.files import read_toml
+from pdocrl.limits import as_limits, in_words
 
 SUITE_KEYS = ("name", "about", "protocol", "tasks", "agents", "cost_limits", "seeds", "steps", "episodes")
 METHOD_KEYS = ("name", "variant", "settings", "steps", "seeds", "tasks")
@@ -76,6 +77,7 @@ def read_suite_file(path: Path) -> Suite:
     entries = tuple(reader.entry(entry) for entry in reader.many(table, "tasks"))
     names = tuple(entry.task.name for entry in entries)
     methods = tuple(reader.method(entry, names) for entry in reader.many(table, "agents"))
+    reader.refuse_tails(methods, entries, limits)
     reader.refuse_twice("agents", (method.name for method in methods), "Tell them apart with `variant`.")
     reader.refuse_twice("tasks", (entry.task.name for entry in entries), "Remove one.")
     name, about = reader.text(table, "name", path.stem), reader.text(table, "about", "")
@@ -131,14 +133,33 @@ class _Reader:
         return found[0]
 
     def limits(self, value: Any, key: str) -> tuple[Limit, ...]:
-        """[10, 20] or [[10, 5], [20, 5]] as tuples."""
+        """[10, 20], [[10, 5], [20, 5]] or ["P(cost>20)<=0.1"] as tuples."""
         many = value if isinstance(value, list) else []
         made = [tuple(x if isinstance(x, list) else [x]) for x in many]
-        if not made or not all(_is_number(x) and x >= 0 for limit in made for x in limit):
-            raise PdocrlError(f"{self._path}: `{key}` is {value!r}, expected a list of numbers of at least 0.")
-        if len({len(limit) for limit in made}) > 1 or len(set(made)) < len(made):
+        for words in (limit for limit in made if any(isinstance(x, str) for x in limit)):
+            self.naming(key, lambda words=words: as_limits(words))  # type: ignore[misc]
+        numbers = [limit for limit in made if not any(isinstance(x, str) for x in limit)]
+        if not made or not all(_is_number(x) and x >= 0 for limit in numbers for x in limit):
+            raise PdocrlError(
+                f"{self._path}: `{key}` is {value!r}, expected a list of numbers of at least 0, or of limits in words."
+            )
+        if len({len(limit) for limit in numbers}) > 1 or len(set(made)) < len(made):
             raise PdocrlError(f"{self._path}: `{key}` is {value!r}; limits must differ and have equally many numbers.")
-        return tuple(tuple(float(x) for x in limit) for limit in made)
+        return tuple(tuple(float(x) for x in limit) if limit in numbers else limit for limit in made)
+
+    def refuse_tails(self, methods: Sequence[Method], entries: Sequence[TaskEntry], limits: tuple[Limit, ...]) -> None:
+        """Refuse limits on tails of agents that serve none."""
+        from pdocrl.agents.registry import find_agent
+
+        for method in (one for one in methods if not find_agent(one.agent).tail_limits):
+            for entry in (one for one in entries if not method.tasks or one.task.name in method.tasks):
+                every = (as_limits(own) for own in entry.limits or limits if in_words(own))
+                tail = next((one for own in every for one in own if one.tail), None)
+                if tail is not None:
+                    raise PdocrlError(
+                        f"{self._path}: agent {method.name} serves limits on the mean cost alone, not {tail} of task "
+                        f"{entry.task.name}; `dial` serves limits on tails. Leave one out, or name its `tasks`."
+                    )
 
     def seeds(self, value: Any) -> tuple[int, ...]:
         many = value if isinstance(value, list) else []

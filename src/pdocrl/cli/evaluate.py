@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import tyro
 
-from pdocrl.cli.words import limit, shown
+from pdocrl.cli.words import any_limit, shown
 from pdocrl.console import print_json, print_table
 from pdocrl.records import as_plain
 
@@ -15,7 +17,8 @@ def evaluate(
     *,
     episodes: int = 20,
     cost_limit: tuple[str, ...] = (),
-    limits: tuple[str, ...] = (),
+    limits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--limit"])] = (),
+    from_every_start: bool = False,
     largest_cost: float | None = None,
     task: str | None = None,
     seed: int = 0,
@@ -28,13 +31,17 @@ def evaluate(
 
     Example:
         pdocrl evaluate runs/ballrun --episodes 20 --json
-        pdocrl evaluate runs/ballrun --episodes 100 --limits 'P(cost>20)<=0.1' 'CVaR90(cost)<=40' --largest-cost 250
+        pdocrl evaluate runs/ballrun --limit 'P(cost>20)<=0.1'
+        pdocrl evaluate runs/ballrun --cost-limit 20 --limit 'CVaR90(cost)<=40' --largest-cost 250 --episodes 100
 
     Args:
         folder: what `pdocrl train --out` wrote.
         episodes: per policy.
-        cost_limit: limits to ask for instead of those of the training, where one policy serves every limit.
-        limits: limits per episode to score beside the cost limit, such as 'CVaR90(cost)<=40' or 'max(cost)<=1'.
+        cost_limit: limits to ask for instead of those of the training, where one policy serves every limit; of `dial`
+            also on tails.
+        limits: limits per episode to score, such as 'P(cost>20)<=0.1', 'CVaR90(cost)<=40' or 'max(cost)<=1'. Without
+            --cost-limit, policies that serve limits on tails are asked to keep them, all together.
+        from_every_start: of policies that serve limits on tails, ask them to keep limits from every first state.
         largest_cost: what an episode can cost at most; upper bounds on a mean and a CVaR rest on it.
         task: the task to play, when the training did not name one.
         seed: decides the starts of all episodes.
@@ -43,12 +50,13 @@ def evaluate(
     """
     from pdocrl.evaluation.evaluate import evaluate as run
 
-    asked = [limit(word) for word in cost_limit] or None
+    asked = [any_limit(word) for word in cost_limit] or None
     result = run(
         folder,
         episodes,
         cost_limit=asked,
         limits=limits,
+        from_every_start=True if from_every_start else None,
         cost_max=largest_cost,
         task=task,
         seed=seed,
@@ -61,7 +69,7 @@ def evaluate(
         ["cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe"],
         [
             [
-                shown(r.cost_limit),
+                words(r),
                 r.seed,
                 r.reward,
                 shown(r.cost),
@@ -78,7 +86,7 @@ def evaluate(
             ["cost limit", "seed", "limit", "is", "at least", "at most", "satisfied", "shown at 95 %"],
             [
                 [
-                    shown(r.cost_limit),
+                    words(r),
                     r.seed,
                     s.limit,
                     s.value,
@@ -93,5 +101,11 @@ def evaluate(
             title=f"limits, {episodes} episodes each",
         )
     for variant in result.summary:
-        settings = f"  {variant.settings}" if variant.settings else ""
+        own = {name: value for name, value in variant.settings.items() if value != []}
+        settings = f"  {own}" if own else ""
         print(f"mean over limits, [95 %]: {variant.score.sentence()}{settings}")
+
+
+def words(run: Any) -> Any:
+    """What a run was asked to keep."""
+    return ", ".join(run.settings.get("limits") or ()) or shown(run.cost_limit)

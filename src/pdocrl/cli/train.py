@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from pdocrl.cli.words import limit, many, pairs, settings, shown
+from pdocrl.cli.words import any_limit, many, pairs, settings, shown
 from pdocrl.console import print_json, print_table
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.dial import prediction
@@ -49,7 +49,8 @@ def train(
         agent: which method; `pdocrl agents` lists them; default: dial.
         task: gives horizon, reference scores and simulator when the dataset is a file.
         horizon: steps of a full episode, when there is no task; default: the longest episode.
-        cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each; default: 10 20 40.
+        cost_limit: undiscounted cost allowed per episode; with several costs write 10,5 for each; of `dial` also
+            a limit on the tail, 'P(cost>20)<=0.1'; default: 10 20 40.
         seed: one run per seed and limit; default: 0.
         steps: gradient steps; default: 100000. With --resume: go on to so many.
         set: settings of the agent, the same in all runs.
@@ -78,7 +79,7 @@ def train(
         "seed": seed,
         "steps": steps,
         "out": out,
-        "cost_limit": [limit(word) for word in cost_limit] if cost_limit else None,
+        "cost_limit": [any_limit(word) for word in cost_limit] if cost_limit else None,
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
         "log_every": log_every,
@@ -129,7 +130,7 @@ def train(
         [
             [
                 r["run"],
-                shown(r["cost_limit"]),
+                ", ".join(r.get("limits", ())) or shown(r["cost_limit"]),
                 r["seed"],
                 *[(r["metrics"] or {}).get(n, "") for n in names],
                 r["failure"] or "",
@@ -141,7 +142,9 @@ def train(
     for row in rows:
         if row["predicted_within"] is None:
             continue
-        costs, told = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"]), shown(row["cost_limit"])
+        costs = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"])
+        costs += "".join(f", {tail['limit']} at {tail['value']:.3g}" for tail in row["predicted_tails"])
+        told = ", ".join(row.get("limits", ())) or shown(row["cost_limit"])
         if row["predicted_within"]:
             print(f"run {row['run']}: cost limit {told} is predicted to be satisfied: predicted cost {costs}.")
         else:
@@ -163,4 +166,5 @@ def _prediction(policy: Any) -> dict[str, Any]:
         "predicted_cost": None if said is None else said.cost.tolist(),
         "predicted_bound": None if said is None else said.bound.tolist(),
         "predicted_within": None if said is None else said.within,
+        "predicted_tails": [] if said is None else [tail._asdict() for tail in said.tails],
     }

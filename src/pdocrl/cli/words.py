@@ -7,12 +7,18 @@ from typing import Any
 from pdocrl.errors import PdocrlError
 
 
+def any_limit(word: str) -> tuple[float, ...] | str:
+    """Numbers with commas between, or a limit in words as it is."""
+    return word if any(sign in word for sign in "<>=≤≥") else limit(word)
+
+
 def limit(word: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in word.split(","))
     except ValueError:
         raise PdocrlError(
-            f"cost limit {word!r} is not a number (or numbers with commas between, one per cost)."
+            f"cost limit {word!r} is not a number (or numbers with commas between, one per cost), nor one in words, "
+            "such as 'P(cost>20)<=0.1'."
         ) from None
 
 

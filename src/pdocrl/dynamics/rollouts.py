@@ -27,10 +27,11 @@ Act = Callable[[Array, Array, Array], Array]
 
 
 class Rollouts(eqx.Module):
-    """Undiscounted sums of episodes."""
+    """Undiscounted sums of episodes, and their costliest steps."""
 
     reward: Float[Array, "M R"]
     cost: Float[Array, "M R K"]
+    largest_step: Float[Array, "M R K"]  # the costliest step of each
 
 
 def member_starts(starts: Float[Array, "P S"], members: int, least: int) -> Float[Array, "M R S"]:
@@ -53,19 +54,18 @@ def rollouts(
     members, rows, _ = starts.shape
     obs_dim, n_costs = starts.shape[-1], len(normaliser.cost)
 
-    def step(time: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        obs, not_done, earned, spent = carry
+    def step(time: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        obs, not_done, earned, spent, largest = carry
         action = act(obs, spent, time)
         drawn = one_step(models, normaliser, obs, action, jax.random.fold_in(key, time), repeat, alone)
-        earned = earned + not_done * drawn.reward
-        spent = spent + not_done[..., None] * drawn.cost
-        return drawn.next_obs, not_done * (1 - drawn.end), earned, spent
+        earned, cost = earned + not_done * drawn.reward, not_done[..., None] * drawn.cost
+        return drawn.next_obs, not_done * (1 - drawn.end), earned, spent + cost, jnp.maximum(largest, cost)
 
-    nothing = jnp.zeros((members, rows))
-    begin = (starts, nothing + 1, nothing, jnp.zeros((members, rows, n_costs)))
+    nothing, free = jnp.zeros((members, rows)), jnp.zeros((members, rows, n_costs))
+    begin = (starts, nothing + 1, nothing, free, free)
     assert obs_dim == normaliser.mean.shape[0]
-    _, _, earned, spent = jax.lax.fori_loop(0, jnp.int32(jnp.round(horizon)), step, begin)
-    return Rollouts(earned, spent)
+    _, _, *sums = jax.lax.fori_loop(0, jnp.int32(jnp.round(horizon)), step, begin)
+    return Rollouts(*sums)
 
 
 def one_step(
@@ -127,15 +127,15 @@ def rollouts_of_policy(
     obs = member_starts(starts, members, least)
     shape, key = obs.shape[:2], jax.random.key(0)
     not_done, earned = jnp.ones(shape), jnp.zeros(shape)
-    spent = jnp.zeros((*shape, len(normaliser.cost)))
+    spent = largest = jnp.zeros((*shape, len(normaliser.cost)))
     step = eqx.filter_jit(one_step)
     for time in range(horizon):
         action = jnp.asarray(policy(np.asarray(obs).reshape(-1, obs.shape[-1]))).reshape(*shape, -1)
         drawn = step(models, normaliser, obs, action, jax.random.fold_in(key, time))
-        earned = earned + not_done * drawn.reward
-        spent = spent + not_done[..., None] * drawn.cost
+        earned, cost = earned + not_done * drawn.reward, not_done[..., None] * drawn.cost
+        spent, largest = spent + cost, jnp.maximum(largest, cost)
         obs, not_done = drawn.next_obs, not_done * (1 - drawn.end)
-    return Rollouts(earned, spent)
+    return Rollouts(earned, spent, largest)
 
 
 def error_of_mean(

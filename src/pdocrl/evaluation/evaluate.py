@@ -9,19 +9,20 @@ import html
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import field
 
 from pdocrl.console import log, progress
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.errors import PdocrlError, by_door
+from pdocrl.evaluation.ask import Asked, CostLimit, ask, training_numbers
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
 from pdocrl.evaluation.tails import LimitScore, score_limits
-from pdocrl.limits import Limit, Limits, as_limits
-from pdocrl.policies.dial import prediction
+from pdocrl.limits import Limit, Limits, amounts, as_limits, in_words
+from pdocrl.policies.dial import prediction, serves_tails
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
@@ -47,16 +48,25 @@ class EpisodeScore(Part, frozen=True, kw_only=True):
     normalized_cost: float  # over its limit, of the worst constraint
 
 
+class PredictedLimit(Part, frozen=True, kw_only=True):
+    """What was predicted of a limit on a tail before anything was played."""
+
+    limit: str
+    value: float  # the measure
+    bound: float  # with its error and margin
+    within: bool
+
+
 class RunScore(Part, frozen=True, kw_only=True):
     """One policy, asked to keep one limit, and its episodes."""
 
     agent: str
     run: int  # of the training's plan: which policy played
     training: int  # runs of one number share a training and differ in what is asked of it
-    cost_limit: list[float]  # [K] asked when playing
+    cost_limit: list[float]  # [K] asked when playing; of a limit on a tail, the amount of cost in it
     trained_limit: list[float]  # [K] the run's own; another number where one policy serves every limit
     seed: int
-    settings: dict[str, object]  # those the runs vary
+    settings: dict[str, object]  # those the runs vary, and "limits": those on tails that it was asked for, in words
     reward: float
     cost: list[float]
     normalized_reward: float
@@ -67,6 +77,7 @@ class RunScore(Part, frozen=True, kw_only=True):
     limits: list[LimitScore] = field(default_factory=list)  # those `evaluate` was given beside the cost limit
     predicted_cost: list[float] | None = None  # [K] before anything was played; None: the agent makes no statement
     predicted_within: bool | None = None  # whether the limit was predicted to be satisfied
+    predicted_tails: list[PredictedLimit] = field(default_factory=list)  # of each limit on a tail that it was asked for
 
 
 class VariantScore(Part, frozen=True, kw_only=True):
@@ -127,27 +138,13 @@ class Scores(Record, frozen=True, kw_only=True):
         return f"<p>{html.escape(repr(self))}</p><table>{head}{body}</table><p>{told}</p>"
 
 
-@runtime_checkable
-class CostConditioned(Protocol):
-    """A policy that can be asked for any limit after training."""
-
-    def with_limit(self, cost_limit: tuple[float, ...]) -> Policy: ...
-
-
-class Asked(NamedTuple):
-    """A policy with the limit it is asked to keep."""
-
-    run: int
-    limit: tuple[float, ...]
-    policy: Policy
-
-
 def evaluate(
     trained: Trained | Policy | str | os.PathLike[str],
     episodes: int = 20,
     *,
-    cost_limit: float | Sequence[float | Sequence[float]] | None = None,
+    cost_limit: CostLimit | Sequence[CostLimit] | None = None,
     limits: Limits = (),
+    from_every_start: bool | None = None,
     cost_max: float | None = None,
     task: str | None = None,
     seed: int = 0,
@@ -159,10 +156,13 @@ def evaluate(
     Args:
         trained: a training, its folder, or a policy, which needs `env`, and `cost_limit` where it knows none.
         episodes: of each policy. Their seeds depend on `seed` alone, so all policies meet the same starts.
-        cost_limit: a limit, or several. Policies that serve every limit are asked for these instead of the ones they
-            were trained at; of others those play that were trained for these.
-        limits: such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], scored on every run's episodes beside its cost
-            limit: estimate, bounds at 95 % and verdict in `RunScore.limits`.
+        cost_limit: a limit, or several, such as [20, "P(cost>20)<=0.1"]. Policies that serve every limit are asked for
+            these instead of the ones they were trained at; of others those play that were trained for these.
+        limits: such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], scored on every run's episodes: estimate, bounds at
+            95 % and verdict in `RunScore.limits`. Without `cost_limit`, policies that serve limits on tails are asked
+            to keep all of them together.
+        from_every_start: whether a policy that serves limits on tails keeps its limits from every first state, and not
+            on average over them.
         cost_max: the largest cost an episode can have; upper bounds on a mean and a CVaR rest on it.
         task: gives simulator and reference scores, where the training names none.
         seed: decides the starts.
@@ -173,7 +173,7 @@ def evaluate(
     from pdocrl.envs.registry import capped
     from pdocrl.envs.rollout import Rollouts
 
-    cost_limit = [cost_limit] if isinstance(cost_limit, int | float) else cost_limit
+    cost_limit = [cost_limit] if isinstance(cost_limit, int | float | str | Limit) else cost_limit
     if isinstance(trained, str | os.PathLike):
         found = load_trained(trained)
     else:
@@ -190,16 +190,19 @@ def evaluate(
         )
     if episodes < 1:
         raise PdocrlError(f"episodes is {episodes}, must be at least 1.")
-    asked, held = ask(found, cost_limit), as_limits(limits)
+    held = as_limits(limits)
     for limit in held:
         limit.index(config.cost_names)  # refused before anything is played
+    if held and cost_limit is None and all(map(serves_tails, found.policies)):
+        cost_limit = [list(held)]
+    asked = ask(found, cost_limit, from_every_start)
     for one in asked:
         said = prediction(one.policy)
         if said is not None and not said.within:
-            costs, shown = (", ".join(f"{x:.3g}" for x in y) for y in (said.cost, one.limit))
+            costs = ", ".join([*(f"{x:.3g}" for x in said.cost), *(f"{x.limit} at {x.value:.3g}" for x in said.tails)])
             log(
-                f"run {one.run}: cost limit {shown} is not predicted to be satisfied; the setting that exceeds it "
-                f"least acts: predicted cost {costs}."
+                f"run {one.run}: cost limit {one.words()} is not predicted to be satisfied; the setting that exceeds "
+                f"it least acts: predicted cost {costs}."
             )
     world = spec.name if env is None else capped(env, spec.horizon)
     with progress() as bar, Rollouts(world, workers, tuple(config.cost_names)) as pool:
@@ -216,7 +219,7 @@ def _environment(env: EnvLike | None) -> str:
     return f"{getattr(inner, '__module__', '?')}:{getattr(inner, '__qualname__', type(inner).__name__)}"
 
 
-def _alone(policy: Policy, env: EnvLike | None, cost_limit: Sequence[float | Sequence[float]] | None) -> Trained:
+def _alone(policy: Policy, env: EnvLike | None, cost_limit: Any) -> Trained:
     """A policy as a training of one run, of which no more is known."""
     own: Sequence[float] = getattr(policy, "cost_limit", ())
     if env is None or (cost_limit is None and not own):
@@ -224,8 +227,10 @@ def _alone(policy: Policy, env: EnvLike | None, cost_limit: Sequence[float | Seq
         raise PdocrlError(f"a policy alone is played with env=…{both}.")
     if cost_limit is not None and len(cost_limit) != 1:
         raise PdocrlError("a policy alone is held against one cost limit; give one, or [[a, b]] with two constraints.")
-    asked = own if cost_limit is None else cost_limit[0]
-    limit = [float(x) for x in (asked if isinstance(asked, Sequence) else (asked,))]
+    one = own if cost_limit is None else cost_limit[0]
+    if in_words(one):
+        one = amounts(as_limits(one), ["cost"], LONGEST)
+    limit = [float(x) for x in (one if isinstance(one, Sequence) else (one,))]
     config = TrainingConfig(
         data="",
         data_digest="",
@@ -246,54 +251,6 @@ def _alone(policy: Policy, env: EnvLike | None, cost_limit: Sequence[float | Seq
     return Trained(config, 0, [policy], {}, [])
 
 
-def ask(found: Trained, cost_limit: Sequence[float | Sequence[float]] | None = None) -> list[Asked]:
-    """Every policy at its own limit; or, of every training, one policy at each of the given limits.
-
-    Of an agent whose policies serve one limit each, those that were trained for the given ones.
-    """
-    pairs = zip(found.config.runs, found.policies, strict=True)
-    own = [Asked(i, tuple(run["cost_limit"]), policy) for i, (run, policy) in enumerate(pairs)]
-    if cost_limit is None:
-        return own
-    place, costs = found.folder or found.config.data, len(found.config.cost_names)
-    limits = [tuple(float(x) for x in (c if isinstance(c, Sequence) else (c,))) for c in cost_limit]
-    for limit in limits:
-        if len(limit) != costs or not all(0 <= x < float("inf") for x in limit):
-            raise PdocrlError(f"{place}: cost limit {limit} must be {costs} number(s) of at least 0, one per cost.")
-    serving = [policy for policy in found.policies if isinstance(policy, CostConditioned)]
-    if len(serving) < len(found.policies):
-        known = list(dict.fromkeys(one.limit for one in own))
-        if set(limits) <= set(known):
-            return [one for one in own if one.limit in limits]
-        shown = " ".join(",".join(f"{x:g}" for x in limit) for limit in known)
-        raise PdocrlError(
-            f"{place}: a policy of `{found.config.agent}` serves one limit, those here {shown}. Train with the "
-            "cost limit that it shall be played at; `dial`, `caps_iql`, `caps_sac` and `bcrl` serve every limit."
-        )
-    numbers = training_numbers(found)
-    firsts = {number: i for i, number in reversed(list(enumerate(numbers)))}  # one policy of each training
-    return [Asked(i, limit, serving[i].with_limit(limit)) for i in sorted(firsts.values()) for limit in limits]
-
-
-def with_limit(policy: Policy, limit: tuple[float, ...]) -> Policy | None:
-    """The policy asked for this limit; None for one that satisfies the limit it was trained for."""
-    return policy.with_limit(limit) if isinstance(policy, CostConditioned) else None
-
-
-def training_numbers(found: Trained) -> list[int]:
-    """[R] which training each run belongs to, as recorded; files of 0.2 do not say, and the agent is asked."""
-    if found.config.training:
-        return found.config.training
-    from pdocrl.agents.registry import find_agent
-    from pdocrl.training.trainer import trainings
-
-    try:
-        agent = find_agent(found.config.agent)
-        return [int(number) for number in trainings(agent, found.config.make_runs(agent))[1]]
-    except PdocrlError:
-        return list(range(len(found.config.runs)))
-
-
 def score_played(
     found: Trained,
     spec: Task,
@@ -312,7 +269,8 @@ def score_played(
     runs = []
     for i, one in enumerate(asked):
         own = played.of_policy(i)
-        held = score_limits(limits, config.cost_names, own.cost, own.max_step_cost, cost_max=cost_max)
+        every = list(dict.fromkeys((*one.limits, *limits)))
+        held = score_limits(every, config.cost_names, own.cost, own.max_step_cost, cost_max=cost_max)
         runs.append(_run(found, spec, own, one, numbers[one.run], held))
     result = Scores(
         task=spec.name,
@@ -357,13 +315,24 @@ def summarise(task: Task, runs: Sequence[RunScore]) -> list[VariantScore]:
 def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) -> AtLimit:
     reward = [[episode.reward for episode in run.episodes] for run in runs]
     cost = [[episode.cost for episode in run.episodes] for run in runs]
-    return at_limit(task, reward, cost, limit, [run.training for run in runs])
+    return at_limit(task, reward, cost, limit, [run.training for run in runs], kept=_kept(runs))
+
+
+def _kept(runs: Sequence[RunScore]) -> bool | None:
+    """Whether the limits that runs were asked to keep hold on average over them; None where these are on means."""
+    asked = runs[0].settings.get("limits")
+    if not isinstance(asked, list) or not asked:
+        return None
+    found = [[score for run in runs for score in run.limits if score.limit == text] for text in asked]
+    means = [sum(score.value for score in own) / len(own) for own in found]
+    return all(mean <= Limit.parse(text).value for mean, text in zip(means, asked, strict=True))
 
 
 def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int, limits: list[LimitScore]) -> RunScore:
     run = found.config.runs[asked.run]
     scored = at_limit(spec, own.reward, own.cost, asked.limit).score
-    said = prediction(asked.policy)
+    said, words = prediction(asked.policy), [str(limit) for limit in asked.limits]
+    settings = {name: value for name, value in run.items() if name not in {"cost_limit", "seed"}}
     return RunScore(
         agent=found.config.agent,
         run=asked.run,
@@ -371,12 +340,12 @@ def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int,
         cost_limit=list(asked.limit),
         trained_limit=list(run["cost_limit"]),
         seed=run["seed"],
-        settings={name: value for name, value in run.items() if name not in {"cost_limit", "seed"}},
+        settings=settings | {"limits": words} if words or "limits" in settings else settings,
         reward=float(own.reward.mean()),
         cost=own.cost.mean(0).tolist(),
         normalized_reward=scored.reward,
         normalized_cost=scored.cost,
-        safe=scored.safe,
+        safe=all(score.satisfied for score in limits if score.limit in words) if words else scored.safe,
         failure=found.failures.get(asked.run),
         episodes=[
             EpisodeScore(
@@ -392,4 +361,5 @@ def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int,
         limits=limits,
         predicted_cost=None if said is None else said.cost.tolist(),
         predicted_within=None if said is None else said.within,
+        predicted_tails=[] if said is None else [PredictedLimit(**tail._asdict()) for tail in said.tails],
     )

@@ -39,7 +39,7 @@ def find_protocol(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def protocol_of(limits: Iterable[Sequence[float]], seeds: Iterable[int], episodes: int) -> str:
+def protocol_of(limits: Iterable[Sequence[float] | Sequence[str]], seeds: Iterable[int], episodes: int) -> str:
     """The name of the protocol whose limits, seeds and episodes these are, in any order, else "custom".
 
     Limits that are those of two protocols together give both names: "dsrl+paper". A protocol's seeds are the least it

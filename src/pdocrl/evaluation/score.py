@@ -71,7 +71,7 @@ class Score(Part, frozen=True, kw_only=True):
     cost_iqm: float
     costs: list[float]  # of each constraint, at one limit
     intervals_over: Over  # "episodes": one training only, so nothing is said of how trainings differ
-    safe: bool  # mean normalised cost ≤ 1
+    safe: bool  # mean normalised cost ≤ 1; of limits on tails: they hold
     safe_limits: int  # at how many limits it is safe, which the mean can hide
     limits: int
     runs: int
@@ -105,6 +105,7 @@ class AtLimit:
     rewards: Floats  # [R, E] normalised
     costs: Floats  # [R, E, K] normalised
     trainings: tuple[Hashable, ...]  # [R] names of the trainings; runs at other limits may share them
+    kept: bool | None = None  # whether limits on tails that they were asked for hold; None: the limit is on the mean
 
     @property
     def reward(self) -> float:
@@ -122,7 +123,7 @@ class AtLimit:
 
     @property
     def safe(self) -> bool:
-        return self.cost <= 1
+        return self.cost <= 1 if self.kept is None else self.kept
 
     @property
     def over(self) -> int:
@@ -191,7 +192,12 @@ class Cell:
 
 
 def at_limit(
-    task: str | Task, reward: ArrayLike, cost: ArrayLike, limit: Limit, trainings: Sequence[Hashable] | None = None
+    task: str | Task,
+    reward: ArrayLike,
+    cost: ArrayLike,
+    limit: Limit,
+    trainings: Sequence[Hashable] | None = None,
+    kept: bool | None = None,
 ) -> AtLimit:
     """Runs of one limit, undiscounted episode sums as normalised ones; or an error that shows the shapes.
 
@@ -201,6 +207,7 @@ def at_limit(
         cost: [R, E, K], or [R, E] or [E] for one constraint: undiscounted episode costs.
         limit: allowed cost per episode, one number or one per constraint.
         trainings: [R] the name of each run's training; without it every run is a training of its own.
+        kept: of limits on tails, whether the episodes keep them; `limit` is then the amount of cost in them.
     """
     limits = (float(limit),) if isinstance(limit, int | float) else tuple(float(x) for x in limit)
     rewards = np.asarray(reward, dtype=np.float64)
@@ -215,7 +222,7 @@ def at_limit(
     if not (np.isfinite(rewards).all() and np.isfinite(costs).all()):
         raise PdocrlError("a reward or cost to be scored is not finite.")
     names = tuple((limits, run) for run in range(len(rewards))) if trainings is None else tuple(trainings)
-    return AtLimit(limits, normalised_reward(task, rewards), normalised_cost(costs, limits), names)
+    return AtLimit(limits, normalised_reward(task, rewards), normalised_cost(costs, limits), names, kept)
 
 
 def _worst(limits: Sequence[AtLimit]) -> list[Floats]:
@@ -258,7 +265,7 @@ def _score(limits: Sequence[AtLimit], limit: tuple[float, ...] | None) -> Score:
         cost_iqm=interquartile_mean(_worst_of_runs(limits)),
         costs=[] if limit is None else [float(x) for x in limits[0].costs.mean(axis=(0, 1))],
         intervals_over=reward.over,
-        safe=cost.value <= 1,
+        safe=limits[0].safe if len(limits) == 1 else all(at.kept is not False for at in limits) and cost.value <= 1,
         safe_limits=sum(at.safe for at in limits),
         limits=len(limits),
         trainings_over=sum(float(np.mean(own)) > 1 for own in paid.values()),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.policies.mlp import Layers, SavedNetworks, Step, forward, one_hot
+from pdocrl.policies.mlp import Layers, PolicyInputError, SavedNetworks, Step, forward, one_hot
 
 P = TypeVar("P", bound="CostConditionedPolicy")
 
@@ -29,25 +29,30 @@ class CostConditionedPolicy:
         raise NotImplementedError
 
     def with_limit(self: P, cost_limit: Any) -> P:
-        """The same policy for another limit, one number or one per constraint."""
+        """The same policy for another limit: one number or one per constraint, or in words, "cost<=20"."""
         moved: P = dataclasses.replace(self, limit=tuple(self._limits(cost_limit).tolist()))  # type: ignore[type-var]
         return moved
 
+    def asked(self: P, limit: Any) -> tuple[P, NDArray[np.float32]]:
+        """The policy that serves a limit, None for its own, and the limits on means it is told."""
+        return self, self._limits(limit)
+
     def begin(self, seed: int, limit: Any = None) -> Step:
         """The steps of one episode at a limit; `step(…, limit=x)` changes it from there on. Nothing is random."""
-        allowed, spent, steps = self._limits(limit), np.zeros((1, len(self.limit)), np.float32), 0
+        spent, steps = np.zeros((1, len(self.limit)), np.float32), 0
+        policy, allowed = self.asked(limit)
 
         def step(
             obs: NDArray[Any], last_reward: float = 0.0, last_cost: Any = 0.0, limit: Any = None
         ) -> NDArray[np.float32]:
-            nonlocal allowed, spent, steps
+            nonlocal policy, allowed, spent, steps
             if limit is not None:
-                allowed = self._limits(limit)
+                policy, allowed = self.asked(limit)
             if steps:
                 spent = spent + np.asarray(last_cost, np.float32)
             time = np.full((1, 1), min(steps, self.horizon), np.float32)
             steps += 1
-            action: NDArray[np.float32] = self.act(np.asarray(obs)[None], allowed[None], spent, time)[0]
+            action: NDArray[np.float32] = policy.act(np.asarray(obs)[None], allowed[None], spent, time)[0]
             return action
 
         return step
@@ -56,13 +61,59 @@ class CostConditionedPolicy:
         """As on an episode's first step."""
         rows = len(obs)
         nothing = np.zeros((rows, len(self.limit)), np.float32)
-        return self.act(obs, nothing + self._limits(limit), nothing, np.zeros((rows, 1), np.float32))
+        policy, allowed = self.asked(limit)
+        return policy.act(obs, nothing + allowed, nothing, np.zeros((rows, 1), np.float32))
 
     def _limits(self, limit: Any) -> NDArray[np.float32]:
+        """[K] limits on means."""
+        if in_words(limit):
+            limit, tails = self._in_words(limit)
+            if tails:
+                raise PolicyInputError(
+                    f"limit {tails[0].text}: a policy of this kind serves limits on the mean cost alone; one of `dial` "
+                    "serves limits on tails."
+                )
         given = np.atleast_1d(np.asarray(self.limit if limit is None else limit, np.float32))
         if given.shape != (len(self.limit),) or not (given >= 0).all():
             raise ValueError(f"limit {limit} must be {len(self.limit)} number(s) of at least 0, one for each cost")
         return given
+
+    def _in_words(self, limit: Any) -> tuple[list[float], tuple[Tail, ...]]:
+        """Limits on the mean of each cost, ∞ where there is none, and those on tails."""
+        try:
+            from pdocrl.limits import as_limits
+        except ImportError:
+            raise PolicyInputError(f"limit {limit!r}: limits in words are read by the package pdocrl.") from None
+        names = getattr(self, "cost_names", ())  # without them one cost goes by any name
+        if len(self.limit) > 1 and not names:
+            raise PolicyInputError(f"limit {limit!r}: this policy does not know its costs by name; give numbers.")
+        means, tails = [float("inf")] * len(self.limit), []
+        for one in as_limits(limit):
+            if one.sense == ">=":
+                raise PolicyInputError(f"limit {one}: costs are limited from above; write <=.")
+            k = one.index(names) if names else 0
+            number = one.threshold if one.threshold is not None else one.level or 0.0
+            if one.tail:
+                tails.append(Tail(one.measure, k, number, one.value, str(one)))
+            else:
+                means[k] = one.value
+        return means, tuple(tails)
+
+
+class Tail(NamedTuple):
+    """A limit on the tail of an episode's cost; see `pdocrl.limits`."""
+
+    measure: str  # exceedance, cvar or max
+    cost: int  # of which of the K costs
+    number: float  # the threshold of an exceedance, the level of a CVaR
+    value: float  # what the measure is limited to
+    text: str
+
+
+def in_words(limit: Any) -> bool:
+    """Whether limits are given as text or as objects, and not as numbers."""
+    given = [limit] if isinstance(limit, str) or hasattr(limit, "measure") else limit
+    return isinstance(given, list | tuple) and any(isinstance(x, str) or hasattr(x, "measure") for x in given)
 
 
 def discounted_budget(

@@ -319,17 +319,20 @@ def _dial(graph: Graph, policy: DialPolicy) -> str:
     costs = len(policy.max_episode_cost)
     obs, time = graph.observations(policy.weights[0].shape[0] - 2 - 8 * costs), graph.input("time", 1)
     limit, spent = graph.input("limit", costs), graph.input("spent", costs)
-    # the setting of largest predicted return among those within the limit, else the one that exceeds it least
-    beyond = graph.op("Sub", graph.constant(policy.bound), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
+    # the setting of largest predicted return among those within the limit, else the one that exceeds it least; limits
+    # on tails are those of the export
+    rows = policy.allowed
+    reward, bound = policy.reward[rows], policy.mean_bound[rows]
+    beyond = graph.op("Sub", graph.constant(bound), graph.op("Unsqueeze", limit, graph.ints(1)))  # [B, M, K]
     shares = graph.op("Div", beyond, graph.constant(policy.max_episode_cost))
     excess = graph.op("ReduceMax", shares, axes=[2], keepdims=0)
     within = graph.op("LessOrEqual", excess, graph.constant(0.0))
     missed = graph.scaled(graph.op("Add", excess, graph.constant(1.0)), -policy.EXCEEDED)
-    missed = graph.op("Add", missed, graph.constant(policy.reward.min()))
-    chosen = graph.op("ArgMax", graph.op("Where", within, graph.constant(policy.reward), missed), axis=1, keepdims=0)
-    wished = graph.op("Gather", graph.constant(policy.relative_return[:, None]), chosen, axis=0)
-    target = graph.op("Gather", graph.constant(policy.target_cost), chosen, axis=0)
-    cap = graph.op("Gather", graph.constant(policy.cost_cap), chosen, axis=0)
+    missed = graph.op("Add", missed, graph.constant(reward.min()))
+    chosen = graph.op("ArgMax", graph.op("Where", within, graph.constant(reward), missed), axis=1, keepdims=0)
+    wished = graph.op("Gather", graph.constant(policy.relative_return[rows][:, None]), chosen, axis=0)
+    target = graph.op("Gather", graph.constant(policy.target_cost[rows]), chosen, axis=0)
+    cap = graph.op("Gather", graph.constant(policy.cost_cap[rows]), chosen, axis=0)
     over = graph.op("Cast", graph.op("GreaterOrEqual", spent, cap), to=1)
     below_cap = graph.op("Sub", graph.constant(1.0), graph.op("ReduceMax", over, axes=[1], keepdims=1))
     target = graph.op("Mul", target, below_cap)

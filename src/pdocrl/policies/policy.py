@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
-from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy
+from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy, in_words
 from pdocrl.policies.dial import DialPolicy
 from pdocrl.policies.mlp import Layers, MLPPolicy, Policy, PolicyInputError, Step
 from pdocrl.policies.transformer import TransformerPolicy
@@ -232,10 +232,13 @@ class NormalisedPolicy:
 class NormalisedCostConditionedPolicy(NormalisedPolicy):
     """One whose network is conditioned on the cost limit."""
 
-    def with_limit(self, cost_limit: Any) -> NormalisedPolicy:
-        """The policy for this limit: a number, or one per constraint."""
-        limit = tuple(float(x) for x in np.atleast_1d(np.asarray(cost_limit, np.float64)))
-        return with_normaliser(self.network.with_limit(limit), self.normaliser, self.columns, limit)
+    def with_limit(self, cost_limit: Any, **wishes: Any) -> NormalisedPolicy:
+        """The policy for this limit: a number, or one per constraint; of `dial` also limits on tails."""
+        if not in_words(cost_limit):
+            cost_limit = tuple(float(x) for x in np.atleast_1d(np.asarray(cost_limit, np.float64)))
+        network = self.network.with_limit(cost_limit, **wishes)
+        told = network.limit if in_words(cost_limit) else cost_limit
+        return with_normaliser(network, self.normaliser, self.columns, () if np.isinf(told).any() else tuple(told))
 
 
 def with_normaliser(

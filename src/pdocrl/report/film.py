@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation.evaluate import RunScore, with_limit
+from pdocrl.evaluation.ask import with_limit
+from pdocrl.evaluation.evaluate import RunScore
 from pdocrl.records import Record, read_record, write_record
 from pdocrl.report.record import Results, limit_name
 
@@ -61,7 +62,8 @@ def make_film(
     shown = run or max(record.scores.runs, key=lambda run: (run.safe, run.normalized_reward))
     seed = shown.episodes[0].seed
     own = record.trained.policies[shown.run]
-    policy = with_limit(own, tuple(shown.cost_limit)) or own
+    words = shown.settings.get("limits")
+    policy = with_limit(own, words if isinstance(words, list) and words else tuple(shown.cost_limit)) or own
     animation, stills, place = _files(record, name)
     try:
         frames, outcome = film(record.scores.task, policy, seed, every=every)

@@ -131,9 +131,10 @@ def of_estimates(record: Results) -> Table:
 
 
 def _tail(score: Score) -> tuple[Text, Text]:
-    """Episodes over the limit with the exact interval below, and the CVaR."""
-    count, interval, cvar = tail_cells(score)
-    return dataclasses.replace(count, below=(interval.text,)), cvar
+    """Episodes over the limit with the exact interval below, also of trainings over it, and the CVaR."""
+    count, interval, cvar, trainings, share = tail_cells(score)
+    more = (f"{trainings.text} trainings {share.text}",) if score.trainings > 1 and trainings.text != DASH else ()
+    return dataclasses.replace(count, below=(interval.text, *more)), cvar
 
 
 _VERDICT_STYLES: dict[bool | None, Style] = {True: "yes", False: "no"}

@@ -209,28 +209,32 @@ def _beside(x: Axis, limits: Floats, count: int) -> Floats:
 
 
 def profiles(record: Results) -> Drawings:
-    """{"all tasks": pictures}: the share of runs that are safe and earn more than so much, and that cost no more."""
+    """{"all tasks": pictures}: the share of runs that are safe and earn more than so much, of runs that cost no more,
+    and of single episodes that cost no more."""
     if len(record.methods) < 2 or len(record.runs) < 2:
         return {}
-    return {"all scored tasks": _profile(record, "reward") + _profile(record, "cost")}
+    return {"all scored tasks": Markup("").join(_profile(record, what) for what in ("reward", "cost", "episode cost"))}
 
 
 def _profile(record: Results, what: str) -> Markup:
-    height = 220.0
+    height, of_episodes = 220.0, what == "episode cost"
     rewards = np.array([run.reward for run in record.runs])
-    costs = np.array([run.cost for run in record.runs])
+    costs, methods = np.array([run.cost for run in record.runs]), [run.method for run in record.runs]
+    if of_episodes:
+        costs, methods = np.array([row.normalized_cost for row in record.rows]), [row.method for row in record.rows]
     if what == "reward":
         x = chart.spanning(rewards, LEFT, WIDTH - RIGHT, also=(0.0,))
     else:
         x = chart.Axis(0.0, 3.0, LEFT, WIDTH - RIGHT)
     y = chart.Axis(0.0, 1.05, height - BOTTOM, TOP + 12)
     label = "share of runs, safe and above" if what == "reward" else "share of runs at most"
+    label = "share of episodes at most" if of_episodes else label
     body = chart.axes(x, y, "normalised reward" if what == "reward" else "cost / limit", label)
-    body += chart.upright(float(x(1)), y.end - 4, y.start, "limit") if what == "cost" else ""
+    body += chart.upright(float(x(1)), y.end - 4, y.start, "limit") if what != "reward" else ""
     at = np.linspace(x.low, x.high, 80)
     told = []
     for method in record.ranked:
-        own = np.array([run.method == method for run in record.runs])
+        own = np.array([name == method for name in methods])
         if not own.any():
             continue
         if what == "reward":
@@ -240,8 +244,11 @@ def _profile(record: Results, what: str) -> Markup:
         body += chart.group(chart.curve(record.methods.index(method), x(at), y(share)), method=method)
         told.append(f"{method} {share[int(np.argmin(abs(at - (0.5 if what == 'reward' else 1.0))))]:.2f}")
     where = "at a reward of 0.5" if what == "reward" else "at the limit"
-    description = f"Performance profile over all runs. Shares {where}: {'; '.join(told)}."
-    return chart.drawing(f"profile-{what}", height, f"Performance profile of {what}", description, body)
+    over = "single episodes" if of_episodes else "all runs"
+    description = f"Performance profile over {over}. Shares {where}: {'; '.join(told)}."
+    return chart.drawing(
+        f"profile-{what.replace(' ', '-')}", height, f"Performance profile of {what}", description, body
+    )
 
 
 def estimates(record: Results) -> Drawings:

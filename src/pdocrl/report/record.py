@@ -19,6 +19,7 @@ from pdocrl.bench.results import (
     GroupStatus,
     Row,
     SuiteFile,
+    limits_of_run,
     make_rows,
     method_name,
     read_rows,
@@ -252,6 +253,9 @@ def read_results(folder: str | os.PathLike[str], dataset: Dataset | None = None)
     return _read_alone(folder, dataset)
 
 
+NO_SETTINGS = {"cost_limit", "seed", "limits"}  # of a run: what it is asked, and its seed
+
+
 def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     """A training as a benchmark of one."""
     trained = load_trained(folder)
@@ -263,7 +267,10 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     scores = read_scores(folder) if (folder / SCORES).exists() else None
     name = scores.task if scores is not None else plan.task or Path(plan.data).name
     status = GroupStatus(folder.name, name, plan.agent, "", len(plan.runs), "trained" if scores is None else "done")
-    variants = [_variant({k: v for k, v in run.items() if k not in {"cost_limit", "seed"}}) for run in plan.runs]
+    variants = [
+        "-".join(filter(None, (_variant({k: v for k, v in run.items() if k not in NO_SETTINGS}), limits_of_run(run))))
+        for run in plan.runs
+    ]
     training = read_training(folder, status, tuple(method_name(plan.agent, variant) for variant in variants))
     rows = []
     if scores is not None:
@@ -273,7 +280,7 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
             _task(scores.task, plan),
             suite=folder.name,
             protocol=scores.protocol,
-            variant=lambda run: _variant(run.settings),
+            variant=lambda run: _variant({k: v for k, v in run.settings.items() if k not in NO_SETTINGS}),
             seconds=train_seconds(trained.metrics),
         )
     suite = SuiteFile(name=folder.name, kind="control", steps=plan.steps)

@@ -22,6 +22,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.intervals import Floats, Interval, interquartile_mean, share_interval
 from pdocrl.evaluation.normalise import normalised_cost
 from pdocrl.evaluation.score import AtLimit, Cell
+from pdocrl.limits import Limit
 
 _UNSAFE = 1e6  # puts every unsafe result below every safe one; |normalised reward| and cost are far smaller
 DRAWS = 2000  # of every cell, to see how ranks would change with them
@@ -196,4 +197,10 @@ def _at_limit(task: str, method: str, limit: tuple[float, ...], runs: list[list[
     rewards = np.array([[row.normalized_reward for row in run] for run in runs])
     costs = np.array([[row.cost for row in run] for run in runs]).reshape(*rewards.shape, len(limit))
     normal = normalised_cost(costs, limit) if limit else costs
-    return AtLimit(limit, rewards, normal, tuple(run[0].training for run in runs))
+    return AtLimit(limit, rewards, normal, tuple(run[0].training for run in runs), _kept(runs[0][0].limits, costs))
+
+
+def _kept(limits: str, costs: Floats) -> bool | None:
+    """Whether limits on tails hold for one cost, [R, E, 1]; rows hold no costs of steps, so `max` is left out."""
+    asked = [one for one in map(Limit.parse, filter(None, limits.split(", "))) if one.measure != "max"]
+    return all(one.satisfied(costs.ravel()) for one in asked) if asked and costs.shape[-1] == 1 else None

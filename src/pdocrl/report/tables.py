@@ -20,7 +20,7 @@ import numpy as np
 
 from pdocrl.bench.results import Row
 from pdocrl.bench.sources import refuse_unsourced, source_notes
-from pdocrl.evaluation.intervals import interval_words, number
+from pdocrl.evaluation.intervals import binomial_interval, interval_words, number
 from pdocrl.evaluation.protocols import protocols_in
 from pdocrl.evaluation.score import Cell, Score
 from pdocrl.report.published import AVERAGE, published
@@ -198,23 +198,27 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     return Table("limits", title, tuple(("", name) for name in names), tuple(body), (*notes, TAIL_NOTE))
 
 
-TAIL_HEADS = ("episodes over", "95 %", "CVaR90")
+TAIL_HEADS = ("episodes over", "95 %", "CVaR90", "trainings over", "95 %")
 TAIL_NOTE = (
     "Episodes over: share of single episodes that cost more than the limit, with the 95 % Clopper–Pearson interval for "
     "further episodes of these policies, episodes taken as independent. CVaR90: mean normalised cost of the costliest "
-    "tenth of the episodes."
+    "tenth of the episodes. Trainings over: those whose mean cost exceeds the limit, with the exact interval for the "
+    "share of further trainings; where costs are skewed it holds and the interval of the mean does not."
 )
 
 
-def tail_cells(score: Score) -> tuple[Text, Text, Text]:
-    """What the mean hides of single episodes, under `TAIL_HEADS`; dashes for scores of before version 0.3."""
-    if score.tail is None:
-        return (Text(DASH, value=""),) * 3
+def tail_cells(score: Score) -> tuple[Text, ...]:
+    """What the mean hides, under `TAIL_HEADS`; dashes for scores of before version 0.3."""
+    if score.tail is None or score.trainings_over is None:
+        return (Text(DASH, value=""),) * len(TAIL_HEADS)
     count, interval = score.tail.words()
+    low, high = binomial_interval(score.trainings_over, score.trainings)
     return (
         Text(count, value=score.tail.share),
         Text(interval, value=score.tail.share_interval[1]),
         Text(number(score.tail.cvar), value=score.tail.cvar),
+        Text(f"{score.trainings_over} of {score.trainings}", value=score.trainings_over / score.trainings),
+        Text(f"[{100 * low:.0f}, {100 * high:.0f}] %", value=high),
     )
 
 

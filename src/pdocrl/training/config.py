@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import msgspec
@@ -23,13 +23,15 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import place_of as place_of_file
 from pdocrl.data.tasks import Task, find_task, refuse_other_task
 from pdocrl.errors import PdocrlError, UnknownNameError, by_door
+from pdocrl.limits import Limit, amounts, as_limits, in_words
 from pdocrl.provenance import UNKNOWN, commit, machine, versions
 from pdocrl.records import Record, read_record
 from pdocrl.training.buffer import Buffer
 from pdocrl.training.trainer import Run
 
 FILE = "run.json"
-Limits = float | Sequence[float | Sequence[float]]
+# One limit, or several, each for runs of its own: numbers, or words of which several may hold together
+Limits = float | str | Limit | Sequence[float | str | Limit | Sequence[float] | Sequence[str | Limit]]
 BENCHMARK_LIMITS = (10.0, 20.0, 40.0)  # DSRL's
 BENCHMARK: Literal["benchmark"] = "benchmark"  # asks for them, where data has costs
 
@@ -50,7 +52,8 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
     training: list[int] = msgspec.field(default_factory=list)  # [R] runs of one number share a training
     default_limit: bool = False  # no limit was given: the runs have the data's mean cost per episode
     settings: dict[str, Any]  # the same in all runs
-    runs: list[dict[str, Any]]  # per run: cost_limit, seed and the settings it varies
+    # per run: cost_limit, seed, the settings it varies, and where some are asked to keep limits on tails, "limits"
+    runs: list[dict[str, Any]]
     steps: int
     log_every: int
     checkpoint_every: int
@@ -116,25 +119,62 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
         """The runs as the trainer takes them."""
         made = []
         for run in self.runs:
-            varied = {name: value for name, value in run.items() if name not in {"cost_limit", "seed"}}
+            varied = {name: value for name, value in run.items() if name not in {"cost_limit", "seed", "limits"}}
             settings = {
                 **self.settings,
                 **varied,
                 "cost_limit": tuple(run["cost_limit"]),
                 "horizon": float(self.horizon),
             }
-            made.append(Run(make_config(agent, **settings), run["seed"]))
+            made.append(Run(make_config(agent, **settings), run["seed"], tuple(run.get("limits", ()))))
         return made
 
 
-def limits_of(cost_limit: Limits) -> list[tuple[float, ...]]:
-    """One tuple per limit; a bare number is one limit of one cost."""
-    given: Any = [cost_limit] if np.ndim(cost_limit) == 0 else cost_limit
-    limits = [(float(c),) if np.ndim(c) == 0 else tuple(float(x) for x in c) for c in given]
-    if any(value < 0 or not np.isfinite(value) for limit in limits for value in limit):
+class RunLimit(NamedTuple):
+    """What one run is asked to keep."""
+
+    cost_limit: tuple[float, ...]  # [K] on means; of limits in words the amounts of cost in them
+    words: tuple[str, ...] = ()  # where one of them is on a tail
+
+
+def limits_of(cost_limit: Limits) -> list[tuple[float, ...] | tuple[Limit, ...]]:
+    """One tuple per limit, of numbers or in words; a bare number is one limit of one cost."""
+    given: Any = [cost_limit] if _alone(cost_limit) else cost_limit
+    limits: list[Any] = []
+    for one in given:
+        several = (one,) if _alone(one) else tuple(one)
+        limits.append(as_limits(several) if in_words(several) else tuple(float(x) for x in several))
+    if any(not isinstance(x, Limit) and (x < 0 or not np.isfinite(x)) for limit in limits for x in limit):
         raise PdocrlError(f"cost limits must be numbers of at least 0: {limits}.")
     _refuse_twice("cost limit", limits)
     return limits
+
+
+def _alone(limit: object) -> bool:
+    """Whether it is one number or one limit in words, and no sequence of them."""
+    return isinstance(limit, str | Limit) or not hasattr(limit, "__len__")
+
+
+def run_limits(
+    limits: Sequence[tuple[float, ...] | tuple[Limit, ...]], names: Sequence[str], horizon: int, agent: Agent[Any, Any]
+) -> list[RunLimit]:
+    """What runs are asked to keep, with the data's cost columns; limits on tails are refused where none are served."""
+    found = []
+    for limit in limits:
+        if not in_words(limit):
+            found.append(RunLimit(tuple(float(x) for x in limit)))  # type: ignore[arg-type]
+            continue
+        words = as_limits(limit)
+        tail = next((one for one in words if one.tail), None)
+        if tail is not None and not agent.tail_limits:
+            raise PdocrlError(
+                f"{agent.name} serves limits on the mean cost alone, not {tail}; `dial` serves limits on tails. "
+                "(`pdocrl evaluate --limits` scores any agent on them.)"
+            )
+        told = tuple(map(str, words)) if tail is not None else ()
+        found.append(RunLimit(amounts(words, names, horizon), told))
+    _refuse_twice("cost limit", found)
+    return found
 
 
 def default_limits(
@@ -149,7 +189,7 @@ def default_limits(
         return [()]
     if benchmark:
         log("no cost limit was given: 10, 20 and 40 per episode, the benchmark's.")
-        return limits_of(BENCHMARK_LIMITS)
+        return [(limit,) for limit in BENCHMARK_LIMITS]
     says = "ignores_limit" in vars(type(agent)) and agent.ignores_limit(config)
     if not says or isinstance(dataset, Buffer):
         each = "" if dataset.n_costs == 1 else f", one number for each of {', '.join(dataset.cost_names)}"
@@ -182,13 +222,15 @@ def refuse_numbers(**numbers: tuple[int | None, int]) -> None:
 
 
 def runs_of(
-    limits: Sequence[tuple[float, ...]], seeds: Sequence[int], vary: Mapping[str, Sequence[Any]]
+    limits: Sequence[RunLimit], seeds: Sequence[int], vary: Mapping[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
     """One dict per run: every limit × variant × seed."""
+    tails = any(limit.words for limit in limits)
     for name, values in vary.items():
         _refuse_twice(f"value of {name}", list(values))
     return [
-        {"cost_limit": list(limit), "seed": s, **dict(zip(vary, choice, strict=True))}
+        {"cost_limit": list(limit.cost_limit), "seed": s, **dict(zip(vary, choice, strict=True))}
+        | ({"limits": list(limit.words)} if tails else {})
         for limit in limits
         for choice in itertools.product(*vary.values())
         for s in seeds
@@ -199,6 +241,7 @@ def _refuse_twice(what: str, values: Sequence[Any]) -> None:
     for i, value in enumerate(values):
         if value in values[:i]:
             shown = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+            shown = ", ".join(value.words) or value.cost_limit if isinstance(value, RunLimit) else shown
             raise PdocrlError(f"{what} {shown} is given twice; give each once.")
 
 

@@ -23,7 +23,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.training import folder as folders
-from pdocrl.training.config import FILE, Limits, TrainingConfig, limits_of, place_of, runs_of, seeds_of
+from pdocrl.training.config import FILE, Limits, TrainingConfig, limits_of, place_of, run_limits, runs_of, seeds_of
 from pdocrl.training.folder import Trained, locked
 from pdocrl.training.multi_task import MultiTaskTrainer
 from pdocrl.training.train import on_interrupt, record
@@ -65,7 +65,16 @@ def train_multi_task(
                 part.task,
                 chosen,
                 settings=dict(settings or {}),
-                runs=runs_of(limits_of(part.cost_limit), seeds, {}),
+                runs=runs_of(
+                    run_limits(
+                        limits_of(part.cost_limit),
+                        part.dataset.cost_names,
+                        part.task.horizon,
+                        chosen,
+                    ),
+                    seeds,
+                    {},
+                ),
                 steps=steps,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,

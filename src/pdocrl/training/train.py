@@ -31,7 +31,6 @@ from pdocrl.training.buffer import open_buffers
 from pdocrl.training.callbacks import Callback, Evaluate, EvaluateTask, Metrics, Progress, TrainingView, as_callbacks
 from pdocrl.training.config import (
     BENCHMARK,
-    BENCHMARK_LIMITS,
     Limits,
     TrainingConfig,
     default_limits,
@@ -39,6 +38,7 @@ from pdocrl.training.config import (
     place_of,
     refuse_numbers,
     refuse_other_dimensions,
+    run_limits,
     runs_of,
     seeds_of,
     task_of,
@@ -84,7 +84,8 @@ def train(
         agent: the method: a name of `pdocrl agents`, a class derived from `pdocrl.Agent`, or an instance of one.
         config: the agent's config; the same as giving its fields as keywords (`hidden=(64, 64)`), which win over it.
         cost_limit: undiscounted cost allowed per episode. One number; a sequence, for one run each; with K
-            constraints a sequence of sequences of K numbers. "benchmark": DSRL's 10, 20 and 40. None: agents that
+            constraints a sequence of sequences of K numbers. Of `dial` also limits on tails, "P(cost>20)<=0.1", and
+            lists of limits that hold together. "benchmark": DSRL's 10, 20 and 40. None: agents that
             serve every limit are trained once, and their policy is told the limit when it acts; others refuse.
         seed: one run per seed and limit.
         steps: gradient steps.
@@ -124,9 +125,7 @@ def train(
         cost_limit = [config.cost_limit]
     if horizon is None and config is not None and config.horizon != type(config)().horizon:
         horizon = int(config.horizon)
-    if isinstance(cost_limit, str) and cost_limit != BENCHMARK:
-        raise PdocrlError(f"cost_limit is {cost_limit!r}; give numbers, or {BENCHMARK!r} for {BENCHMARK_LIMITS}.")
-    asked = None if cost_limit is None or isinstance(cost_limit, str) else limits_of(cost_limit)
+    asked = None if cost_limit is None or cost_limit == BENCHMARK else limits_of(cost_limit)
     seeds, spec = seeds_of(seed), task_of(data, task)
     if buffer_size and not refresh_every:
         refresh_every = -(-buffer_size // (batch_size * BLOCK)) * BLOCK
@@ -145,6 +144,8 @@ def train(
             refuse_other_dimensions(dataset, spec)
             check_data(chosen, dataset)
             limits = asked or default_limits(chosen, make_config(chosen, **given), dataset, cost_limit == BENCHMARK)
+            longest = horizon or (spec.horizon if spec else dataset.longest_episode)
+            told = run_limits(limits, dataset.cost_names, longest, chosen)
             planned = TrainingConfig.of(
                 dataset,
                 place_of(data),
@@ -153,7 +154,7 @@ def train(
                 settings=given,
                 horizon=horizon,
                 steps=steps,
-                runs=runs_of(limits, seeds, dict(vary or {})),
+                runs=runs_of(told, seeds, dict(vary or {})),
                 default_limit=cost_limit is None,
                 log_every=log_every,
                 checkpoint_every=checkpoint_every,

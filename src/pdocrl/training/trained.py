@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdocrl.errors import PdocrlError
+from pdocrl.limits import amounts, as_limits, in_words
+from pdocrl.policies.dial import serves_tails
 from pdocrl.policies.policy import Policy
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.loggers import History
@@ -41,29 +42,49 @@ class Trained:
     final: FinalState | None = dataclasses.field(default=None, compare=False)  # None: in the folder's checkpoint
 
     def policy(
-        self, cost_limit: float | Sequence[float] | None = None, seed: int | None = None, **settings: Any
+        self,
+        cost_limit: Any = None,
+        seed: int | None = None,
+        from_every_start: bool | None = None,
+        **settings: Any,
     ) -> Policy:
         """The policy of the run with this cost limit, seed and varied settings; what is left out must not matter.
 
-        Of agents that serve every limit it is conditioned on `cost_limit`, whatever the limits of the runs.
+        Of agents that serve every limit it is conditioned on `cost_limit`, whatever the limits of the runs; of `dial`
+        that may be on tails, "P(cost>20)<=0.1", or several together, and hold `from_every_start`.
         """
-        wanted = None if cost_limit is None else tuple(np.atleast_1d(np.asarray(cost_limit, float)).tolist())
+        words = () if cost_limit is None or not in_words(cost_limit) else as_limits(cost_limit)
+        if words and not any(one.tail for one in words):
+            cost_limit, words = amounts(words, self.config.cost_names, self.config.horizon), ()
+        wanted = None if words or cost_limit is None else tuple(np.atleast_1d(np.asarray(cost_limit, float)).tolist())
         found = [
             i
             for i, run in enumerate(self.config.runs)
             if (seed is None or run["seed"] == seed) and all(run.get(k) == v for k, v in settings.items())
         ]
-        exact = [i for i in found if wanted is None or tuple(self.config.runs[i]["cost_limit"]) == wanted]
-        if wanted is not None and not exact and found and hasattr(self.policies[found[0]], "with_limit"):
+        exact = [
+            i
+            for i in found
+            if (wanted is None or tuple(self.config.runs[i]["cost_limit"]) == wanted)
+            and (cost_limit is None or self.config.runs[i].get("limits", []) == [*map(str, words)])
+        ]
+        conditioned = False
+        if cost_limit is not None and not exact and found and hasattr(self.policies[found[0]], "with_limit"):
             trainings = {self.training_of(i) for i in found}
             exact, conditioned = (found[:1] if len(trainings) == 1 else found), True
-        else:
-            conditioned = False
         if len(exact) != 1:
             shown = "; ".join(str(run) for run in self.config.runs)
             raise PdocrlError(f"{len(exact)} runs have what was asked for; there are: {shown}.")
         policy: Any = self.policies[exact[0]]
-        return policy.with_limit(wanted) if conditioned else policy  # type: ignore[no-any-return]
+        if (words or from_every_start is not None) and not serves_tails(policy):
+            raise PdocrlError(
+                f"policies of `{self.config.agent}` serve limits on the mean cost alone; `dial` on tails."
+            )
+        if not conditioned and from_every_start is None:
+            return policy  # type: ignore[no-any-return]
+        asked = wanted or list(words) or list(self.config.runs[exact[0]].get("limits", ())) or policy.network.limit
+        wishes = {} if from_every_start is None else {"from_every_start": from_every_start}
+        return policy.with_limit(asked, **wishes)  # type: ignore[no-any-return]
 
     def training_of(self, run: int) -> int:
         """Which training a run belongs to: runs of one number share it and differ in what is asked of its policy."""

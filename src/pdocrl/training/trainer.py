@@ -80,6 +80,7 @@ class Run:
 
     config: AgentConfig
     seed: int
+    limits: tuple[str, ...] = ()  # limits that also hold tails, in place of the config's on means
 
 
 @dataclasses.dataclass
@@ -109,6 +110,7 @@ class Trainer:
         self.configs = _stack([run.config for run in own])
         self.seeds = np.asarray([run.seed for run in own], np.uint32)
         self.normaliser, self.columns = normaliser_of(dataset), dataset.obs_names
+        self.cost_names = dataset.cost_names
         seen = normalise_obs(dataset, self.normaliser)
         self.problem = agent.problem(seen)
         self.step = 0
@@ -260,15 +262,17 @@ class Trainer:
         made: dict[int, Any] = {}  # training → a policy that serves every limit
         networks = []
         for run, training in zip(self.runs, self.training, strict=True):
-            network = made.get(training)
+            network: Any = made.get(training)
             if network is None:
                 state = jax.tree.unflatten(structure, [leaf[training] for leaf in leaves])
                 network = self.agent.policy(run.config, state)
+                if getattr(network, "cost_names", None) == ():
+                    network = dataclasses.replace(network, cost_names=self.cost_names)
                 if hasattr(network, "with_limit"):
                     made[training] = network
-            else:
+            elif not run.limits:
                 network = network.with_limit(run.config.cost_limit)
-            networks.append(network)
+            networks.append(network.with_limit(list(run.limits)) if run.limits else network)
         return [
             with_normaliser(network, self.normaliser, self.columns, tuple(run.config.cost_limit))
             for network, run in zip(networks, self.runs, strict=True)

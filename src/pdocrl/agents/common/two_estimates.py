@@ -58,18 +58,24 @@ class Selected(NamedTuple):
     reward: Float[NDArray[np.float32], " M"]
     cost: Float[NDArray[np.float32], "M K"]
     bound: Float[NDArray[np.float32], "M K"]
+    failed: bool  # whether the models are left out
 
 
 def probes(outcomes: Float[NDArray[np.float32], "E 1+K"], relative: Float[NDArray[np.float32], " E"]) -> Probes:
-    """Groups of episodes of like cost, the mean over the constraints in units of the largest."""
-    costs = outcomes[:, 1:]
-    largest = np.where(costs.max(0) > 0, costs.max(0), 1)
-    order = np.argsort((costs / largest).mean(1), kind="stable")
-    parts = [part for part in np.array_split(order, GROUPS) if len(part)]
+    """Settings for groups of episodes of like cost, the mean over the constraints in units of the largest."""
+    parts, largest = groups_of(outcomes), np.where(outcomes[:, 1:].max(0) > 0, outcomes[:, 1:].max(0), 1)
     means = np.stack([outcomes[part].mean(0) for part in parts]).astype(np.float32)
     wished = np.asarray([relative[part].mean() for part in parts], np.float32)
     cap = np.broadcast_to(NO_CAP * largest, means[:, 1:].shape).astype(np.float32)
     return Probes(Targets(wished, means[:, 1:], cap), means)
+
+
+def groups_of(outcomes: Float[NDArray[np.float32], "E 1+K"]) -> list[Int[NDArray[np.int64], " _"]]:
+    """The episodes of each group."""
+    costs = outcomes[:, 1:]
+    largest = np.where(costs.max(0) > 0, costs.max(0), 1)
+    order = np.argsort((costs / largest).mean(1), kind="stable")
+    return [part for part in np.array_split(order, GROUPS) if len(part)]
 
 
 def misses(estimate: Estimate, outcomes: Float[NDArray[np.float32], "G 1+K"]) -> tuple[float, float]:
@@ -108,7 +114,8 @@ def select(
     reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
     bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)
     kept = monotone(bound, reward, logged_evidence(targets, uncapped, outcomes))
-    return Selected(kept, *(table[kept].astype(np.float32) for table in (reward, cost, bound)))
+    reward, cost, bound = (table[kept].astype(np.float32) for table in (reward, cost, bound))
+    return Selected(kept, reward, cost, bound, failed)
 
 
 def logged_evidence(
