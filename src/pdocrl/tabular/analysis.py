@@ -20,14 +20,15 @@ import numpy as np
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part, Record, read_record
-from pdocrl.tabular.api import Result, solve
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.rows import MARK, split_label
 from pdocrl.tabular.result.policy import TabularPolicy
-from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Need
+from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Frontier, FrontierPoint, Need
+from pdocrl.tabular.result.result import Result
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
 
@@ -75,9 +76,30 @@ def frontier(
         if one.intervals is not None:
             low, high = one.intervals.value
             moved_out = msgspec.structs.replace(one.intervals, value=(min(low, max(low - bias, least)), high))
-            one = dataclasses.replace(one, intervals=moved_out)
+            one = one.telling(intervals=moved_out)
         found.append(one)
     return tuple(found)
+
+
+def frontier_of(line: Sequence[Result], name: str) -> Frontier:
+    """The record of results along the limit on a column."""
+    return Frontier(column=name, points=[_point(one, name) for one in line])
+
+
+def _point(result: Result, name: str) -> FrontierPoint:
+    at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
+    own, cost = result.limits[at], float(result.costs[at])
+    return FrontierPoint(
+        limit=own.value,
+        value=result.value,
+        interval=None if result.intervals is None else result.intervals.value,
+        cost=cost,
+        multiplier=float(result.multipliers[at]),
+        status=result.status,
+        satisfied=result.status in {"optimal", "approximate", "shown"}
+        or (result.status == "not_markov" and own.sign * (cost - own.value) >= -1e-7),
+        low_count_share=result.low_count_share,
+    )
 
 
 def other_clusterings(
