@@ -216,7 +216,7 @@ def action_values(counts: Counts, result: Result) -> Floats:
     return np.array([scale[:, None] * values(model, result.policy, signal)[1] for signal in signals])
 
 
-def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[Need, ...]]:
+def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, list[Need]]:
     """For the value and each limited column, the pairs whose few rows make it most uncertain.
 
     Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)]; rows added at a pair lower its term in proportion. A pair seen less than twice
@@ -231,7 +231,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
         terms = _variances(problem, model, result.policy, signal, column, discount)
         share = terms / max(float(terms.sum()), 1e-300)
         best = [int(pair) for pair in np.argsort(-share.ravel(), kind="stable")[:most] if share.ravel()[pair] > 1e-6]
-        found[name] = tuple(
+        found[name] = [
             Need(
                 state=counts.states[p // counts.n_actions],
                 action=counts.actions[p % counts.n_actions],
@@ -239,7 +239,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
                 share=float(share.ravel()[p]),
             )
             for p in best
-        )
+        ]
     return found
 
 
