@@ -34,7 +34,7 @@ def result(record: SolvedLog) -> Table:
 def deciders(record: SolvedLog) -> Table:
     """Who decided, and what came of it."""
     signals = list(record.deciders[0].means)
-    heads = ["decider", "episodes", *signals, *(f"episodes with {one}" for one in record.limits), "limits kept"]
+    heads = ["decider", "episodes", *signals, *(f"episodes with {one}" for one in record.limits), "limits satisfied"]
     rows = [
         [
             one.name,
