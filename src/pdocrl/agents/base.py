@@ -155,6 +155,7 @@ class Agent(Generic[C, S]):
     quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
     discrete_actions: ClassVar[bool] = False  # whether it learns from one-hot discrete actions, too
     tail_limits: ClassVar[bool] = False  # whether its policies serve limits on tails, "P(cost>20)<=0.1"
+    problem_class: ClassVar[type[Problem]] = Problem  # of what `problem` gives; checkpoints are read with it
     mixed_precision: ClassVar[bool] = False  # whether it trains in mixed precision on a GPU: see `nn/precision.py`
     Config: type[C]
 
