@@ -1,15 +1,18 @@
-"""The pictures of the documentation that show a command's own output, made by those commands.
+"""The pictures and pages of the documentation that show a command's own output, made by those commands.
 
-    python benchmarks/pictures.py
+    python benchmarks/pictures.py           # all
+    python benchmarks/pictures.py dial      # docs/dial-ballrun.html alone: one training, four limits, their films
 
-Writes docs/img/solve.png and docs/img/frontier.png (the example log `inventory`), docs/img/certificate.png (59 audited
-episodes, drawn at random with a fixed seed, against a limit of 10; none can cost more than 50) and, where a Chromium is
-installed, docs/img/five.png: the picture of all runs on docs/five.html.
+Writes docs/dial-ballrun.html (needs Bullet), docs/img/solve.png and docs/img/frontier.png (the log `inventory`),
+docs/img/certificate.png (59 audited episodes, drawn at random with a fixed seed, against a limit of 10; none can cost
+more than 50) and, where a Chromium is installed, docs/img/five.png: the picture of all runs on docs/five.html.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,9 +25,15 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "img"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 INVENTORY = ("solve", "inventory", "--gamma", "0.97", "--limit", "stockout<=0.02", "delivery<=0.3")
+# As in examples/robot.py: small networks and few steps.
+DIAL = "train BallRun --agent dial --cost-limit 10 20 40 70 --seed 0 --steps 4000 --set hidden=128,128"
+DIAL += " model_hidden=64,64 batch_size=256 --out ballrun"
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
+    dial()
+    if names == ["dial"]:
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _run(*INVENTORY, "--frontier", "stockout=0.01:0.1:10", "--out", str(folder))
@@ -40,6 +49,14 @@ def main() -> None:
         print("no Chromium: docs/img/five.png stays as it is")
     else:
         _photograph(ROOT / "docs" / "five.html", "Every run in the plane of reward and cost", IMAGES / "five.png")
+
+
+def dial() -> None:
+    """The page of a training; its commands name folders as they were typed, so they run in a folder of its own."""
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        _run(*DIAL.split())
+        _run("evaluate", "ballrun", "--episodes", "5")
+        _run("report", "ballrun", "--out", str(ROOT / "docs" / "dial-ballrun.html"))
 
 
 def _run(*arguments: str) -> None:
@@ -60,4 +77,4 @@ def _photograph(page: Path, heading: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

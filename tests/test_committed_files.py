@@ -51,3 +51,11 @@ def test_the_page_of_the_benchmarks_says_what_the_rows_say(rows):
     from benchmarks.table import generated
 
     assert generated(rows) in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_training_is_of_the_command_that_makes_it():
+    from benchmarks.pictures import DIAL
+
+    page = ROOT / "docs" / "dial-ballrun.html"
+    assert page.stat().st_size < 1_000_000
+    assert f">pdocrl {DIAL}\npdocrl evaluate" in page.read_text(encoding="utf-8")

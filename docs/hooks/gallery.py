@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+WIDTH, TABLE = 80, set("│┃━─")  # characters a text block of the site has room for, and those tables are drawn with
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -45,4 +47,6 @@ def _shown(output: Any) -> str:
         return f"![](data:image/png;base64,{picture})"
     text = "".join(output.get("text") or data.get("text/plain", ""))
     text = re.sub(r"\x1b\[[\d;]*m", "", text).strip("\n")
+    # A sentence is one long line of a cell's output, which the page would cut off; a table keeps its lines.
+    text = "\n".join(line if TABLE & set(line) else textwrap.fill(line, WIDTH) for line in text.split("\n"))
     return f"```text\n{text}\n```" if text.strip() else ""

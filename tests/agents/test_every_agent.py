@@ -6,7 +6,8 @@ import dataclasses
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ from pdocrl.nn.transformer import Windows
 from pdocrl.policies.cost_conditioned import discounted_budget
 from pdocrl.policies.onnx import to_onnx
 from pdocrl.testing import check_agent, policy_inputs
+from pdocrl.training import checkpoint
 from pdocrl.training.final_state import FinalState
 from pdocrl.training.train import train
 from pdocrl.training.trainer import Run, Trainer
@@ -223,6 +225,17 @@ def documented() -> tuple[dict[str, set[str]], set[str]]:
 
 def test_the_table_of_what_can_be_asked_names_every_agent() -> None:
     assert set(documented()[0]) == set(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_state_is_read_from_its_checkpoint_without_data(name: str, tmp_path: Path) -> None:
+    trainer = nine(name)[0]
+    config = SimpleNamespace(find_agent=lambda: trainer.agent, make_runs=lambda _: trainer.runs)
+    metadata = {"problem": dataclasses.asdict(trainer.problem)}
+    checkpoint.save(tmp_path / "checkpoint.safetensors", trainer.state, metadata)
+    read = FinalState.load(tmp_path / "checkpoint.safetensors", cast("Any", config), trainer.normaliser)
+    for leaf, other in zip(jax.tree.leaves(read.state), jax.tree.leaves(trainer.state), strict=True):
+        np.testing.assert_array_equal(leaf, other)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,13 @@ def test_the_gallerys_table_is_of_the_committed_numbers() -> None:
 def test_a_missing_package_is_named_with_how_to_install_it() -> None:
     assert skipped("No module named 'pyRDDLGym'") == "No module named 'pyRDDLGym': pip install 'pdocrl[rddl]'"
     assert skipped("the sepsis example needs the extra `icu`") == "the sepsis example needs the extra `icu`"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
+def test_on_the_site_no_sentence_of_the_output_is_cut_off(source: Path) -> None:
+    from docs.hooks.gallery import TABLE, WIDTH, page
+
+    blocks = re.findall(r"^```text\n(.*?)\n```$", page(source.with_suffix(".ipynb")), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.split("\n") if not TABLE & set(line)]
+    assert lines
+    assert max(map(len, lines)) <= WIDTH

@@ -58,5 +58,9 @@ def test_its_doors_examples_and_page_lead_where_they_say(browser, site: str, wid
         page.locator("article").get_by_role("link", name=link).click()
         assert page.locator("article h1").evaluate("head => head.firstChild.textContent") == title
         page.goto(site)
+    page.locator("article").get_by_role("link", name="Turn the dial").click()
+    slider = page.get_by_role("slider")
+    slider.press("End")
+    assert slider.get_attribute("aria-valuetext").startswith("limit 80: predicted cost at most")
     page.close()
     assert trouble == []

@@ -53,7 +53,7 @@ class AgentConfig(eqx.Module):
 
     @property
     def cost_rate(self) -> Float[Array, " K"]:
-        """What (1 − γ) J_c is held against: the limit spread over the horizon."""
+        """The cost limit as losses see it, [K]: per step, cost_limit / horizon, compared with (1 − γ) J_c."""
         return jax.numpy.asarray(self.cost_limit, jax.numpy.float32).reshape(-1) / self.horizon
 
 
@@ -155,6 +155,7 @@ class Agent(Generic[C, S]):
     quick_policy: ClassVar[bool] = True  # whether `policy` is cheap enough to be called at every checkpoint
     discrete_actions: ClassVar[bool] = False  # whether it learns from one-hot discrete actions, too
     tail_limits: ClassVar[bool] = False  # whether its policies serve limits on tails, "P(cost>20)<=0.1"
+    problem_class: ClassVar[type[Problem]] = Problem  # of what `problem` gives; checkpoints are read with it
     mixed_precision: ClassVar[bool] = False  # whether it trains in mixed precision on a GPU: see `nn/precision.py`
     Config: type[C]
 

@@ -78,6 +78,7 @@ class BCRL(Agent[BCRLConfig, BCRLState]):
     discrete_actions = True
     mixed_precision = True  # five tasks, the same seeds: docs/training.md
     Config = BCRLConfig
+    problem_class = BCRLProblem
 
     def ignores_limit(self, config: BCRLConfig) -> bool:
         return True  # it is told when it acts

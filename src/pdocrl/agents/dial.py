@@ -127,6 +127,7 @@ class Dial(Agent[DialConfig, DialState]):
     quick_policy = False  # it rolls out
     discrete_actions = True
     Config = DialConfig
+    problem_class = DialProblem
 
     def ignores_limit(self, config: DialConfig) -> bool:
         return True  # it is told when it acts

@@ -73,6 +73,7 @@ class FISOR(Agent[FISORConfig, FISORState]):
     summary = "Maximises reward in the feasible region, else minimises violation; no limit, and no diffusion model."
     paper = "Zheng et al., Safe Offline RL with Feasibility-Guided Diffusion Model (ICLR 2024)"
     Config = FISORConfig
+    problem_class = FISORProblem
 
     def ignores_limit(self, config: FISORConfig) -> bool:
         return True  # any cost is too much

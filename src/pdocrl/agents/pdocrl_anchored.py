@@ -136,6 +136,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
     needs = "whole episodes"
     fewest_costs = 0
     Config = AnchoredConfig
+    problem_class = AnchoredProblem
 
     def problem(self, dataset: Dataset) -> AnchoredProblem:
         return AnchoredProblem(**vars(super().problem(dataset)), normaliser=Normaliser.measure(dataset))

@@ -40,7 +40,7 @@ def certify(
     audit: Path | None = None,
     run: int | None = None,
     cost_limit: Numbers = (),
-    limits: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …")] = (),
+    limits: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …", aliases=["--limit"])] = (),
     plan: bool = False,
     expected: float | None = None,
     confidence: float = 0.95,

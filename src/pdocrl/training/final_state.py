@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.agents.base import Agent, Learned, Problem
+from pdocrl.agents.base import Agent, Learned
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import Normaliser
 from pdocrl.training import checkpoint
@@ -48,9 +48,12 @@ class FinalState:
         agent = config.find_agent()
         runs = config.make_runs(agent)
         own, training = trainings(agent, runs)
-        problem = metadata["problem"]
-        problem["frontier"] = tuple(tuple(row) for row in problem["frontier"])
-        state, _ = checkpoint.load(path, blank_state(agent, Problem(**problem), own))
+        told = {name: _hashable(value) for name, value in metadata["problem"].items()}
+        unknown = told.keys() - {field.name for field in dataclasses.fields(agent.problem_class)}
+        if unknown:
+            where = f"{type(agent).__name__}.problem_class"
+            raise PdocrlError(f"{path}: {where} has no field {min(unknown)}; name there what `problem` gives.")
+        state, _ = checkpoint.load(path, blank_state(agent, agent.problem_class(**told), own))
         return FinalState(agent, runs, training, state, normaliser)
 
     def state_of(self, run: int) -> Any:
@@ -107,3 +110,8 @@ class FinalState:
     @cached_property
     def _made(self) -> dict[int, Learned]:
         return {}
+
+
+def _hashable(value: Any) -> Any:
+    """Lists as JSON has them, as the tuples they were."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
