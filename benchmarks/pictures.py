@@ -3,7 +3,7 @@
     python benchmarks/pictures.py           # all
     python benchmarks/pictures.py dial      # docs/dial-ballrun.html alone: one training, four limits, their films
 
-Writes docs/dial-ballrun.html (needs Bullet), docs/img/solve.png and docs/img/frontier.png (the example log `inventory`),
+Writes docs/dial-ballrun.html (needs Bullet), docs/img/solve.png and docs/img/frontier.png (the log `inventory`),
 docs/img/certificate.png (59 audited episodes, drawn at random with a fixed seed, against a limit of 10; none can cost
 more than 50) and, where a Chromium is installed, docs/img/five.png: the picture of all runs on docs/five.html.
 """
@@ -52,7 +52,7 @@ def main(names: list[str]) -> None:
 
 
 def dial() -> None:
-    """The page of a training; its commands name folders as they were typed, so they are typed in a folder of its own."""
+    """The page of a training; its commands name folders as they were typed, so they run in a folder of its own."""
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         _run(*DIAL.split())
         _run("evaluate", "ballrun", "--episodes", "5")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pdocrl
 from pdocrl import deprecations
 from pdocrl.agents.base import make_config
 from pdocrl.agents.registry import agent_names, find_agent
@@ -44,6 +47,33 @@ def test_options_are_renamed_and_said_once(capsys: pytest.CaptureFixture[str]) -
         "deprecated: --relearned is now --refits; the old name is accepted until 0.4.",
         "deprecated: --window is now --limit-horizon; the old name is accepted until 0.4.",
     ]
+
+
+@pytest.mark.parametrize("option", sorted(deprecations.REMOVED["ope"]))
+def test_a_removed_option_is_refused_with_what_replaces_it(run_cli, option: str) -> None:  # type: ignore[no-untyped-def]
+    for words in ((f"--{option}", "1"), (f"--{option}=1",)):
+        status, _, said = run_cli("ope", "runs/mine", *words)
+        told = deprecations.REMOVED["ope"][option]
+        assert (status, said) == (2, f"error: --{option} is no longer an option of `pdocrl ope`: {told}.\n")
+
+
+def test_attributes_of_the_python_api_are_found_under_their_old_names() -> None:
+    folder = Path(__file__).parent / "training" / "trained_0_2" / "caps_iql"
+    trained = pdocrl.load_trained(folder)
+    with pytest.warns(DeprecationWarning, match=r"Trained\.plan is now config; .* until 0\.4"):
+        assert trained.plan is trained.config
+    policy = trained.policies[0]
+    with pytest.warns(DeprecationWarning, match=r"Policy\.at_limit is now with_limit"):
+        moved = policy.at_limit(7)
+    obs = np.linspace(-1, 1, 2 * policy.normaliser.obs_mean.shape[-1]).reshape(2, -1)
+    assert (moved(obs) == policy.with_limit(7)(obs)).all()
+    without = pdocrl.load_trained(folder.with_name("bc")).policies[0]
+    assert not hasattr(without, "at_limit")
+    names = {"Trained": type(trained), "Policy": type(policy)}
+    for owner, renamed in deprecations.ATTRIBUTES.items():
+        for old, new in renamed.items():
+            assert hasattr(names[owner], old)
+            assert new in {*dir(names[owner]), *names[owner].__annotations__}
 
 
 def test_settings_are_renamed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,18 @@
 """Names of version 0.2 that are still accepted in 0.3, each with a one-line deprecation: old → new.
 
-Every renamed setting, environment variable, command-line option and field of a result file is listed here and nowhere
-else; in the next version the tables are emptied.
+Every renamed or removed setting, environment variable, command-line option, attribute of the Python API and field of a
+result file is listed here and nowhere else; in the next version the tables are emptied.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
+
+from pdocrl.errors import PdocrlError
 
 ENVIRONMENT = {"PDOCRL_HALVES": ("PDOCRL_PRECISION", {"0": "float32", "1": "mixed"})}  # variable, and its values
 SETTINGS: dict[str, dict[str, str]] = {
@@ -22,6 +25,16 @@ OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
     "ope": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
     "certify": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
     "train": {"sink": "logger", "window": "buffer-size"},
+}
+REMOVED: dict[str, dict[str, str]] = {  # command → {option: what replaces it}; refused in one line
+    "ope": {
+        "method": "the ensemble decides, and --compare shows fitted Q evaluation and logged behaviours beside it",
+        "resamples": "intervals are calibrated on episodes that the ensemble had not seen; leave it out",
+    },
+}
+ATTRIBUTES: dict[str, dict[str, str]] = {  # class of the Python API → {attribute}
+    "Trained": {"plan": "config"},
+    "Policy": {"at_limit": "with_limit"},
 }
 FIELDS: dict[str, dict[str, str]] = {  # result file → {key}
     "ope.json": {"doubts": "warnings"},
@@ -63,11 +76,20 @@ def arguments(command: str, given: list[str]) -> list[str]:
     renamed = []
     for word in given:
         option, separator, value = word.partition("=")
+        if option.startswith("--") and (gone := REMOVED.get(command, {}).get(option.removeprefix("--"))):
+            raise PdocrlError(f"{option} is no longer an option of `pdocrl {command}`: {gone}.")
         new = OPTIONS.get(command, {}).get(option.removeprefix("--")) if option.startswith("--") else None
         if new is not None:
             deprecated(option, f"--{new}")
         renamed.append(word if new is None else f"--{new}{separator}{value}")
     return renamed
+
+
+def attribute(owner: str, old: str, of: Any) -> Any:
+    """An attribute of the Python API under its old name, with a `DeprecationWarning` where it is asked for."""
+    new = ATTRIBUTES[owner][old]
+    warnings.warn(f"{owner}.{old} is now {new}; the old name is accepted until 0.4.", DeprecationWarning, stacklevel=3)
+    return getattr(of, new)
 
 
 def _renamed(names: Mapping[str, str], given: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_a_plug_in_is_found_by_name() -> None:
 def test_a_plug_in_that_cannot_be_loaded_is_named() -> None:
     with pytest.raises(PdocrlError, match=r"agent 'broken' \(my_agent:Missing\) could not be loaded"):
         find_agent("broken")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_broken_plug_in_costs_the_others_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agents", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [one["name"] for one in json.loads(told.out)["agents"]] == [*BUILT_IN, "mine"]
+    (line,) = told.err.splitlines()
+    assert line.startswith("warning: agent 'broken' (my_agent:Missing) could not be loaded: ")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -14,6 +14,7 @@ import pytest
 import pdocrl
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limit
+from pdocrl.ope.any_policy import as_table
 from pdocrl.ope.certify.log import bounds
 from pdocrl.ope.judge import judge
 from tests.ope.estimators.worlds import World
@@ -168,3 +169,10 @@ def test_bounds_at_any_number_of_episodes_hold() -> None:
     assert low is not None
     assert high is not None
     assert 0.05 < low < 0.2 < high < 0.4
+
+
+def test_a_function_that_returns_one_label_is_told_what_it_is_called_with() -> None:
+    with pytest.raises(
+        PdocrlError, match=r"array of shape \(\), expected \[\d+\] labels .* called with \{column: \[N\]\}"
+    ):
+        as_table("a0", LOG, "rules:mine")

@@ -171,7 +171,7 @@ def test_limits_on_tails_are_judged_and_planned(tmp_path: Path, run_cli: Cli) ->
     assert [one["verdict"] for one in told["statements"]] == ["within", "within"]
     assert told["statements"][0]["limit"]["upper"] == pytest.approx(1 - 0.05 ** (1 / 153))
     assert "Satisfies P(cost>20)<=0.05" in run_cli("certify", "--audit", str(file), *limits)[1]
-    planned = run_cli("certify", "--plan", "--limits", "P(cost>20)<=0.05", "--expected", "0.01", "--json")[1]
+    planned = run_cli("certify", "--plan", "--limit", "P(cost>20)<=0.05", "--expected", "0.01", "--json")[1]
     assert json.loads(planned)["plans"][0]["episodes"] == 153
     for options, remedy in (
         (("--plan",), "give --limits"),

@@ -11,7 +11,9 @@ import pytest
 import pdocrl
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.estimators.problem import Estimate
 from pdocrl.ope.result import OpeReport
+from pdocrl.ope.verdicts import _unusable
 from tests.ope.estimators.worlds import World
 
 WORLD = World.random(0)
@@ -109,3 +111,60 @@ def test_the_interval_that_is_printed_is_the_one_that_decides() -> None:
     assert estimate.cost_interval[0] == pytest.approx((verdict.lower, verdict.upper))
     assert estimate.ess is not None
     assert estimate.ess < 0.25 * told.episodes
+
+
+def visits(**columns: Any) -> dict[str, Any]:
+    """A log of bandits with these columns beside its own."""
+    rng = np.random.default_rng(0)
+    treat = rng.random(400) < 0.4
+    found = {"age": rng.integers(20, 80, 400), "action": np.where(treat, "yes", "no"), "reward": 1.0 * treat}
+    return found | {"propensity": np.where(treat, 0.4, 0.6)} | columns
+
+
+def seen(columns: dict[str, Any]) -> Any:
+    """A policy that is shown the state columns alone."""
+    assert list(columns) == ["age"]
+    return np.full(400, "yes")
+
+
+def test_a_column_propensity_is_taken_as_that_and_never_as_a_state(tmp_path: Path) -> None:
+    import pandas as pd
+
+    file = tmp_path / "log.csv"
+    pd.DataFrame(visits()).to_csv(file, index=False)
+    for log in (visits(), file):
+        for given in ({}, {"stream": True}):
+            told = pdocrl.ope(seen, log, episode=None, **given)
+            assert (told.propensities, told.warnings[1:] if given else told.warnings[:0]) == ("logged", [])
+            assert pdocrl.ope(seen, log, episode=None, propensity=None, **given).propensities == "estimated"
+    score = visits(propensity=np.arange(400) / 100)
+    for given in ({}, {"stream": True}):
+        told = pdocrl.ope(seen, score, episode=None, **given)
+        assert told.propensities == "estimated"
+        assert any("`propensity` is not used" in line for line in told.warnings)
+    by_limit = {"limits": ["reward>=0.1"], "episode": None}
+    assert "propensities are as logged" in pdocrl.certify(seen, visits(), **by_limit).statements[0].assumption
+    unused = pdocrl.certify(seen, score, **by_limit)
+    assert "propensities are estimated" in unused.statements[0].assumption
+    assert any("`propensity` is not used" in line for line in unused.notes)
+
+
+def test_a_propensity_of_something_else_names_the_way_out(run_cli: Any, tmp_path: Path) -> None:
+    import pandas as pd
+
+    file = tmp_path / "log.csv"
+    pd.DataFrame(visits(propensity=np.full(400, 0.01), new="yes")).to_csv(file, index=False)
+    asked = ("ope", "new", "--data", file, "--episode", "none")
+    status, _, said = run_cli(*asked)
+    assert status == 2
+    assert said.rstrip().endswith("--propensity none has it estimated.")
+    assert run_cli(*asked, "--propensity", "none", "--json")[0] == 0
+
+
+def test_why_nothing_is_shown_names_the_condition_that_failed() -> None:
+    def one(size: float, share: float, interval: Any = (0.0, 2.0)) -> Estimate:
+        return Estimate("weights", "cost", 1.0, interval, size, share)
+
+    assert "49 effective episodes, 50 are needed" in _unusable([one(49.0, 0.2)])
+    assert _unusable([one(98.5, 0.2)]) == "one episode has 20 % of all weight, more than 10 %"
+    assert _unusable([one(98.5, 0.05, None)]).startswith("weights has no interval here")

@@ -128,6 +128,25 @@ def test_estimates_and_the_file(folder: Path, ready: Prepared) -> None:
         assert run.normalized_reward is None  # no task, no reference scores
 
 
+def test_assumptions_are_said_of_each_method_that_decides(
+    folder: Path, ready: Prepared, run_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = estimate(folder, ready)
+    first, second = result.runs
+    both = structs.replace(result, runs=[first, structs.replace(second, decides="behaviours")])
+    monkeypatch.setattr("pdocrl.ope.judge_policies", lambda *_, **__: both)
+    status, out, _ = run_cli("ope", folder)
+    assert status == 0
+    lines = [line for line in out.splitlines() if "rests on: " in line]
+    assert [line.partition(":")[0] for line in lines] == ["by ensemble", "by behaviours"]
+    assert lines == both.assumptions == both.summary().splitlines()[-2:]
+    for line in lines:
+        for words in ("calibrated", "knew no more than the observations", "the process that was logged", "independent"):
+            assert words in line
+    assert "acts like logged behaviours" not in lines[0]
+    assert "acts like logged behaviours" in lines[1]
+
+
 def test_a_function_is_judged_on_a_dataset_like_the_same_trained_policy(ready: Prepared) -> None:
     told = pdocrl.ope(lambda obs: np.full((len(obs), 1), -0.3), ready, {"cost": 3.0})
     run = estimate(trained(DATA, [(3.0,)], [constant(-0.3)]), ready).runs[0]

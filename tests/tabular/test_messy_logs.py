@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import pdocrl
 from pdocrl.errors import DataError
 from pdocrl.tabular.api import solve
 from pdocrl.tabular.io.cells import CellSpec
@@ -252,3 +253,26 @@ def test_clusters_of_either_half_are_solved_beside_those_of_all_rows(run_cli: Ru
     assert apart[1] < 0.1
     status, out, _ = run_cli("solve", log, *quick[:-3], "--bins", "stock=4", "--json")
     assert "clusterings" not in json.loads(out)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
+@pytest.mark.parametrize("cells", [("--bins", "stock=4"), ("--cluster", "3", "--cells", "stock")])
+def test_cells_of_missing_values_are_refused_with_a_remedy(
+    run_cli: Run, tmp_path: Path, bad: float | None, cells: tuple[str, ...]
+) -> None:
+    rows = continuous()
+    stock = rows["stock"].to_pylist()
+    stock[7] = bad
+    rows = rows.set_column(rows.schema.get_field_index("stock"), "stock", pyarrow.array(stock))
+    log = write(rows, tmp_path / "log.parquet")
+    status, _, err = run_cli("solve", log, "--gamma", "0.9", "--C", "2", "--resamples", "0", *cells)
+    assert status == 2
+    assert "column `stock` has" in err
+    assert "solve with --state-columns, which takes missing values" in err
+
+
+def test_an_example_is_solved_by_its_name_from_python() -> None:
+    result = pdocrl.solve("inventory", 0.97, ["delivery<=0.3"], C=2, resamples=0)
+    assert result.status == "optimal"
+    with pytest.raises(DataError, match=r"no example of that name\. Did you mean `inventory`\?"):
+        pdocrl.solve("inventorry", 0.97)

@@ -53,7 +53,7 @@ class AgentConfig(eqx.Module):
 
     @property
     def cost_rate(self) -> Float[Array, " K"]:
-        """What (1 − γ) J_c is held against: the limit spread over the horizon."""
+        """The cost limit as losses see it, [K]: per step, cost_limit / horizon, compared with (1 − γ) J_c."""
         return jax.numpy.asarray(self.cost_limit, jax.numpy.float32).reshape(-1) / self.horizon
 
 

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pdocrl.console import log
 from pdocrl.errors import PdocrlError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -104,6 +105,17 @@ def agent_names() -> list[str]:
     return [*BUILT_IN, *(e.name for e in entry_points(group="pdocrl.agents") if e.name not in BUILT_IN)]
 
 
+def describe_agents() -> list[dict[str, Any]]:
+    """What every agent says of itself; one that cannot be loaded is named in a warning and left out."""
+    found = []
+    for name in agent_names():
+        try:
+            found.append(describe_agent(name))
+        except PdocrlError as error:
+            log(f"warning: {error}")
+    return found
+
+
 def agents_for_discrete_actions() -> list[str]:
     """The built-in agents that learn from discrete actions."""
     return [name for name in BUILT_IN if describe_agent(name)["discrete_actions"]]
@@ -157,6 +169,7 @@ def find_agent(name: str) -> Agent[Any, Any]:
             try:
                 plugin: Agent[Any, Any] = entry.load()()
             except Exception as error:
-                raise PdocrlError(f"agent {name!r} ({entry.value}) could not be loaded: {error}") from error
+                told = " ".join(str(error).split())
+                raise PdocrlError(f"agent {name!r} ({entry.value}) could not be loaded: {told}") from error
             return plugin
     raise UnknownNameError("agent", name, agent_names(), "`pdocrl agents` lists all.")

@@ -18,7 +18,7 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         name: show this agent's settings, their defaults and what they do.
         json: print one JSON object.
     """
-    from pdocrl.agents.registry import agent_names, describe_agent, find_agent
+    from pdocrl.agents.registry import describe_agents, find_agent
 
     if name is not None:
         from pdocrl.agents.base import describe_config  # loads JAX
@@ -31,7 +31,7 @@ def agents(name: tyro.conf.Positional[str | None] = None, /, *, json: bool = Fal
         print(f"{name}: {agent.summary}\n{agent.paper}")
         print_table(["setting", "default", "meaning"], [[f["name"], str(f["default"]), f["meaning"]] for f in fields])
         return
-    found = [describe_agent(known) for known in agent_names()]
+    found = describe_agents()
     if json:
         print_json({"agents": found})
         return

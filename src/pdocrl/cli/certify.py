@@ -40,7 +40,7 @@ def certify(
     audit: Path | None = None,
     run: int | None = None,
     cost_limit: Numbers = (),
-    limits: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …")] = (),
+    limits: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …", aliases=["--limit"])] = (),
     plan: bool = False,
     expected: float | None = None,
     confidence: float = 0.95,
@@ -81,7 +81,8 @@ def certify(
         step: its column of time within the episode.
         terminal: its column that is true where the process ended.
         decider: its column that names who decided.
-        propensity: its column with the probability of the logged action; default: it is estimated.
+        propensity: its column with the probability of the logged action, or `none` to have it estimated; default:
+            `propensity`, where there is one in (0, 1].
         held_out: a log that had no part in choosing the policies; see `pdocrl data split`.
         data: the training data, when it is no longer where it was.
         model_selection: from a held-out log: learn it in two ways, which takes twice as long, and keep what predicts

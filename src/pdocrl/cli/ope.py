@@ -72,7 +72,8 @@ def ope(
         step: the column of time within the episode; default: the order of rows.
         terminal: the column that is true where the process ended; default: every episode is complete.
         decider: the column that names who decided.
-        propensity: the column with the probability of the logged action; default: it is estimated.
+        propensity: the column with the probability of the logged action, or `none` to have it estimated; default:
+            `propensity`, where there is one in (0, 1].
         confidence: of intervals and verdicts.
         discount: γ of the totals.
         regressor: of fitted Q evaluation: linear, trees or network.
@@ -240,6 +241,8 @@ def _print_training(result: OffPolicy, compare: bool) -> None:
     )
     if any(run.bound_is_narrower for run in result.runs):
         print(NARROWER)
+    for line in result.assumptions:
+        print(line)
     told = result.calibration
     if told is None:
         return

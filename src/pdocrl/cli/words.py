@@ -59,7 +59,12 @@ def shown(value: Any) -> Any:
 
 
 def log_columns(episode: str, costs: tuple[str, ...], state_columns: tuple[str, ...], **roles: str | None) -> Any:
-    """Options that name the columns of a log as `EventLog.read` takes them; `none`: each row is an episode."""
-    given = {name: column for name, column in roles.items() if column is not None}
+    """Options that name the columns of a log as `EventLog.read` takes them.
+
+    `none` as the column of episodes: each row is one; as that of propensities: they are estimated.
+    """
+    given: dict[str, Any] = {name: column for name, column in roles.items() if column is not None}
+    if given.get("propensity") == "none":
+        given["propensity"] = None
     lists = {name: list(columns) for name, columns in (("costs", costs), ("columns", state_columns)) if columns}
     return {**given, **lists, "episode": None if episode == "none" else episode}

@@ -30,6 +30,7 @@ UNKNOWN = {"na", "n/a", "#n/a", "nan", "null", "none", "missing", "unknown", "-"
 MOST_CATEGORIES = 50  # words with more distinct values than this, most of them rare, are names of rows
 FEWEST_NAMES = 200  # whole numbers that differ in at least so many rows or episodes, all of them, are their names
 COMMAS = r"[-+]?[\d,. ]*\d"
+PROPENSITY = "propensity"
 REMEDY = "fill it in or leave the row's episode out"
 
 
@@ -192,7 +193,7 @@ def _refuse(name: str, column: str, bad: Flags, values: NDArray[Any], must: str,
         raise DataError(f"{name}: column `{column}`, row {rows[0] + 1}{more}: {found}, {must}; {remedy}.")
 
 
-def _as_floats(values: NDArray[Any]) -> Floats:
+def as_floats(values: NDArray[Any]) -> Floats:
     """[N]; NaN where it is no number."""
 
     def number(x: Any) -> float:
@@ -208,7 +209,7 @@ def _as_floats(values: NDArray[Any]) -> Floats:
 
 
 def numbers(name: str, column: str, values: NDArray[Any]) -> Floats:
-    found = _as_floats(values)
+    found = as_floats(values)
     _refuse_commas(name, column, values)
     _refuse(name, column, ~np.isfinite(found), values, "expected a finite number")
     return found
@@ -219,12 +220,12 @@ def times(name: str, column: str, values: NDArray[Any]) -> Floats:
     data, missing = np.ma.getdata(values), _missing(values)
     if data.dtype.kind == "O" and all(isinstance(x, datetime.date) for x in data[~missing].tolist()):
         data = np.where(missing, "NaT", data.astype(str))
-    if data.dtype.kind in "OUS" and not np.isfinite(_as_floats(values)[~missing]).all():
+    if data.dtype.kind in "OUS" and not np.isfinite(as_floats(values)[~missing]).all():
         try:
             data = np.where(missing, "NaT", data.astype(str)).astype("datetime64[us]")
         except ValueError:
             remedy = "give numbers or dates such as 2024-01-31 12:00, or drop the column where rows are in time order"
-            bad = ~missing & ~np.isfinite(_as_floats(values))
+            bad = ~missing & ~np.isfinite(as_floats(values))
             _refuse(name, column, bad, values, "expected a number or a date", remedy)
     if data.dtype.kind == "M":
         _refuse(name, column, missing, values, "expected a date")
@@ -246,7 +247,7 @@ def _refuse_commas(name: str, column: str, values: NDArray[Any]) -> None:
 
 
 def propensities(name: str, column: str, values: NDArray[Any]) -> Floats:
-    found = _as_floats(values)
+    found = as_floats(values)
     remedy = "give the probability of the logged action, or leave the column out to have it estimated"
     _refuse(name, column, ~((found > 0) & (found <= 1)), values, "expected a probability in (0, 1]", remedy)
     return found
@@ -285,7 +286,7 @@ def _truths(values: NDArray[Any]) -> Floats | None:
 
 def flags(name: str, column: str, values: NDArray[Any]) -> Flags:
     truth = _truths(values)
-    found = _as_floats(values) if truth is None else truth
+    found = as_floats(values) if truth is None else truth
     _refuse(name, column, ~np.isin(found, (0.0, 1.0)), values, "expected true or false", "write true or false")
     return np.asarray(found == 1)
 
@@ -297,7 +298,11 @@ def feature_columns(
     used: set[str],
     episode: Ints | None = None,
 ) -> tuple[list[Column], tuple[str, ...]]:
-    """The feature columns, and those left out: names of rows or of episodes [N], and `next_x` beside x (the future)."""
+    """The feature columns, and those left out.
+
+    Left out are names of rows or of episodes [N], `next_x` beside x (the future), and `propensity`, which is of the
+    decision and no state.
+    """
     found: list[Column] = []
     ignored: list[str] = []
     for column in table if columns is None else columns:
@@ -306,7 +311,7 @@ def feature_columns(
         one = _column(name, column, table[column])
         if columns is None:
             ahead = column.startswith("next_") and column.removeprefix("next_") in table
-            if ahead or _is_name(one, episode):
+            if ahead or column == PROPENSITY or _is_name(one, episode):
                 ignored.append(column)
                 continue
         elif len(one.categories) > max(MOST_CATEGORIES, 0.5 * len(one.values)):
@@ -339,7 +344,7 @@ def _column(name: str, column: str, values: NDArray[Any]) -> Column:
     truth = _truths(values)
     if truth is not None:
         return Column(column, "boolean", np.where(missing, 0.0, truth), missing)
-    numbers = _as_floats(values)
+    numbers = as_floats(values)
     unknown = ~missing & np.isnan(numbers)
     if unknown.any() and not np.isnan(numbers).all():
         unclear = {str(x).strip().lower() for x in np.ma.getdata(values)[unknown].tolist()}

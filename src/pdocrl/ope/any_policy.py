@@ -310,7 +310,8 @@ def as_table(found: Any, log: EventLog, name: str = "the policy") -> Floats:
         return np.eye(len(log.actions))[log.action_codes(array)]
     if array.shape != (len(log), len(log.actions)):
         wanted = f"[{len(log)}] labels or [{len(log)}, {len(log.actions)}] probabilities"
-        raise PdocrlError(f"{name}: gave an array of shape {array.shape}, expected {wanted}.")
+        called = "A function is called with {column: [N]}."
+        raise PdocrlError(f"{name}: gave an array of shape {array.shape}, expected {wanted}. {called}")
     table = array.astype(np.float64)
     off = np.flatnonzero(~(np.abs(table.sum(1) - 1) < 1e-6) | ~(table >= -1e-9).all(1))
     if off.size:

@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 
 from pdocrl.data.event_log import EventLog
-from pdocrl.data.named_columns import Label
+from pdocrl.data.named_columns import PROPENSITY, Label
 from pdocrl.errors import DataError, PdocrlError
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope import verdicts
 from pdocrl.ope.any_policy import imported, name_of, named_policies
 from pdocrl.ope.choice import Candidate, choose
-from pdocrl.ope.diagnostics import MOST_ACTIONS, check_propensities, policy_warnings, weight_shares
+from pdocrl.ope.diagnostics import (
+    MOST_ACTIONS,
+    UNUSED_PROPENSITY,
+    check_propensities,
+    policy_warnings,
+    weight_shares,
+)
 from pdocrl.ope.estimators import importance, propensity
 from pdocrl.ope.estimators.distribution import distribution
 from pdocrl.ope.estimators.intervals import LEVEL
@@ -99,6 +105,7 @@ class Gathered:
         self.largest: dict[str, list[Floats]] = {}  # policy → [A]
         self.who: list[Any] = []  # names of deciders, [E]
         self.cut = 0
+        self.ignored: set[str] = set()
 
     def add(self, log: EventLog, policies: Any, continuous: bool, seed: int) -> None:
         ratios = _densities(policies, log) if continuous else self._probabilities(policies, log, seed)
@@ -121,6 +128,7 @@ class Gathered:
                 self.by_decision.setdefault((policy, name), []).append(np.asarray(found, np.float64))
         self.rows += len(log)
         self.cut += int(log.cut_short.sum())
+        self.ignored |= {*log.ignored}
         if log.decider is not None:
             self.who.append(_deciders(log))
 
@@ -174,6 +182,7 @@ class Gathered:
             choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
             warnings=[
                 "judged by importance weights alone, the log being read part by part or its actions being continuous",
+                *([UNUSED_PROPENSITY] if not logged and PROPENSITY in self.ignored else []),
                 *(f"`{cost}` never occurred in the log" for cost, x in whole.costs.items() if not x.any()),
                 *([f"{self.cut} of {count} episodes were cut short"] if self.cut else []),
             ],

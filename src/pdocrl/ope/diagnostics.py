@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pdocrl.data.event_log import EventLog
-from pdocrl.errors import DataError
+from pdocrl.data.named_columns import PROPENSITY
+from pdocrl.errors import DataError, by_door
 from pdocrl.ope.estimators.problem import Floats, Problem
 from pdocrl.ope.result import SHARES, ActionOverlap
 from pdocrl.ope.verdicts import FEWEST, LARGEST
@@ -15,6 +16,11 @@ SELDOM = 0.002  # share of logged decisions below which an action is hardly cove
 NOTABLE = 0.01  # mean probability from which on an action of the policy matters
 MOST_ACTIONS = 20  # listed
 BY_CHANCE = 0.01  # expected pairs of equal episodes, below which a second one is a copy
+
+UNUSED_PROPENSITY = (
+    "column `propensity` is not used, neither as a state column nor as the probabilities of the logged actions, which "
+    "lie in (0, 1]: they are estimated"
+)
 
 
 def check_propensities(log: EventLog) -> None:
@@ -28,7 +34,8 @@ def check_propensities(log: EventLog) -> None:
         return
     frequency = np.bincount(log.action, minlength=len(log.actions)) / len(log)
     gain = np.log(log.propensity) - np.log(frequency[log.action])
-    hint = "it must be the probability of the logged action under who decided; leave it out to have it estimated"
+    estimated = by_door("propensity=None", "--propensity none")
+    hint = f"it must be the probability of the logged action under who decided; {estimated} has it estimated"
     if len(log) > 1 and gain.mean() < -FAR * gain.std(ddof=1) / np.sqrt(len(log)) - 1e-3:
         raise DataError(
             f"{log.name}: the propensities give the logged actions less probability than their plain frequencies do, "
@@ -46,6 +53,8 @@ def check_propensities(log: EventLog) -> None:
 def log_warnings(log: EventLog) -> list[str]:
     """Of the log itself."""
     found = []
+    if log.propensity is None and PROPENSITY in log.ignored:
+        found.append(UNUSED_PROPENSITY)
     copies = copied_episodes(log)
     if copies:
         found.append(

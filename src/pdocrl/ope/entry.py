@@ -21,7 +21,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.by_weights import judge_by_weights
 from pdocrl.ope.judge import judge
-from pdocrl.ope.parts import MOST_ROWS, count_rows, is_continuous
+from pdocrl.ope.parts import MOST_ROWS, count_rows, is_continuous, with_own_propensity
 from pdocrl.ope.result import OffPolicy, OpeReport
 from pdocrl.training.config import FILE as RUN_FILE
 from pdocrl.training.folder import Trained
@@ -53,7 +53,8 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         stream: of a log: read it part by part, judge by importance weights alone; default: files of more than
             3,000,000 rows are.
         options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
-            `terminal`, `decider`, `propensity`, `columns`, `keep`); those of `judge.judge` (`confidence`, `discount`,
+            `terminal`, `decider`, `propensity`, `columns`, `keep`; a column `propensity` of probabilities is taken as
+            such unless `propensity=None`); those of `judge.judge` (`confidence`, `discount`,
             `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
             `estimate.estimate`.
     """
@@ -83,6 +84,7 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
     if log is None:
         raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
     action = columns.get("action", "action")
+    columns = with_own_propensity(log, columns)
     if is_continuous(log, action) or stream or (stream is None and count_rows(log) > MOST_ROWS):
         for name in ("regressor", "newer"):
             if options.pop(name, OF_LOGS[name]) != OF_LOGS[name]:
@@ -127,6 +129,7 @@ def columns_of(log: Any) -> Any:
 def read_log(source: Any, policies: Any, limits: Limits = (), **columns: Any) -> EventLog:
     """A log whose costs are also those that limits name, and which keeps columns that are named as policies."""
     action = columns.get("action", "action")
+    columns = with_own_propensity(source, columns)
     if is_continuous(source, action):
         raise PdocrlError(f"the actions in `{action}` are continuous; `pdocrl ope` judges them, by densities.")
     names = [str(p) for p in _listed(policies) if isinstance(p, str | os.PathLike)]

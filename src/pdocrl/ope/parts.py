@@ -15,7 +15,16 @@ import numpy as np
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.io.log_paths import find_files, reader
-from pdocrl.data.named_columns import Floats, Label, Table, column_names, read_part, read_table
+from pdocrl.data.named_columns import (
+    PROPENSITY,
+    Floats,
+    Label,
+    Table,
+    as_floats,
+    column_names,
+    read_part,
+    read_table,
+)
 from pdocrl.errors import DataError
 
 PART = 250_000  # rows in memory at once, about
@@ -61,6 +70,29 @@ def is_continuous(source: Any, action: str) -> bool:
     values = np.ma.getdata(np.ma.asarray(np.asarray(table[action])))
     numbers = values[np.isfinite(values)] if values.dtype.kind == "f" else np.zeros(0)
     return bool((numbers != np.floor(numbers)).any())
+
+
+def with_own_propensity(source: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Names of columns, among them that of a column `propensity` which nobody named and which holds propensities.
+
+    Those of discrete actions lie in (0, 1], of continuous ones above 0. `propensity=None` has them estimated.
+    """
+    given = [name for one in columns.values() for name in (one if isinstance(one, list | tuple) else [one])]
+    if PROPENSITY in columns or PROPENSITY in given or PROPENSITY not in column_names(source):
+        return columns
+    most = np.inf if is_continuous(source, columns.get("action", "action")) else 1.0
+    if isinstance(source, str | os.PathLike | list | tuple):
+        number = f"TRY_CAST({_quoted(PROPENSITY)} AS DOUBLE)"
+        [(smallest, largest, known, rows)] = _ask(
+            source, f"min({number}), max({number}), count({number}) FILTER (isfinite({number})), count(*)"
+        )
+    else:
+        table = source.columns if isinstance(source, Table) else source
+        values = as_floats(np.ma.asarray(np.asarray(table[PROPENSITY])))
+        known, rows = int(np.isfinite(values).sum()), len(values)
+        smallest, largest = values.min(initial=np.inf), values.max(initial=0.0)
+    sound = rows > 0 and known == rows and smallest > 0 and largest <= most
+    return columns | {PROPENSITY: PROPENSITY} if sound else columns
 
 
 def parts_of(

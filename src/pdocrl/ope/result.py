@@ -41,6 +41,7 @@ from pdocrl.evaluation.audit import Verdict as Verdict
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.files import write_json
+from pdocrl.ope import assumptions
 from pdocrl.records import Part, Record, as_plain, read_record, write_record
 from pdocrl.table import DASH, Table
 
@@ -181,15 +182,22 @@ class OffPolicy(Record, frozen=True, kw_only=True):
         ]
         return Table.of(heads, rows, f"{self.agent} on {self.data.name}: estimates from the data alone", "ope")
 
+    @property
+    def assumptions(self) -> list[str]:
+        """What the estimates rest on, a line for the ensemble and one for logged behaviours, where they decide."""
+        deciding = {run.decides for run in self.runs}
+        told = {"ensemble": assumptions.DYNAMICS, "behaviours": assumptions.BEHAVIOURS}
+        return [f"by {name}: rests on: {'; '.join(rests)}" for name, rests in told.items() if name in deciding]
+
     def summary(self) -> str:
-        """The table, and warnings, as text."""
-        return "\n".join([self.table().markdown(), *self._warnings()])
+        """The table, warnings and assumptions, as text."""
+        return "\n".join([self.table().markdown(), *self._warnings(), *self.assumptions])
 
     def __repr__(self) -> str:
         return f"OffPolicy({self.agent} on {self.data.name}: {'; '.join(run.verdict for run in self.runs)})"
 
     def _repr_html_(self) -> str:
-        return self.table().notebook(self._warnings())
+        return self.table().notebook([*self._warnings(), *self.assumptions])
 
     def _warnings(self) -> list[str]:
         return [f"run {i}: {warning}" for i, run in enumerate(self.runs) for warning in run.warnings]

@@ -155,6 +155,8 @@ def _unusable(asked: Sequence[Estimate]) -> str:
         return f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
     if (best.largest_weight or 0.0) > LARGEST:
         return f"one episode has {100 * (best.largest_weight or 0):.0f} % of all weight, more than {100 * LARGEST:g} %"
+    if best.value is not None:
+        return f"{best.estimator} has no interval here: {'; '.join(best.assumptions)}"
     return f"{best.estimator} has no value here: {'; '.join(best.assumptions)}"
 
 

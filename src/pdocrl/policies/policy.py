@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.deprecations import attribute
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
 from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy, in_words
 from pdocrl.policies.dial import DialPolicy
@@ -239,6 +240,11 @@ class NormalisedCostConditionedPolicy(NormalisedPolicy):
         network = self.network.with_limit(cost_limit, **wishes)
         told = network.limit if in_words(cost_limit) else cost_limit
         return with_normaliser(network, self.normaliser, self.columns, () if np.isinf(told).any() else tuple(told))
+
+    @property
+    def at_limit(self) -> Any:
+        """The old name of `with_limit`."""
+        return attribute("Policy", "at_limit", self)
 
 
 def with_normaliser(

@@ -44,8 +44,8 @@ def solve(
     (`pdocrl.tabular`).
 
     Args:
-        data: a Parquet or CSV file (several, a folder, a pattern), a DataFrame, a dict of arrays, an `EventLog`,
-            `Counts` or a `Lagrangian`.
+        data: a Parquet or CSV file (several, a folder, a pattern), the name of an example, a DataFrame, a dict of
+            arrays, an `EventLog`, `Counts` or a `Lagrangian`.
         gamma: the discount. For a log of columns values are then (1−γ) Σ_t γ^t x_t of an episode.
         limits: such as ["cost<=4"] or {"cost": 4}; with a horizon on the mean total of an episode, and where states
             are finite also on its tail, such as "P(cost>4)<=0.05" (`pdocrl.tabular.tails`).
@@ -68,6 +68,10 @@ def solve(
         return _solve_tails(data, limits, gamma, confidence, progress, options)
     if isinstance(data, Counts | Lagrangian):
         return solve_counts(data, gamma, limits, **common, **options)
+    if isinstance(data, str):
+        from pdocrl.tabular.io.logs import find_log
+
+        data = find_log(data)
     chosen = as_limits(limits)
     if not isinstance(data, EventLog) and state_columns is None and has_states(data, columns):
         counts = _counts(data, list(dict.fromkeys(one.name for one in chosen)), horizon, dict(columns or {}))

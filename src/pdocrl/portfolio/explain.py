@@ -152,13 +152,18 @@ def _weights(candidate: Candidate, rows: Rows, seed: int) -> Floats:
 
 
 def _lines(tree: Any, classes: Any, candidate: Candidate, rows: Rows) -> list[str]:
-    """One line per leaf: conditions in the columns' own units, and the action."""
+    """One line per leaf: conditions in the columns' own units, and the action. Branches of one action are one leaf."""
     names = _input_names(candidate, rows)
     lines: list[str] = []
 
-    def visit(node: int, conditions: Sequence[str]) -> None:
+    def actions(node: int) -> set[int]:
         if tree.children_left[node] < 0:
-            action = candidate.policy.actions[int(classes[int(tree.value[node][0].argmax())])]
+            return {int(classes[int(tree.value[node][0].argmax())])}
+        return actions(int(tree.children_left[node])) | actions(int(tree.children_right[node]))
+
+    def visit(node: int, conditions: Sequence[str]) -> None:
+        if len(below := actions(node)) == 1:
+            action = candidate.policy.actions[below.pop()]
             share = tree.n_node_samples[node] / tree.n_node_samples[0]
             lines.append(f"{_conditions(conditions) or 'always'}: {action} ({100 * share:.0f} % of rows)")
             return

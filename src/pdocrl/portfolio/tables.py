@@ -27,14 +27,14 @@ def result(record: SolvedLog) -> Table:
     ]
     decider = [] if best is None else [f"best decider within the limits ({best.name})"]
     heads = ["per episode" if "total" in record.unit else "discounted", "the log", *decider]
-    heads += ["this policy", "limit", "the policy keeps it"]
+    heads += ["this policy", "limit", "satisfied"]
     return Table.of(heads, rows, f"{record.unit.capitalize()}, with 95 % intervals")
 
 
 def deciders(record: SolvedLog) -> Table:
     """Who decided, and what came of it."""
     signals = list(record.deciders[0].means)
-    heads = ["decider", "episodes", *signals, *(f"episodes with {one}" for one in record.limits), "limits kept"]
+    heads = ["decider", "episodes", *signals, *(f"episodes with {one}" for one in record.limits), "satisfied"]
     rows = [
         [
             one.name,
@@ -83,6 +83,7 @@ def policy(record: SolvedLog) -> Table:
     rows: list[list[object]] = [
         [one.column, f"{100 * one.changed:.0f} %"] for one in record.importance if one.changed > 0.005
     ]
+    rows = rows or [["none", "less than 0.5 %"]]
     return Table.of(["column", "choices that change if it is shuffled"], rows[:10], "What the policy looks at")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pdocrl.deprecations import attribute
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import amounts, as_limits, in_words
 from pdocrl.policies.dial import serves_tails
@@ -109,6 +110,12 @@ class Trained:
     def ratio(self, obs: ArrayLike, action: ArrayLike, run: int = 0) -> NDArray[np.float32]:
         """[B] density ratio w(s, a) = d^π(s, a) / d^D(s, a) at observations [B, S] and actions [B, A]."""
         return self._final.call("ratio", run, obs, action)
+
+    @property
+    def plan(self) -> TrainingConfig:
+        """The old name of `config`."""
+        told: TrainingConfig = attribute("Trained", "plan", self)
+        return told
 
     @property
     def multipliers(self) -> NDArray[np.float32]:

@@ -29,6 +29,7 @@ from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.limits import Limit, Limits, as_limits
+from pdocrl.ope import assumptions
 from pdocrl.ope.any_policy import RUN_FILE, imported, name_of
 from pdocrl.ope.ensemble.calibrate import Calibrated, Calibration
 from pdocrl.ope.ensemble.fqe import Act, Array
@@ -69,12 +70,6 @@ NAME, FQE = "dynamics ensemble", "fitted Q evaluation (random features)"
 BEHAVIOURS = "behaviours"
 METHODS = ("ensemble", BEHAVIOURS, "fqe")
 LIKE_IT = "logged behaviours like it"
-ASSUMED = [
-    "the policy is to the logged behaviours what they are to each other (intervals are calibrated on them)",
-    "observations tell all that matters of the past, up to the step before",
-    "the process that was logged is the one the policy will meet",
-]
-ASSUMED_OF_BEHAVIOURS = "a policy that acts like logged behaviours where they were stays where they stayed"
 STARTS = 128  # episodes simulated in each ensemble …
 STARTS_SLOW = 32  # … of decision transformers, whose steps take longer, and of policies stepped one by one
 
@@ -433,10 +428,10 @@ def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset
         )
 
     by_model = told.model if told.carried else told.told
-    estimates = [estimate_of(NAME, by_model, not why and not told.carried, ASSUMED)]
+    estimates = [estimate_of(NAME, by_model, not why and not told.carried, assumptions.DYNAMICS)]
     if told.similar is not None:
         usable = not why and bool(told.similar.usable.all())
-        estimates.append(estimate_of(LIKE_IT, told.similar, usable, [ASSUMED[0], ASSUMED_OF_BEHAVIOURS, ASSUMED[2]]))
+        estimates.append(estimate_of(LIKE_IT, told.similar, usable, assumptions.BEHAVIOURS))
     if told.fqe is not None and np.isfinite(told.fqe).all():
         estimates.append(
             EstimatorReport(
@@ -448,7 +443,7 @@ def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset
                 ess=None,
                 largest_weight=None,
                 usable=False,
-                assumptions=ASSUMED[1:],
+                assumptions=assumptions.DYNAMICS[1:],
             )
         )
     verdicts = [_verdict(limit, told, limit.index(dataset.cost_names), why) for limit in limits]
@@ -461,7 +456,7 @@ def _report(name: str, told: Judged, limits: tuple[Limit, ...], dataset: Dataset
         distribution=[],
         overlap=[],
         disagreement={},
-        assumptions=[ASSUMED[0], ASSUMED_OF_BEHAVIOURS, ASSUMED[2]] if told.carried else ASSUMED,
+        assumptions=assumptions.BEHAVIOURS if told.carried else assumptions.DYNAMICS,
         warnings=why,
     )
 

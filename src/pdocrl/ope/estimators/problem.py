@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.errors import PdocrlError
+from pdocrl.ope.assumptions import INDEPENDENT, NO_HIDDEN_CONFOUNDER, SAME_PROCESS
 from pdocrl.ope.estimators.intervals import LEVEL as LEVEL
 from pdocrl.ope.estimators.intervals import interval
 
@@ -129,8 +130,9 @@ class Problem:
         cut = int(self.log.cut_short.sum())
         return [
             f"propensities are {who}",
-            "whoever acted knew no more than the columns: nothing else led to both decisions and outcomes",
-            "the process that was logged is the one the policy will meet",
+            NO_HIDDEN_CONFOUNDER.format("the columns"),
+            SAME_PROCESS,
+            INDEPENDENT,
             *([f"{cut} of {self.episodes} episodes were cut short"] if cut else []),
         ]
 

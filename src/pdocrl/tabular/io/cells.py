@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import DataError, PdocrlError, did_you_mean
+from pdocrl.errors import DataError, PdocrlError, by_door, did_you_mean
 
 Floats = NDArray[np.float64]
 SAMPLE = 50_000  # rows from which centres are learned
@@ -41,11 +41,13 @@ class CellSpec:
         if not bins and cluster is None:
             return None
         if bins and cluster is not None:
-            raise PdocrlError("give --bins or --cluster, not both.")
+            raise PdocrlError(f"give {by_door('bins or cluster', '--bins or --cluster')}, not both.")
         if cluster is not None and not (cluster >= 1 and columns):
-            raise PdocrlError(
-                "--cluster takes a number of at least 1, and --cells the columns: --cluster 200 --cells x y."
+            told = by_door(
+                "cluster takes a number of at least 1, and cells the columns: cluster=200, cells=['x', 'y']",
+                "--cluster takes a number of at least 1, and --cells the columns: --cluster 200 --cells x y",
             )
+            raise PdocrlError(f"{told}.")
         return cls(tuple(_bin(text) for text in bins), cluster, tuple(columns))
 
 
@@ -157,7 +159,10 @@ def _bin(text: str) -> tuple[str, str]:
     column, equals, how = text.partition("=")
     count = how.removeprefix("quantile:")
     if not (column and equals and (how == "values" or (count.isdigit() and int(count) >= 1))):
-        raise PdocrlError(f"--bins {text!r} is not understood; write it as stock=10, age=quantile:5 or kind=values.")
+        raise PdocrlError(
+            f"{by_door('bins', '--bins')} {text!r} is not understood; write it as stock=10, age=quantile:5 or "
+            "kind=values."
+        )
     return column, how
 
 
@@ -166,10 +171,16 @@ def _edges(fetch: Any, rows: str, column: str, how: str, name: str) -> list[floa
         return None
     x = number(column)
     low, high, bad = fetch(
-        f"SELECT min({x}), max({x}), count(*) - count({x}) FROM {rows} WHERE isfinite(coalesce({x}, 0))"
+        f"SELECT min({x}) FILTER (isfinite({x})), max({x}) FILTER (isfinite({x})), "
+        f"count(*) FILTER (NOT coalesce(isfinite({x}), false)) FROM {rows}"
     )[0]
     if low is None or bad:
-        raise DataError(f"{name}: column `{column}` has {bad or 'only'} values that are no numbers; bins need numbers.")
+        values = "only values" if low is None else "1 value" if bad == 1 else f"{bad} values"
+        verb = "is" if values == "1 value" else "are"
+        raise DataError(
+            f"{name}: column `{column}` has {values} that {verb} missing or no finite number, and bins need numbers. "
+            f"{_otherwise()}"
+        )
     if how.startswith("quantile:"):
         k = int(how.removeprefix("quantile:"))
         shares = [i / k for i in range(1, k)]
@@ -183,6 +194,12 @@ def _edges(fetch: Any, rows: str, column: str, how: str, name: str) -> list[floa
     return sorted(kept)
 
 
+def _otherwise() -> str:
+    """What to do with missing values."""
+    way = by_door("`pdocrl.solve(log, state_columns=[…])`", "--state-columns")
+    return f"Leave those rows out, or solve with {way}, which takes missing values."
+
+
 def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: str) -> dict[str, Any]:
     asked = ", ".join(number(column) for column in columns)
     sample = fetch(f"SELECT {asked} FROM {rows} USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (0)")
@@ -190,7 +207,10 @@ def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: s
     bad = [column for column, values in zip(columns, points.T, strict=True) if not np.isfinite(values).all()]
     if not len(points) or bad:
         wrong = f"column `{(bad or columns)[0]}`"
-        raise DataError(f"{name}: {wrong} of --cells has values that are missing or no numbers; clusters need numbers.")
+        raise DataError(
+            f"{name}: {wrong} has values that are missing or no finite numbers, and clusters need numbers. "
+            f"{_otherwise()}"
+        )
     points = points[np.lexsort(points.T)]  # the order in which threads deliver rows must not matter
     if spec.half is not None and len(points) > 1:
         points = points[spec.half :: 2]

@@ -156,4 +156,4 @@ class TailResult(Record, frozen=True, kw_only=True):
             rows.append((limit.left, f"{limit.sense}{limit.value:g}", logged, cost, price))
         shown = [[f"{x:.4g}" if isinstance(x, float) else x for x in row] for row in rows]
         title = f"{self.status}: per episode of at most {self.horizon} steps, in the log's own model"
-        return Table.of(("", "limit", "log", "policy", "price of a unit"), shown, title)
+        return Table.of(("", "limit", "log", "policy", "multiplier"), shown, title)
