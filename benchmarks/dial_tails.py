@@ -1,8 +1,8 @@
 """dial under a limit on the tail and under limits on the mean, of the very same short trainings, on the Bullet tasks.
 
-    python benchmarks/dial_tails.py --data FOLDER [--tasks BallRun …] [--seeds 0] [--out results/dial_tails.csv]
+    python benchmarks/dial_tails.py --data FOLDER [--tasks BallRun …] [--seeds 0] [--steps 4000] [--out FILE]
 
-Networks of 128, 4,000 steps. One training is asked for a mean cost of 5, 10, 20 and 40 and for P(cost>20)<=0.1. A row
+Networks of 128. One training is asked for a mean cost of 5, 10, 20 and 40 and for P(cost>20)<=0.1. A row
 is one of them: what was predicted, and what 20 episodes (of the limit on the tail, 40) came to. Trainings that lie in
 --runs are not made again.
 """
@@ -21,17 +21,17 @@ from pdocrl.limits import Limit
 from pdocrl.policies.dial import prediction
 from pdocrl.training.folder import load_trained
 
-MEANS, TAIL, STEPS = (5.0, 10.0, 20.0, 40.0), "P(cost>20)<=0.1", 4000
+MEANS, TAIL = (5.0, 10.0, 20.0, 40.0), "P(cost>20)<=0.1"
 SMALL: dict[str, Any] = {"hidden": (128, 128), "model_hidden": (128, 128)}
 HERE = Path(__file__).parent
 
 
-def rows_of(file: Path, task: str, seed: int, runs: Path) -> list[dict[str, Any]]:
+def rows_of(file: Path, task: str, seed: int, runs: Path, steps: int) -> list[dict[str, Any]]:
     """Train once, or take what is there, and play five limits."""
-    folder = runs / f"{task}-{seed}"
+    folder = runs / f"{task}-{seed}-{steps}"
     if not (folder / "policies.npz").exists():
         data = pdocrl.load(file, task)
-        pdocrl.train(data, "dial", cost_limit=20, seed=seed, steps=STEPS, out=folder, **SMALL)
+        pdocrl.train(data, "dial", cost_limit=20, seed=seed, steps=steps, out=folder, **SMALL)
     trained = load_trained(folder)
     seconds = (folder / "policies.npz").stat().st_mtime - (folder / "run.json").stat().st_mtime
     found, earlier = [], [float("-inf")]
@@ -42,7 +42,7 @@ def rows_of(file: Path, task: str, seed: int, runs: Path) -> list[dict[str, Any]
         value, bound = said.tails[0][1:3] if said.tails else (float(said.cost[0]), float(said.bound[0]))
         costs = [episode.cost[0] for episode in run.episodes]
         one = Limit.parse(limit)
-        row: dict[str, Any] = {"task": task, "seed": seed, "steps": STEPS, "limit": limit, "episodes": episodes}
+        row: dict[str, Any] = {"task": task, "seed": seed, "steps": steps, "limit": limit, "episodes": episodes}
         row |= {"predicted_within": said.within, "predicted": value, "bound": bound}
         row |= {"played": one.of(costs), "satisfied": one.satisfied(costs), "mean_cost": sum(costs) / len(costs)}
         row |= {"share_over_20": Limit.parse(TAIL).of(costs), "cvar90": Limit.parse("CVaR90(cost)<=20").of(costs)}
@@ -60,13 +60,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with one HDF5 file per task, named by it")
     parser.add_argument("--tasks", nargs="+", default=["BallRun", "CarRun", "DroneRun", "BallCircle", "CarCircle"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--runs", type=Path, default=Path("runs/dial_tails"))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "dial_tails.csv")
     given = parser.parse_args()
     for seed in given.seeds:
         for task in given.tasks:
             (file,) = [x for x in given.data.glob("*.hdf5") if task.lower() in x.name.lower()]
-            rows = rows_of(file, task, seed, given.runs)
+            rows = rows_of(file, task, seed, given.runs, given.steps)
             fresh = not given.out.exists()
             with given.out.open("a", newline="") as out:
                 writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")

@@ -115,3 +115,10 @@ def first_states(target: float) -> Conditioned:
     obs = jnp.asarray(np.random.default_rng(2).normal(size=(200, 1)), jnp.float32)
     full = jnp.full((200, 1), target)
     return Conditioned(obs, 0 * full + 1, full, 0 * full + NEVER, 0 * full, 0 * full + 1)
+
+
+def test_tails_begin_where_nothing_costs() -> None:
+    """An untrained critic of P(C > b_j) must not object: it says nothing yet, like a cost of 0."""
+    critic = ConditionalCritic.create(jax.random.key(0), 3, 1, 1, (32, 32), tails=True)
+    logits = critic.mlp(jax.random.normal(jax.random.key(1), (200, len(critic.mlp.weights[0][0]))))
+    assert float(jax.nn.sigmoid(logits).max()) < 0.05

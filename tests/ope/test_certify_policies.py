@@ -92,6 +92,26 @@ def test_a_trainings_policies_are_certified_by_episodes_they_played(folder: Path
     assert "nobody stated" in dear["statements"][0]["assumption"]
 
 
+def test_a_policy_asked_for_a_tail_is_not_judged_by_its_mean(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
+    """A tenth of the episodes cost 9: a mean of .9 is within 2, a share of a tenth above 2 is not within .05."""
+    plan = json.loads((folder / "run.json").read_text())
+    plan["runs"][0] |= {"limits": ["P(cost>2)<=0.05"]}
+    (folder / "run.json").write_text(json.dumps(plan))
+    (tmp_path / "played.csv").write_text("run,cost\n" + ("0,9\n" + "0,0\n" * 9) * 40)
+    told = json.loads(
+        run_cli("certify", folder, "--audit", tmp_path / "played.csv", "--largest-cost", "9", "--json")[1]
+    )
+    (statement,) = told["statements"]
+    assert (statement["verdict"], statement["limit"]["value"]) == ("over", pytest.approx(0.1))
+    assert "P(cost>2)<=0.05" in statement["policy"]
+    status, _, err = run_cli("certify", folder, "--held-out", tmp_path / "second.npz")
+    assert (status, err.count("\n"), "run 0 was asked for P(cost>2)<=0.05" in err) == (2, 1, True)
+    estimated, other = json.loads(run_cli("ope", folder, "--json")[1])["runs"]
+    assert (estimated["verdict"], estimated["within_limit"]) == ("not shown", None)
+    assert "a tail is not judged here" in estimated["warnings"][-1]
+    assert other["warnings"] == [] or "tail" not in other["warnings"][-1]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [

@@ -27,6 +27,7 @@ from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
 
 MEMBERS = 2
+UNLEARNED = -4.0  # logit of P(C > b_j) before it is learned: like a cost of 0, not like a coin
 LEVELS = 12  # thresholds b_j of an episode's cost, which lie closer together where costs are small
 SHARES: tuple[float, ...] = tuple((j / LEVELS) ** 2 for j in range(LEVELS))  # of the costliest logged episode's cost
 
@@ -60,7 +61,10 @@ class ConditionalCritic(eqx.Module):
     ) -> ConditionalCritic:
         inputs = obs_dim + 2 + 8 * n_costs + n_costs + action_dim + 4 * n_costs * tails
         outputs = n_costs * LEVELS if tails else 1 + n_costs
-        return ConditionalCritic(MLP.create(key, (inputs, *hidden, outputs), MEMBERS), tails)
+        mlp = MLP.create(key, (inputs, *hidden, outputs), MEMBERS)
+        if tails:
+            mlp = eqx.tree_at(lambda m: m.biases[-1], mlp, mlp.biases[-1] + UNLEARNED)
+        return ConditionalCritic(mlp, tails)
 
     def __call__(
         self, at: Conditioned, action: Float[Array, "B A"], max_episode_cost: Float[Array, " K"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pdocrl.console import progress
 from pdocrl.data.tasks import find_task
 from pdocrl.errors import PdocrlError
-from pdocrl.limits import Limits, as_limits
+from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.certify.audit import Audited, audit_statement, limit_statement, play_until_shown, read_audit
 from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
 from pdocrl.ope.ensemble.judge import training_data
@@ -82,8 +82,12 @@ def certify_audited(
     beside = _estimates(found)
     panels = []
     for i, rows in _by_run(found, episodes, run, str(path)).items():
+        own = np.array([column[rows] for column in columns]).T  # [n, K]
+        if asked := asked_limits(found, i):
+            panels += _by_asked(found, i, own, asked, confidence, stated, guessed, "audit")
+            continue
         for k, limit in enumerate(plan.runs[i]["cost_limit"]):
-            costs = columns[k][rows]
+            costs = own[:, k]
             told = audit_statement(
                 costs,
                 limit,
@@ -137,8 +141,12 @@ def certify_simulator(
                 played = pool.run(policy, count, seed, progress=lambda: bar.advance(row), first=first)
                 return np.asarray(played.cost, np.float64)
 
-            seen = play_until_shown(play, episodes, limits, confidence, stated, fixed, guessed)
+            asked = asked_limits(found, i)  # bounds on tails hold for a number of episodes fixed beforehand
+            seen = play_until_shown(play, episodes, limits, confidence, stated, fixed or bool(asked), guessed)
             bar.update(row, completed=episodes * (i + 1))
+            if asked:
+                panels += _by_asked(found, i, seen, asked, confidence, stated, guessed, "simulator")
+                continue
             for k, limit in enumerate(limits):
                 told = audit_statement(
                     seen[:, k],
@@ -174,11 +182,35 @@ def _largest(
     return nothing, [plan.horizon * step if step > 0 else None for step in costliest.tolist()]
 
 
+def asked_limits(found: Trained, i: int) -> list[Limit]:
+    """What run i was asked for in words, limits on tails among them; none where amounts limit the means."""
+    return [Limit.parse(text) for text in found.config.runs[i].get("limits", [])]
+
+
+def _by_asked(
+    found: Trained,
+    i: int,
+    costs: Floats,
+    asked: Sequence[Limit],
+    confidence: float,
+    stated: Sequence[float | None],
+    guessed: Sequence[float | None],
+    basis: Literal["audit", "simulator"],
+) -> list[Shown]:
+    """One statement per limit of run i, from the costs [n, K] of its episodes."""
+    names, policy, panels = found.config.cost_names, policy_name(found, i), []
+    for limit in asked:
+        k = limit.index(names)
+        told = limit_statement(costs[:, k], limit, confidence, stated[k], guessed[k], policy=policy, basis=basis)
+        panels.append(Shown(told, played=costs[:, k]))
+    return panels
+
+
 def policy_name(found: Trained, i: int) -> str:
     """Run i in words."""
     run = found.config.runs[i]
-    limits = ", ".join(f"{value:g}" for value in run["cost_limit"])
-    others = "".join(f", {k} {v}" for k, v in run.items() if k not in {"cost_limit", "seed"})
+    limits = ", ".join(run.get("limits", []) or [f"{value:g}" for value in run["cost_limit"]])
+    others = "".join(f", {k} {v}" for k, v in run.items() if k not in {"cost_limit", "limits", "seed"})
     return f"{found.config.agent}, limit {limits}, seed {run['seed']}{others}"
 
 
