@@ -21,6 +21,7 @@ number is for a change of meaning. `upgrade` gives the fields of an older format
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -102,9 +103,11 @@ def _upgraded(kind: type[Record], found: dict[str, Any], number: int) -> dict[st
 
 
 def _numbers(value: object) -> object:
-    """NumPy's numbers and arrays, and paths, as JSON has them."""
+    """NumPy's numbers and arrays, sequences of any kind, and paths, as JSON has them."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if isinstance(value, Sequence):
+        return list(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise TypeError(f"a record cannot hold a {type(value).__name__}")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pdocrl.errors import PdocrlError
+from pdocrl.tabular import Result, solve
 from pdocrl.tabular.analysis import compare, explain, frontier, more_data, parse_frontier
-from pdocrl.tabular.api import Result, solve
 from pdocrl.tabular.cmdp import evaluate, random_cmdp, values
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead

@@ -11,7 +11,6 @@ from pdocrl.tabular.cmdp import evaluate, occupancy, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import bootstrap
 from pdocrl.tabular.inference.confidence import Candidate, optimism_bias, split_log, upper_bounds
-from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust
 from pdocrl.tabular.solvers import exact
@@ -92,8 +91,8 @@ def test_few_rows_cannot_show_a_tight_limit_and_the_answer_says_so() -> None:
     assert result.shown is not None
     assert result.shown.bounds["cost"] > 0.01
     assert any("not shown at 95 %" in note for note in notes(result, counts))
-    assert trust(solved_file(result)).rows[0][1].text == "limits not shown to be satisfied"
-    said = solved_file(result).confidence
+    assert trust(result.record).rows[0][1].text == "limits not shown to be satisfied"
+    said = result.record.confidence
     assert said is not None
     assert said.reached is False
     assert said.bounds["cost"] == result.shown.bounds["cost"]

@@ -13,7 +13,6 @@ from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import random_cmdp
 from pdocrl.tabular.counts import Counts, Floats
 from pdocrl.tabular.inference.bounds import PolicyEstimate
-from pdocrl.tabular.result.record import solved_file
 from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.result.tables import trust
 from pdocrl.tabular.solvers import exact
@@ -100,10 +99,10 @@ def test_a_log_too_short_for_its_limit_is_answered_with_care_and_says_so() -> No
     assert value > 1.05 * exact.solve(problem.cmdp).value  # both are negative
     assert result.status == "not_shown"
     assert result.low_count_share > 0  # although one row lets a pair in, it is not believed as in a deterministic world
-    said = solved_file(result).confidence
+    said = result.record.confidence
     assert said is not None
     assert said.learned == "inflated"
     assert ["learned by", "planning for costs inflated by what few rows can hide"] in [
-        [cell.text for cell in row] for row in trust(solved_file(result)).rows
+        [cell.text for cell in row] for row in trust(result.record).rows
     ]
     assert any("the most careful one the log allows" in note for note in notes(result, counts))

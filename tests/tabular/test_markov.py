@@ -87,7 +87,7 @@ def test_intervals_are_moved_out_and_a_certificate_shows_nothing(tmp_path: Path)
     said = [note for note in notes(result, counts) if "not Markov" in note]
     assert said
     assert all("`order_" in note or "steps before" in note for note in said)
-    save(result, tmp_path / "policy", counts=counts)
+    save(result, tmp_path / "policy")
     certificate, _ = certify_solved(tmp_path / "policy")
     assert [one.verdict for one in certificate.statements] == ["cannot be shown"]
     assert "no hidden confounder" in certificate.statements[0].assumption

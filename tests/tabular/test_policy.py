@@ -14,7 +14,7 @@ import pytest
 
 from pdocrl.errors import PdocrlError
 from pdocrl.ope.certify.training import certify_solved
-from pdocrl.tabular.api import Result, solve
+from pdocrl.tabular import Result, solve
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.result.policy import InputError, TabularPolicy, UnseenStateError, load
 from pdocrl.tabular.result.record import read_solved

@@ -12,7 +12,11 @@ import pytest
 
 import pdocrl
 from pdocrl.errors import DataError, PdocrlError, UnknownNameError
+from pdocrl.limits import as_limits
+from pdocrl.records import as_plain
 from pdocrl.tabular import Counts
+from pdocrl.tabular.result.record import read_solved
+from pdocrl.tabular.result.report import notes
 from pdocrl.tabular.solved import PolicyTable, SolvedResult
 
 pandas = pytest.importorskip("pandas")
@@ -71,6 +75,22 @@ def test_a_saved_folder_is_read_back_and_reported(result: SolvedResult, tmp_path
         assert again.chances(state) == pytest.approx(result.policy[state])
     assert json.loads((tmp_path / "policy" / "result.json").read_text())["status"] == result.status
     assert pdocrl.report(tmp_path / "policy").exists()
+
+
+def test_what_is_saved_is_the_record_and_arrays_are_its_numbers(log: Any, tmp_path: Path) -> None:
+    limits = ["stockout<=0.1", "stockout>=0.015"]  # two on one column, whose names in the record are whole limits
+    found: Any = pdocrl.solve(log, **OPTIONS | {"limits": limits})
+    found.save(tmp_path)
+    read = read_solved(tmp_path)
+    assert as_plain(read) == as_plain(found.record)
+    assert read.limits_given == found.limits == as_limits(limits)
+    assert found.costs.tolist() == list(read.costs.values())
+    assert len(read.policy) == (found.policy > 0).sum()
+    line = found.record.policy[-1]
+    assert line.probability == found.policy[found.states.index(line.state), found.actions.index(line.action)]
+    assert found.record.notes == notes(found, found.counts)
+    told = found.telling(value=2.0)
+    assert (told.value, found.value) == (2.0, read.value)
 
 
 def test_a_frontier_costs_reward_as_the_multiplier_says(result: SolvedResult) -> None:

@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 from pdocrl.limits import as_limits
-from pdocrl.tabular.api import Result, solve
+from pdocrl.tabular import Result, solve
 from pdocrl.tabular.cmdp import as_matrix, evaluate, plan, random_cmdp
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered
-from pdocrl.tabular.result.record import read_solved, solved_file
+from pdocrl.tabular.result.record import read_solved
 from pdocrl.tabular.result.report import notes, save
 from pdocrl.tabular.result.tables import outcome
 from pdocrl.tabular.solvers import exact
@@ -110,7 +110,7 @@ def test_a_cost_that_never_occurred_cannot_be_bounded_and_the_log_is_followed() 
     assert result.status == "not_shown"
     np.testing.assert_allclose(result.policy, [[0.3, 0.7]])
     assert any("`cost` is 0 in every row" in note for note in notes(result, counts))
-    said = solved_file(result).confidence
+    said = result.record.confidence
     assert said is not None
     assert (said.bounds, said.learned) == ({"cost": None}, "behaviour")
 

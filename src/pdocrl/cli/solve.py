@@ -184,7 +184,7 @@ def solve(
         else:
             own = dataclasses.asdict(solver)
             own["parameters"] = dict(_pair(text, "--parameter", "beta=3") for text in own.pop("parameter"))
-            solved = workflow.solve_log(
+            solved, files = workflow.solve_log(
                 log,
                 gamma,
                 limits,
@@ -201,7 +201,6 @@ def solve(
                 unseen=analysis.unseen,
                 progress=status.update,
             )
-            files = solved.files
     if analysis.compare:
         shown, plain, notes = [tables.compared(judged)], as_plain(judged), [tables.FLATTERED]
     else:
@@ -219,7 +218,7 @@ def solve(
     for file in files:
         console.log(f"wrote {file}")
     if not analysis.compare and record.status in {"infeasible", "infeasible_covered"}:
-        raise PdocrlError(report.infeasible(solved.result))
+        raise PdocrlError(report.infeasible(solved))
 
 
 def _given(*groups: Any) -> dict[str, Any]:

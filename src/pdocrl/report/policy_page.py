@@ -12,13 +12,13 @@ from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from pdocrl.report.document import PolicyHeatMap
 from pdocrl.tabular.analysis import PolicyMap
-from pdocrl.tabular.result.record import FrontierPoint, SolvedFile
+from pdocrl.tabular.result.record import FrontierPoint, SolvedRecord
 from pdocrl.tabular.result.tables import satisfied, span
 
 HEIGHT = 220.0
 
 
-def policy_heat_map(result: SolvedFile, found: PolicyMap) -> PolicyHeatMap:
+def policy_heat_map(result: SolvedRecord, found: PolicyMap) -> PolicyHeatMap:
     """The block of a page; without a frontier it has one position, the policy that was solved for."""
     points, policies, solved = _points(result, found)
     line = result.frontier
@@ -37,7 +37,7 @@ def policy_heat_map(result: SolvedFile, found: PolicyMap) -> PolicyHeatMap:
     )
 
 
-def _points(result: SolvedFile, found: PolicyMap) -> tuple[list[FrontierPoint], list[list[list[float]]], int]:
+def _points(result: SolvedRecord, found: PolicyMap) -> tuple[list[FrontierPoint], list[list[list[float]]], int]:
     """The frontier with the result in its place, their policies, and which of them is the result."""
     line = result.frontier
     column = "" if line is None else line.column
@@ -58,7 +58,7 @@ def _points(result: SolvedFile, found: PolicyMap) -> tuple[list[FrontierPoint], 
     return [point for point, _ in ordered], [policy for _, policy in ordered], place
 
 
-def _told(point: FrontierPoint, solved: bool, result: SolvedFile) -> dict[str, object]:
+def _told(point: FrontierPoint, solved: bool, result: SolvedRecord) -> dict[str, object]:
     """What the script writes at a position."""
     column = "" if result.frontier is None else result.frontier.column
     name = "none" if np.isinf(point.limit) else f"{point.limit:.4g}"

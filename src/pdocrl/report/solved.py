@@ -16,7 +16,7 @@ from pdocrl.report.policy_page import policy_heat_map
 from pdocrl.table import Table, Text
 from pdocrl.tabular.analysis import read_map
 from pdocrl.tabular.result import tables
-from pdocrl.tabular.result.record import FILE, Comparison, SolvedFile, read_compared, read_solved
+from pdocrl.tabular.result.record import FILE, Comparison, SolvedRecord, read_compared, read_solved
 
 POLICY, LOGGED = 0, 7  # colours and shapes
 MOST = 200  # lines of the policy that a page shows
@@ -50,7 +50,7 @@ _LEGEND = [(POLICY, "policy", ""), (LOGGED, "behaviour policy", "")]
 _CAPTION = "Estimates with their 95 % intervals where there are any. The dashed line is the limit; hollow: over it."
 
 
-def _lead(result: SolvedFile) -> str:
+def _lead(result: SolvedRecord) -> str:
     gain = f"{result.value:.4g} {UNITS[result.unit]} where the behaviour policy has {result.log.value:.4g}"
     if not result.limits:
         return f"Estimated reward {gain}."
@@ -58,7 +58,7 @@ def _lead(result: SolvedFile) -> str:
     return f"Estimated reward {gain}; estimated within {within} of {len(result.limits)} limits."
 
 
-def _policy(result: SolvedFile) -> Table:
+def _policy(result: SolvedRecord) -> Table:
     shown = result.policy[:MOST]
     rows = tuple((Text(str(p.state)), Text(str(p.action)), Text(f"{p.probability:.4g}")) for p in shown)
     more = len(result.policy) - len(shown)
@@ -66,13 +66,13 @@ def _policy(result: SolvedFile) -> Table:
     return Table("", "The policy", (("", "State"), ("", "Action"), ("", "Probability")), rows, notes)
 
 
-def _signals(result: SolvedFile) -> dict[str, Markup]:
+def _signals(result: SolvedRecord) -> dict[str, Markup]:
     """{reward or cost: picture}, each on its own scale."""
     found = {"reward": _signal(result, "reward", result.value, result.log.value)}
     return found | {name: _signal(result, name, result.costs[name], result.log.costs[name]) for name in result.limits}
 
 
-def _signal(result: SolvedFile, name: str, value: float, logged: float) -> Markup:
+def _signal(result: SolvedRecord, name: str, value: float, logged: float) -> Markup:
     limit = result.limits.get(name)
     found = result.intervals
     ends = None if found is None else found.costs.get(name) if name in result.limits else found.value
@@ -96,7 +96,7 @@ def _signal(result: SolvedFile, name: str, value: float, logged: float) -> Marku
     )
 
 
-def _trust(result: SolvedFile) -> dict[str, str]:
+def _trust(result: SolvedRecord) -> dict[str, str]:
     """What the table has, lines without a name joined to those above."""
     found: dict[str, str] = {}
     for name, said in ((row[0].text, row[1].text) for row in tables.trust(result).rows):
@@ -105,7 +105,7 @@ def _trust(result: SolvedFile) -> dict[str, str]:
     return found
 
 
-def _notes(result: SolvedFile) -> list[str]:
+def _notes(result: SolvedRecord) -> list[str]:
     found = []
     if result.status == "not_shown":
         found.append("The limits are not shown to be satisfied at the confidence asked for: more rows would be needed.")
@@ -128,7 +128,7 @@ def _notes(result: SolvedFile) -> list[str]:
     return found + [note[0].upper() + note[1:] for note in result.notes or []]
 
 
-def answered(result: SolvedFile, compared: Comparison | None) -> list[Section]:
+def answered(result: SolvedRecord, compared: Comparison | None) -> list[Section]:
     """One section for each thing that was asked, in the order people ask."""
     found = []
     if result.frontier is not None:

@@ -20,14 +20,15 @@ import numpy as np
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part, Record, read_record
-from pdocrl.tabular.api import Result, solve
+from pdocrl.tabular.api import solve
 from pdocrl.tabular.cmdp import CMDP, occupancy, values
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.rows import MARK, split_label
 from pdocrl.tabular.result.policy import TabularPolicy
-from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Need
+from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Frontier, FrontierPoint, Need
+from pdocrl.tabular.result.result import Result
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
 
@@ -75,9 +76,30 @@ def frontier(
         if one.intervals is not None:
             low, high = one.intervals.value
             moved_out = msgspec.structs.replace(one.intervals, value=(min(low, max(low - bias, least)), high))
-            one = dataclasses.replace(one, intervals=moved_out)
+            one = one.telling(intervals=moved_out)
         found.append(one)
     return tuple(found)
+
+
+def frontier_of(line: Sequence[Result], name: str) -> Frontier:
+    """The record of results along the limit on a column."""
+    return Frontier(column=name, points=[_point(one, name) for one in line])
+
+
+def _point(result: Result, name: str) -> FrontierPoint:
+    at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
+    own, cost = result.limits[at], float(result.costs[at])
+    return FrontierPoint(
+        limit=own.value,
+        value=result.value,
+        interval=None if result.intervals is None else result.intervals.value,
+        cost=cost,
+        multiplier=float(result.multipliers[at]),
+        status=result.status,
+        satisfied=result.status in {"optimal", "approximate", "shown"}
+        or (result.status == "not_markov" and own.sign * (cost - own.value) >= -1e-7),
+        low_count_share=result.low_count_share,
+    )
 
 
 def other_clusterings(
@@ -194,7 +216,7 @@ def action_values(counts: Counts, result: Result) -> Floats:
     return np.array([scale[:, None] * values(model, result.policy, signal)[1] for signal in signals])
 
 
-def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[Need, ...]]:
+def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, list[Need]]:
     """For the value and each limited column, the pairs whose few rows make it most uncertain.
 
     Var Ĵ = Σ (μ^π)²/n · Var[x + γV(s′)]; rows added at a pair lower its term in proportion. A pair seen less than twice
@@ -209,7 +231,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
         terms = _variances(problem, model, result.policy, signal, column, discount)
         share = terms / max(float(terms.sum()), 1e-300)
         best = [int(pair) for pair in np.argsort(-share.ravel(), kind="stable")[:most] if share.ravel()[pair] > 1e-6]
-        found[name] = tuple(
+        found[name] = [
             Need(
                 state=counts.states[p // counts.n_actions],
                 action=counts.actions[p % counts.n_actions],
@@ -217,7 +239,7 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, tuple[
                 share=float(share.ravel()[p]),
             )
             for p in best
-        )
+        ]
     return found
 
 

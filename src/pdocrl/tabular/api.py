@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from msgspec import structs
@@ -16,14 +16,12 @@ from msgspec import structs
 from pdocrl import deprecations
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit, Limits, as_limits
-from pdocrl.tabular.cmdp import occupancy
-from pdocrl.tabular.counts import Counts, Ints, Label
-from pdocrl.tabular.inference.bootstrap import Intervals, bootstrap, intervals, widened
+from pdocrl.tabular.counts import Counts
+from pdocrl.tabular.inference.bootstrap import Intervals, bootstrap, intervals
 from pdocrl.tabular.inference.bounds import PolicyEstimate
 from pdocrl.tabular.inference.confidence import (
     SPLITS,
     Candidate,
-    SafetyTest,
     Tested,
     behaviour_of,
     named,
@@ -33,66 +31,16 @@ from pdocrl.tabular.inference.confidence import (
     split_log,
     untested,
 )
-from pdocrl.tabular.inference.markov import MarkovTest, markov_test
-from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, Coverage, cover, try_bounds
-from pdocrl.tabular.solvers.algorithms import Mixture
-from pdocrl.tabular.solvers.few_rows import BELIEVED, ROWS, choose, frequent_only
-from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, Sets, careful, pessimistic_model
+from pdocrl.tabular.inference.sensitivity import COARSE, GRID, Choice, try_bounds
+from pdocrl.tabular.result.result import Result, make_result
+from pdocrl.tabular.solvers.few_rows import ROWS, choose, frequent_only
+from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian
 from pdocrl.tabular.solvers.lp import SIMPLEX_UP_TO
-from pdocrl.tabular.solvers.saddle import Method, Setup, Solution, Status, outcome, solve_saddle, with_policy
+from pdocrl.tabular.solvers.saddle import Method, Setup, Solution, solve_saddle, with_policy
 
 NEAR = (2.0, 5.0, np.inf)  # bounds on w that a confidence tries
 Progress = Callable[[str], None]
 LP_UP_TO = 2000  # pairs; beyond, one linear program takes many seconds, and w is not bounded unless C is given
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Result:
-    """A policy and what is known about it. Values and costs are (1−γ)J, or per episode where states have a step."""
-
-    status: Status
-    policy: Floats  # [S, A]
-    value: float  # of the policy in the log's own model, where leaving the data is followed by the worst
-    costs: Floats  # [I] likewise, of each limited column
-    log_value: float  # the same of the policy that made the log
-    log_costs: Floats  # [I]
-    limits: tuple[Limit, ...]
-    tightened: Floats  # [I] the limits that were solved for; other than `limits` only with a confidence
-    multipliers: Floats  # [I] λ: what one unit of each limit is worth in reward
-    certificate: Certificate
-    slater_margin: float  # how far inside all limits a covered policy can be; negative if none keeps them
-    coverage: Coverage
-    mu: Floats  # [S, A] μ^π, the policy's share of time at each pair of the log's own model
-    mu_D: Floats  # [S, A] μ̂_D, the log's
-    intervals: Intervals | None
-    choices: tuple[Choice, ...]  # what other C would have given, if C was chosen
-    mixture: Mixture | None  # of pdocrl and pdorl
-    point: Point
-    sets: Sets
-    method: str
-    gamma: float
-    unit: Literal["step", "discounted", "episode"]  # of value and costs; see `solve`
-    states: tuple[Label, ...]
-    actions: tuple[Label, ...]
-    n: Ints | None  # [S, A] rows of the log at each pair
-    shown: SafetyTest | None  # with a confidence: what the held-out part says of the policy
-    min_count: int  # pairs with fewer rows were left out, but for each state's most frequent
-    markov: MarkovTest | None  # whether the states tell all that matters, as far as the log's episodes show
-    careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
-
-    def __repr__(self) -> str:
-        S, A = self.policy.shape
-        costs = ", ".join(f"{limit} (is {cost:.4g})" for limit, cost in zip(self.limits, self.costs, strict=True))
-        return f"Result({self.status}: value {self.value:.4g}; {costs or 'no limits'}; {S} states, {A} actions)"
-
-    @property
-    def low_count_share(self) -> float:
-        """The share of the policy's steps at pairs with fewer than `BELIEVED` rows: there its estimate is a guess."""
-        enough = self.min_count == 1 if self.shown is None else self.shown.one_row_is_enough
-        if self.n is None or enough:
-            return 0.0
-        mu = self.mu
-        return float(mu[self.n < BELIEVED].sum() / max(float(mu.sum()), 1e-300))
 
 
 def solve(
@@ -149,7 +97,7 @@ def solve(
         refits = value
     if method not in get_args(Method):
         raise UnknownNameError("method", method, get_args(Method))
-    given, episodic = gamma, isinstance(data, Counts) and data.horizon is not None
+    counts, given = (data if isinstance(data, Counts) else None), gamma
     if isinstance(data, Counts):
         data, gamma = data.stationary(gamma)
     log, L, chosen = _problem(data, gamma, limits)
@@ -160,9 +108,7 @@ def solve(
         result = _solve_tested(log, L, chosen, options, confidence, progress)
     else:
         result = _solve_once(log, L, chosen, options, progress)
-    if episodic:
-        return dataclasses.replace(result, gamma=1.0 if given is None else given, unit="episode")
-    return result
+    return result if counts is None else result.of_log(counts, given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +220,7 @@ def _solve_tested(
         result = _solve_once(log, L, limits, options, progress)
         estimates = named(limits, result.costs)
         test = structs.replace(untested(confidence, limits), possible=False, estimates=estimates)
-        return dataclasses.replace(result, shown=test)
+        return result.telling(confidence=test)
     tested = run_safety_tests(learning, held_out, L.gamma, limits, candidates, confidence, options.seed, progress)
     if tested.policy is not None:
         return _held_out_result(log, L, limits, options, tested, held_out)
@@ -314,11 +260,10 @@ def _held_out_result(
     rows = [1 + limit.index(log.cost_names) for limit in limits]
     ends = [int(limit.sign < 0) for limit in limits]
     signs = np.array([limit.sign for limit in limits])
-    return dataclasses.replace(
-        result,
+    return result.telling(
         value=float(estimate.estimate[0, 0]),
-        costs=estimate.estimate[rows, ends],
-        tightened=np.array([limit.value for limit in limits]) + signs * tested.inward,
+        costs=named(limits, estimate.estimate[rows, ends]),
+        tightened=named(limits, np.array([limit.value for limit in limits]) + signs * tested.inward),
     )
 
 
@@ -353,61 +298,3 @@ def _problem(
     if chosen or gamma not in {None, data.gamma}:
         raise PdocrlError("a Lagrangian has its own limits and discount; leave `limits` and `gamma` out.")
     return None, data, tuple(Limit(f"g_{i}", float(t), ">=") for i, t in enumerate(data.tau))
-
-
-def make_result(
-    counts: Counts | None,
-    limits: tuple[Limit, ...],
-    solution: Solution,
-    method: str,
-    spread: Intervals | None,
-    choices: tuple[Choice, ...],
-    min_count: int,
-    whole: Lagrangian,
-    shown: SafetyTest | None = None,
-) -> Result:
-    """All that is said about a solution; `whole` is of the log with all its pairs."""
-    L, signs = solution.L, np.array([limit.sign for limit in limits])
-    log = outcome(pessimistic_model(whole), whole.behaviour)
-    mu = occupancy(pessimistic_model(L), solution.policy)
-    states, actions = (counts.states, counts.actions) if counts else (tuple(range(n)) for n in L.r.shape)
-    status = solution.status
-    if shown is not None and shown.possible:
-        status = "shown" if shown.reached else "not_shown"
-    markov = None if counts is None else markov_test(counts, L.gamma, solution.policy, limits)
-    if markov is not None and markov.failed and not status.startswith("infeasible"):
-        status = "not_markov"
-        shown = None if shown is None else structs.replace(shown, reached=False)
-    if markov is not None and spread is not None:
-        spread = widened(spread, markov)
-    return Result(
-        status=status,
-        policy=solution.policy,
-        value=float(solution.estimate[0]),
-        costs=signs * solution.estimate[1:] + 0.0,  # no −0
-        log_value=float(log[0]),
-        log_costs=signs * log[1:] + 0.0,
-        limits=limits,
-        tightened=signs * L.tau,
-        multipliers=solution.multipliers,
-        certificate=solution.certificate,
-        slater_margin=solution.margin,
-        coverage=cover(L, mu, states),
-        mu=mu,
-        mu_D=L.mu_D,
-        intervals=spread,
-        choices=choices,
-        mixture=solution.mixture,
-        point=solution.point,
-        sets=solution.sets,
-        method=method,
-        gamma=L.gamma,
-        unit="step" if L.P[L.seen.ravel()].sum() > L.seen.sum() - 1e-6 else "discounted",
-        states=states,
-        actions=actions,
-        n=None if counts is None else counts.n,
-        min_count=min_count,
-        markov=markov,
-        careful=careful(whole.mu_D, whole.g),
-        shown=shown,
-    )

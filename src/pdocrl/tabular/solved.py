@@ -21,11 +21,11 @@ from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits
 from pdocrl.records import write_record
 from pdocrl.tabular import analysis, api
-from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.result import report, tables
 from pdocrl.tabular.result.policy import Row, TabularPolicy
-from pdocrl.tabular.result.record import ExplainedAction, Frontier, SolvedFile, frontier_of, solved_file, with_answers
+from pdocrl.tabular.result.record import ExplainedAction, Frontier
+from pdocrl.tabular.result.result import Result
 from pdocrl.tabular.solvers.lagrangian import Lagrangian
 
 
@@ -51,9 +51,7 @@ class PolicyTable(NDArray[np.float64]):
         """The policy by names of states and actions, as `save` writes it."""
         if self._result is None:
             raise PdocrlError("this array was cut from a policy or computed with one; ask the result's own `policy`.")
-        counts = self._result.counts
-        made, columns = (None, None) if counts is None else (counts.cells, counts.columns)
-        return TabularPolicy(report.policy_content(self._result, cells=made, columns=columns))
+        return TabularPolicy(report.policy_content(self._result))
 
     def act(self, row: Row, step: int = 0, deterministic: bool = False) -> Any:
         """An action for a state, or for columns by name; drawn, or the likeliest. See `TabularPolicy.act`."""
@@ -88,29 +86,20 @@ class SolvedResult(Result):
     """A result whose policy acts, and that can be saved, drawn and asked more."""
 
     policy: PolicyTable  # [S, A], an array that acts: `result.policy.act(state)`
-    counts: Counts | None = None  # what was solved; None of a Lagrangian
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", PolicyTable.of(self.policy, self))
 
     def _repr_html_(self) -> str:
-        record = self.record()
+        record = self.record
         return f"<p>{html.escape(repr(self))}</p>{tables.outcome(record).notebook(record.notes or [])}"
 
     def summary(self) -> str:
         """Reward and costs against the limits, how far to trust them, notes and assumptions, as text."""
-        record = self.record()
+        record = self.record
         shown = [table.markdown() for table in (tables.outcome(record), tables.trust(record))]
         notes = [f"note: {note}" for note in record.notes or []]
         return "\n".join([*shown, *notes, f"assumes: {'; '.join(record.assumptions or [])}."])
-
-    def record(self) -> SolvedFile:
-        """What result.json holds."""
-        found = solved_file(self)
-        if self.counts is None:
-            return found
-        found = with_answers(found, (), "", (), self, analysis.more_data(self.counts, self))
-        return report.with_notes(found, self, self.counts)
 
     def save(self, folder: str | os.PathLike[str], unseen: str = "careful") -> list[Path]:
         """Write the folder that `pdocrl solve --out` writes; `pdocrl.load_policy` and `pdocrl.report` read it.
@@ -121,7 +110,7 @@ class SolvedResult(Result):
                 behaviour, uniform, refuse, or an action.
         """
         folder = Path(folder)
-        files = report.save(self, folder, unseen, self.counts, self.record())
+        files = report.save(self, folder, unseen)
         if self.counts is None:
             return files
         write_record(folder / analysis.FILE, analysis.policy_map(self.counts, self))
@@ -139,7 +128,7 @@ class SolvedResult(Result):
         if points is None and not named.get(name):
             raise PdocrlError(f"there is no limit on {name} to begin from: give points=[…].")
         along = [float(x) for x in (np.linspace(0.25, 2, 8) * named[name] if points is None else points)]
-        found = frontier_of(analysis.frontier(counts, self, name, along, resamples), name)
+        found = analysis.frontier_of(analysis.frontier(counts, self, name, along, resamples), name)
         return FrontierCurve(column=found.column, points=found.points)
 
     def explain(self, state: Label, step: int = 0) -> tuple[ExplainedAction, ...]:
@@ -162,5 +151,7 @@ def solve(
 ) -> SolvedResult:
     """`pdocrl.tabular.solve`, whose arguments these are, with a result that acts."""
     found = api.solve(data, gamma, limits, progress=progress, **options)
-    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(Result)}
-    return SolvedResult(**fields, counts=data if isinstance(data, Counts) else None)
+    if found.counts is not None:
+        needs = analysis.more_data(found.counts, found)
+        found = found.telling(more_data=needs, notes=report.notes(found, found.counts))
+    return SolvedResult(**vars(found))

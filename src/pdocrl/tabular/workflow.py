@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.limits import Limit, Limits, as_limits, per_step
@@ -16,7 +16,6 @@ from pdocrl.records import write_record
 from pdocrl.tabular import analysis
 from pdocrl.tabular.analysis import FILE as MAP
 from pdocrl.tabular.analysis import policy_map
-from pdocrl.tabular.api import Result
 from pdocrl.tabular.api import solve as solve_counts
 from pdocrl.tabular.baselines import BASELINES, solve_with
 from pdocrl.tabular.counts import Counts
@@ -24,8 +23,9 @@ from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log, find_log
 from pdocrl.tabular.result import report
 from pdocrl.tabular.result.policy import TabularPolicy, load
-from pdocrl.tabular.result.record import Comparison, SolvedFile, solved_file, with_answers, write_compared
+from pdocrl.tabular.result.record import Comparison, OtherClustering, write_compared
 from pdocrl.tabular.result.report import draw_frontier
+from pdocrl.tabular.result.result import Result
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
 Progress = Callable[[str], None]
@@ -66,14 +66,6 @@ class LogOptions:
         return found.going_on() if self.per == "step" else found
 
 
-class Solved(NamedTuple):
-    """A result, its record with all that was asked, and the files that were written."""
-
-    result: Result
-    record: SolvedFile
-    files: list[Path]
-
-
 def solve_log(
     log: str,
     gamma: float | None = None,
@@ -98,8 +90,9 @@ def solve_log(
     out: Path | None = None,
     unseen: str = "careful",
     progress: Progress = lambda _: None,
-) -> Solved:
-    """Solve a log file, answer what else is asked, and write a folder.
+) -> tuple[Result, list[Path]]:
+    """Solve a log file, answer what else is asked, and write a folder: the result, whose record has the answers, and
+    the files.
 
     Args:
         log: a file, a pattern with *, or the name of an example.
@@ -153,18 +146,25 @@ def solve_log(
     if spec is not None and spec.cluster is not None and method in METHODS:
         others = analysis.other_clusterings(lambda cells: read.count(log, costs, cells), spec, result, progress)
     alternatives = () if explain is None else analysis.explain(counts, result, explain, step)
-    needs = analysis.more_data(counts, result)
-    state = explain if explain is None or read.horizon is None else f"{explain}, step {step}"
-    record = with_answers(
-        solved_file(result, limit_horizon), curve, along[0] if along else "", alternatives, result, needs, state, others
+    totals = {"value": result.value, **result.record.costs}
+    result = result.telling(
+        limit_horizon=limit_horizon,
+        per_limit_horizon=None if limit_horizon is None else {name: x * limit_horizon for name, x in totals.items()},
+        frontier=analysis.frontier_of(curve, along[0]) if along else None,
+        explain=list(alternatives) or None,
+        explained=explain if explain is None or read.horizon is None else f"{explain}, step {step}",
+        clusterings=[OtherClustering(status=one.status, value=one.value, costs=one.record.costs) for one in others]
+        or None,
+        more_data=analysis.more_data(counts, result),
+        notes=report.notes(result, counts),
     )
-    record = report.with_notes(record, result, counts)
-    files = [] if out is None else report.save(result, out, unseen, counts, record)
-    if out is not None:
-        write_record(out / MAP, policy_map(counts, result, curve))
-    if out is not None and record.frontier is not None:
-        files.append(draw_frontier(record.frontier, out / "frontier.png"))
-    return Solved(result, record, files)
+    if out is None:
+        return result, []
+    files = report.save(result, out, unseen)
+    write_record(out / MAP, policy_map(counts, result, curve))
+    if result.record.frontier is not None:
+        files.append(draw_frontier(result.record.frontier, out / "frontier.png"))
+    return result, files
 
 
 def compare_policies(
@@ -256,8 +256,4 @@ def _by_baseline(
     problem, discount = counts.stationary(gamma)
     drawn = 200 if resamples is None else resamples
     result = solve_with(method, problem, discount, limits, parameters, drawn, level, seed, progress)
-    return (
-        result
-        if counts.horizon is None
-        else dataclasses.replace(result, gamma=1.0 if gamma is None else gamma, unit="episode")
-    )
+    return result.of_log(counts, gamma)

@@ -26,7 +26,7 @@ from pdocrl.ope.ensemble.models import EnsembleConfig
 from pdocrl.ope.ensemble.prepare import Prepared
 from pdocrl.ope.ensemble.support import never_seen
 from pdocrl.records import write_record
-from pdocrl.tabular.result.record import SolvedFile, read_solved
+from pdocrl.tabular.result.record import SolvedRecord, read_solved
 from pdocrl.training.folder import Trained, load_trained
 
 PER = {"step": "per step", "discounted": "discounted", "episode": "of an episode"}
@@ -162,7 +162,7 @@ def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, l
     return PolicyCertificate.of([panel.statement for panel in panels]), panels
 
 
-def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
+def _from_solve(found: SolvedRecord, name: str, policy: str) -> Statement:
     limit, value, sense, shown = found.limits[name], found.costs[name], found.senses[name], found.confidence
     sign, word = (1, "at most") if sense == "<=" else (-1, "at least")
     if shown is None:
@@ -203,7 +203,7 @@ def _from_solve(found: SolvedFile, name: str, policy: str) -> Statement:
     )
 
 
-def _assumed(found: SolvedFile) -> str:
+def _assumed(found: SolvedRecord) -> str:
     on = "" if found.confidence is None else f"The policy was tested on {found.confidence.by}. "
     return f"{on}{'; '.join(found.assumptions or ['States are as the log names them'])}. Units: {found.unit}."
 

@@ -25,7 +25,6 @@ import numpy as np
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limits, as_limits
-from pdocrl.tabular.api import Result, make_result
 from pdocrl.tabular.baselines import plain
 from pdocrl.tabular.baselines.critics import a_crab, atac, pdca, pspi, wsac
 from pdocrl.tabular.baselines.density import coral, dpdl, pessimistic, pocc, pro_rl
@@ -34,6 +33,7 @@ from pdocrl.tabular.cmdp import extract, occupancy
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bootstrap import intervals
 from pdocrl.tabular.inference.bounds import PolicyEstimate
+from pdocrl.tabular.result.result import Result, make_result
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Setup, solve_saddle, with_policy

@@ -1,6 +1,6 @@
-"""What `pdocrl solve` found, as result.json holds it: the record, how it is made of a result, how it is read back.
+"""What `pdocrl solve` found, as result.json holds it: the record and how it is read back.
 
-result ─▶ SolvedFile ─▶ result.json ─▶ SolvedFile ─▶ pages, certificates
+`Result.record` ─▶ result.json ─▶ the same record ─▶ pages, certificates
 
 Costs, limits and multipliers are by column name. What was not asked for is not in the file.
 """
@@ -11,20 +11,18 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
-from msgspec import structs
 
 from pdocrl import deprecations
 from pdocrl.errors import PdocrlError
-from pdocrl.limits import limit_names
+from pdocrl.limits import Limit
 from pdocrl.records import Part, Record, read_record, write_record
-from pdocrl.tabular.api import Result
 from pdocrl.tabular.counts import Label
 from pdocrl.tabular.inference.bootstrap import Intervals
 from pdocrl.tabular.inference.confidence import SafetyTest
-from pdocrl.tabular.inference.markov import Finding
+from pdocrl.tabular.inference.markov import Finding, MarkovTest
 from pdocrl.tabular.inference.sensitivity import Choice, Coverage
 from pdocrl.tabular.io.rows import split_label
 
@@ -48,6 +46,32 @@ class PolicyLine(Part, frozen=True, kw_only=True, omit_defaults=True):
     step: int | None = None  # where policies are for episodes
     action: Label
     probability: float
+
+
+class PolicyLines(Sequence[PolicyLine]):
+    """π(a|s) > 0 of a table [S, A], line by line, each made when it is looked at."""
+
+    def __init__(
+        self, policy: np.ndarray, states: Sequence[Label], actions: Sequence[Label], with_steps: bool = False
+    ) -> None:
+        self._policy, self._states, self._actions, self._with_steps = policy, states, actions, with_steps
+        self._pairs = np.argwhere(policy > 0)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, index: int) -> PolicyLine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PolicyLine]: ...
+
+    def __getitem__(self, index: int | slice) -> PolicyLine | list[PolicyLine]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        s, a = self._pairs[index]
+        state, step = split_label(self._states[s]) if self._with_steps else (self._states[s], None)
+        return PolicyLine(state=state, step=step, action=self._actions[a], probability=float(self._policy[s, a]))
 
 
 class FrontierPoint(Part, frozen=True, kw_only=True):
@@ -98,7 +122,7 @@ class OtherClustering(Part, frozen=True, kw_only=True):
     costs: Numbers
 
 
-class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
+class SolvedRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Everything about a result."""
 
     FORMAT = 2
@@ -125,7 +149,7 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     min_count: int
     low_count_share: float
     choices: list[Choice]
-    policy: list[PolicyLine]
+    policy: Sequence[PolicyLine]
     confidence: SafetyTest | None = None
     hidden: list[Finding] | None = None  # where states are not Markov: signals whose surprises they do not tell
     assumptions: list[str] | None = None  # of every statement
@@ -137,6 +161,12 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
     explain: list[ExplainedAction] | None = None
     explained: str | None = None  # the state asked about
     clusterings: list[OtherClustering] | None = None
+
+    @property
+    def limits_given(self) -> tuple[Limit, ...]:
+        """The limits as they were given; the name of one of two on a column ends in sense and value."""
+        given = [(name, value, self.senses[name]) for name, value in self.limits.items()]
+        return tuple(Limit(name.removesuffix(str(Limit("", x, sense))), x, sense) for name, x, sense in given)
 
     @classmethod
     def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
@@ -155,80 +185,10 @@ class SolvedFile(Record, frozen=True, kw_only=True, omit_defaults=True):
         return renamed(fields)
 
 
-def solved_file(result: Result, limit_horizon: float | None = None) -> SolvedFile:
-    """The record of a result; what else was asked is added by `with_answers`."""
-    names = limit_names(result.limits)
-
-    def named(values: np.ndarray) -> dict[str, Any]:
-        return dict(zip(names, values.tolist(), strict=True))
-
-    costs: Numbers = named(result.costs)
-    return SolvedFile(
-        status=result.status,
-        value=result.value,
-        costs=costs,
-        log=Logged(value=result.log_value, costs=named(result.log_costs)),
-        limits={name: limit.value for name, limit in zip(names, result.limits, strict=True)},
-        senses={name: limit.sense for name, limit in zip(names, result.limits, strict=True)},
-        tightened=named(result.tightened),
-        multipliers=named(result.multipliers),
-        slater_margin=result.slater_margin if result.limits else None,
-        certificate=result.certificate.gap,
-        bounds=(result.certificate.lower, result.certificate.upper),
-        coverage=result.coverage,
-        intervals=result.intervals,
-        method=result.method,
-        gamma=result.gamma,
-        unit=result.unit,
-        units={name: dict(zip(("value", *names), row, strict=True)) for name, row in other_units(result).items()},
-        C=_number(result.sets.C),
-        B=result.sets.B,
-        min_count=result.min_count,
-        low_count_share=result.low_count_share,
-        choices=list(result.choices),
-        policy=policy_lines(result),
-        confidence=result.shown,
-        hidden=None if result.markov is None else list(result.markov.failed) or None,
-        assumptions=assumptions(result),
-        limit_horizon=limit_horizon,
-        per_limit_horizon=None
-        if limit_horizon is None
-        else {"value": result.value * limit_horizon} | {name: cost * limit_horizon for name, cost in costs.items()},
-    )
-
-
-def with_answers(
-    record: SolvedFile,
-    line: Sequence[Result],
-    name: str,
-    explained: Sequence[ExplainedAction],
-    result: Result,
-    needs: Mapping[str, Sequence[Need]],
-    state: str | None = None,
-    clusterings: Sequence[Result] = (),
-) -> SolvedFile:
-    """The record of a result with what else was asked; nothing for what was not."""
-    columns = limit_names(result.limits)
-    return structs.replace(
-        record,
-        more_data={key: list(some) for key, some in needs.items()},
-        frontier=frontier_of(line, name) if line else None,
-        explain=list(explained) or None,
-        explained=state,
-        clusterings=[
-            OtherClustering(
-                status=one.status, value=one.value, costs=dict(zip(columns, one.costs.tolist(), strict=True))
-            )
-            for one in clusterings
-        ]
-        or None,
-    )
-
-
-def read_solved(folder: str | os.PathLike[str]) -> SolvedFile:
+def read_solved(folder: str | os.PathLike[str]) -> SolvedRecord:
     """What `pdocrl solve --out` wrote into a folder; every limit has its cost and whatever else is said of limits."""
     path, again = Path(folder) / FILE, f"Make it again: pdocrl solve LOG --out {folder}"
-    found = read_record(path, SolvedFile, again)
+    found = read_record(path, SolvedRecord, again)
     by_name: dict[str, Mapping[str, object]] = {"costs": found.costs, "senses": found.senses}
     if found.intervals is not None:
         by_name["intervals.costs"] = found.intervals.costs
@@ -241,16 +201,15 @@ def read_solved(folder: str | os.PathLike[str]) -> SolvedFile:
     return found
 
 
-def assumptions(result: Result) -> list[str]:
+def assumptions(test: MarkovTest | None, shown: SafetyTest | None) -> list[str]:
     """What every statement about the policy rests on, in words."""
-    test = result.markov
     if test is None:
         markov = "the state tells all that matters for what follows (not tested: the log has no episodes in order)"
     elif test.failed:
         markov = "the state tells all that matters for what follows, which the log's own episodes contradict"
     else:
         markov = f"the state tells all that matters for what follows (tested on {test.episodes} episodes, not refuted)"
-    told = result.shown is not None and result.shown.by == "held-out rows"
+    told = shown is not None and shown.by == "held-out rows"
     return [
         markov,
         "whoever acted knew no more than the state columns say (no hidden confounder)",
@@ -258,54 +217,6 @@ def assumptions(result: Result) -> list[str]:
         f"{'rows' if told or test is None else 'episodes'} of the log are independent of each other",
         "no single cost is larger than the largest in the log",
     ]
-
-
-def other_units(result: Result) -> dict[str, list[float]]:
-    """What value and costs are in other words, where episodes end: per step taken, and per episode, discounted."""
-    if result.unit != "discounted":
-        return {}
-    both = [result.value, *result.costs.tolist()]
-    mass = max(float(result.mu.sum()), 1e-300)
-    return {
-        "per step taken": [x / mass for x in both],
-        "per episode, discounted": [x / (1 - result.gamma) for x in both],
-    }
-
-
-def policy_lines(result: Result) -> list[PolicyLine]:
-    """π(a|s) > 0, line by line; with the step, where states have one."""
-    lines = []
-    for s, a in np.argwhere(result.policy > 0):
-        state, step = split_label(result.states[s]) if result.unit == "episode" else (result.states[s], None)
-        action, chance = result.actions[a], float(result.policy[s, a])
-        lines.append(PolicyLine(state=state, step=step, action=action, probability=chance))
-    return lines
-
-
-def frontier_of(line: Sequence[Result], name: str) -> Frontier:
-    """The record of results along the limit on a column."""
-    return Frontier(column=name, points=[_point(one, name) for one in line])
-
-
-def _number(C: float) -> float | None:
-    return C if np.isfinite(C) else None
-
-
-def _point(result: Result, name: str) -> FrontierPoint:
-    at = next(i for i, limit in enumerate(result.limits) if limit.name == name)
-    own = result.limits[at]
-    at_limit = own.sign * (float(result.costs[at]) - own.value)
-    return FrontierPoint(
-        limit=result.limits[at].value,
-        value=result.value,
-        interval=None if result.intervals is None else result.intervals.value,
-        cost=float(result.costs[at]),
-        multiplier=float(result.multipliers[at]),
-        status=result.status,
-        satisfied=result.status in {"optimal", "approximate", "shown"}
-        or (result.status == "not_markov" and at_limit >= -1e-7),
-        low_count_share=result.low_count_share,
-    )
 
 
 class ComparedPolicy(Part, frozen=True, kw_only=True):

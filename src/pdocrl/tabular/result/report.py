@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 
 from pdocrl.data.plot import FAINT, INK, MUTED, STYLE
 from pdocrl.errors import UnknownNameError
 from pdocrl.files import atomic_path, write_json
 from pdocrl.records import as_plain, write_record
-from pdocrl.tabular.api import Result
 from pdocrl.tabular.baselines import BASELINES
 from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.inference.bounds import unknown_size
 from pdocrl.tabular.inference.confidence import SafetyTest
 from pdocrl.tabular.inference.markov import copied_episodes
-from pdocrl.tabular.io.cells import Cells
 from pdocrl.tabular.io.rows import lookalikes
 from pdocrl.tabular.result import policy
-from pdocrl.tabular.result.record import FILE, Frontier, SolvedFile, policy_lines, solved_file
+from pdocrl.tabular.result.record import FILE, Frontier
+from pdocrl.tabular.result.result import Result
 from pdocrl.tabular.result.tables import FEW
 from pdocrl.tabular.solvers.few_rows import BELIEVED
 
@@ -30,9 +27,7 @@ COPIES = 0.1  # share of episodes that are copies from which a reader is told
 HIDES = 0.05  # share of a signal that cells hide from which a reader is told
 
 
-def policy_content(
-    result: Result, unseen: str = "careful", cells: Cells | None = None, columns: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def policy_content(result: Result, unseen: str = "careful") -> dict[str, Any]:
     """What `policy.load` reads.
 
     `unseen`: the log's mix of the actions that cost least ("careful"), of all actions ("behaviour"), "uniform",
@@ -52,11 +47,13 @@ def policy_content(
         rule = {"rule": "behaviour", "chances": (often / often.sum()).tolist()}
     else:
         raise UnknownNameError("rule for unseen states", unseen, ["careful", "behaviour", "uniform", "refuse", *labels])
-    rows = [as_plain(line) for line in policy_lines(result)]
+    rows = [as_plain(line) for line in result.record.policy]
     content = {"format": 1, "actions": list(result.actions), "unseen": rule, "rows": rows}
-    if columns is not None:
+    if result.counts is None:
+        return content
+    if (columns := result.counts.columns) is not None:
         content |= {"columns": {role: columns[role] for role in ("state", "action") if role in columns}}
-    return content if cells is None else content | {"cells": cells.values}
+    return content if result.counts.cells is None else content | {"cells": result.counts.cells.values}
 
 
 def notes(result: Result, counts: Counts) -> list[str]:
@@ -139,37 +136,23 @@ def infeasible(result: Result) -> str:
     return f"{limits} cannot be met by {who}; {within}. What is shown comes as close as it can."
 
 
-def with_notes(record: SolvedFile, result: Result, counts: Counts) -> SolvedFile:
-    """The record with what a reader should not overlook."""
-    return structs.replace(record, notes=notes(result, counts))
-
-
-def save(
-    result: Result,
-    folder: Path,
-    unseen: str = "careful",
-    counts: Counts | None = None,
-    record: SolvedFile | None = None,
-) -> list[Path]:
-    """policy.parquet, policy.json, act.py, result.json and solve.png; counts tell how columns make a state."""
+def save(result: Result, folder: Path, unseen: str = "careful") -> list[Path]:
+    """policy.parquet, policy.json, act.py, result.json and solve.png."""
     import pyarrow
     import pyarrow.parquet
 
     from pdocrl.tabular.result.report import draw
 
-    made, names = (None, None) if counts is None else (counts.cells, counts.columns)
-    content = policy_content(result, unseen, made, names)
+    content = policy_content(result, unseen)
     rows = content["rows"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     files = [folder / name for name in ("policy.parquet", "policy.json", "act.py", FILE, "solve.png")]
-    if record is None:
-        record = solved_file(result) if counts is None else with_notes(solved_file(result), result, counts)
     with atomic_path(files[0]) as path:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     write_json(files[1], content)
     with atomic_path(files[2]) as path:
         path.write_bytes(Path(policy.__file__).read_bytes())
-    write_record(files[3], record)
+    write_record(files[3], result.record)
     with atomic_path(files[4]) as path:
         draw(result, path)
     return files

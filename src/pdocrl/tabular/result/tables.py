@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pdocrl.table import DASH, Table
-from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedFile
+from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedRecord
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
 LEARNED = {
@@ -29,7 +29,7 @@ STATUS = {
 }
 
 
-def outcome(solved: SolvedFile) -> Table:
+def outcome(solved: SolvedRecord) -> Table:
     """Reward and costs of the policy, against the limits; in other units, too, where there are any."""
     spread = solved.intervals
     units = solved.units | (
@@ -54,7 +54,7 @@ def outcome(solved: SolvedFile) -> Table:
     return Table.of(heads, rows, "Reward and costs of the policy")
 
 
-def all_of(solved: SolvedFile) -> list[Table]:
+def all_of(solved: SolvedRecord) -> list[Table]:
     """Every table of a result: reward and costs, how far to trust it, and further analyses."""
     shown = [outcome(solved), trust(solved)]
     shown += [choices(solved)] if solved.choices else []
@@ -63,7 +63,7 @@ def all_of(solved: SolvedFile) -> list[Table]:
     return shown + ([explained(solved.explain, str(solved.explained))] if solved.explain else [])
 
 
-def satisfied(solved: SolvedFile, name: str) -> bool:
+def satisfied(solved: SolvedRecord, name: str) -> bool:
     """Whether a limit is satisfied, by the log's own count and but for rounding."""
     room = solved.limits[name] - solved.costs[name]
     return (-room if solved.senses[name] == ">=" else room) >= -1e-7
@@ -74,7 +74,7 @@ def in_words(status: str, low_count_share: float) -> str:
     return FEW_ROWS if status == "optimal" and low_count_share > FEW else STATUS.get(status, status)
 
 
-def trust(solved: SolvedFile) -> Table:
+def trust(solved: SolvedRecord) -> Table:
     """How it was found and how far the log supports it."""
     cover, sure = solved.coverage, solved.confidence
     rows = [["status", in_words(solved.status, solved.low_count_share)]]
@@ -109,7 +109,7 @@ def trust(solved: SolvedFile) -> Table:
     return Table.of(["what", "found"], rows, "How far to trust it")
 
 
-def choices(solved: SolvedFile) -> Table:
+def choices(solved: SolvedRecord) -> Table:
     """What other bounds C on w would have given."""
     rows = [
         [
@@ -155,7 +155,7 @@ def explained(actions: list[ExplainedAction], state: str) -> Table:
     return Table.of(["action", "rows", "in the log", "policy", "reward from here", *costs], rows, f"In state {state}")
 
 
-def clusterings(solved: SolvedFile) -> Table:
+def clusterings(solved: SolvedRecord) -> Table:
     """The result beside what other clusterings would have given."""
     rows = [["this one", solved.value, *solved.costs.values(), solved.status]]
     others = enumerate(solved.clusterings or [], start=1)
@@ -163,7 +163,7 @@ def clusterings(solved: SolvedFile) -> Table:
     return Table.of(["cells", "reward", *solved.costs, "status"], rows, "What other cells would have given")
 
 
-def more_rows(solved: SolvedFile) -> Table:
+def more_rows(solved: SolvedRecord) -> Table:
     """Where more rows would help most."""
     rows = [
         [what, str(need.state), str(need.action), need.rows, f"{100 * need.share:.2g} %"]
