@@ -36,7 +36,7 @@ class Settings:
         if not all(0 < top < math.inf for top in self.cost_max):
             raise PdocrlError(
                 f"{by_door('cost_max', '--cost-max')} {list(self.cost_max)}: "
-                f"every largest cost must be a positive number."
+                "every largest cost must be a positive number."
             )
 
     @property
@@ -73,7 +73,8 @@ def settings_for(
         if problem.task is None or problem.task.cost_max is None:
             raise PdocrlError(
                 f"{problem.name}: the largest episode cost is not known. Give "
-                f"{by_door('cost_max', '--cost-max')}, e.g. the cost of a policy that ignores its limits; the limits move between 5 % and 110 % of it."
+                f"{by_door('cost_max', '--cost-max')}, e.g. the cost of a policy that ignores its limits; "
+                "the limits move between 5 % and 110 % of it."
             )
         cost_max = (problem.task.cost_max,)
     if len(cost_max) not in (1, k):
