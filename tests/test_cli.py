@@ -45,6 +45,15 @@ def test_a_family_shows_its_own_commands_only(run_cli: Run) -> None:
 
 
 @pytest.mark.parametrize("name", built_commands())
+def test_about_a_dozen_options_stand_in_plain_sight(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([*name.split(), "--help"])
+    box = capsys.readouterr().out.partition("─ options ─")[2].partition("╰")[0]
+    options = [option for option in re.findall(r"^│ (?:-h, )?--([\w-]+)", box, re.MULTILINE) if option != "help"]
+    assert len(options) <= 12, options
+
+
+@pytest.mark.parametrize("name", built_commands())
 def test_help_explains_every_option_and_gives_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main([*name.split(), "--help"])
