@@ -148,8 +148,10 @@ def train(
     for row in rows:
         if row["predicted_within"] is None:
             continue
-        costs = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"])
-        costs += "".join(f", {tail['limit']} at {tail['value']:.3g}" for tail in row["predicted_tails"])
+        means = zip(row["predicted_cost"], row["predicted_bound"], strict=True)
+        costs = ", ".join(f"{cost:.3g} (bound {most:.3g})" for cost, most in means)
+        tails = row["predicted_tails"]
+        costs += "".join(f", {x['limit']} at {x['value']:.3g} (bound {x['bound']:.3g})" for x in tails)
         told = ", ".join(row.get("limits", ())) or shown(row["cost_limit"])
         if row["predicted_within"]:
             print(f"run {row['run']}: cost limit {told} is predicted to be satisfied: predicted cost {costs}.")
