@@ -44,6 +44,15 @@ def test_a_family_shows_its_own_commands_only(run_cli: Run) -> None:
     assert "pdocrl tasks" not in out
 
 
+@pytest.mark.parametrize("name", ["train", "evaluate", "ope", "certify", "solve", "bench"])
+def test_about_a_dozen_options_stand_in_plain_sight(name: str) -> None:
+    module, function, _ = cli.COMMANDS[name]
+    taken = inspect.signature(getattr(importlib.import_module(f"pdocrl.cli.{module}"), function)).parameters.values()
+    options = [one for one in taken if one.kind is not one.POSITIONAL_ONLY]
+    plain = [one.name for one in options if not dataclasses.is_dataclass(one.default)]
+    assert len(plain) <= 12, plain
+
+
 @pytest.mark.parametrize("name", built_commands())
 def test_help_explains_every_option_and_gives_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:

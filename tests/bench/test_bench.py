@@ -114,6 +114,18 @@ def test_a_longer_evaluation_replays_and_a_shorter_one_takes_the_first_episodes(
     assert read_rows(copy) == before
 
 
+def test_the_result_is_told_as_a_table(copy: Path) -> None:
+    done = bench(SUITE, copy)
+    rows = [row for row in done.rows if row.agent == "bc"]
+    own = [row.reward for row in rows if row.cost_limit == rows[0].cost_limit and row.task == rows[0].task]
+    line = next(line for line in done.summary().splitlines() if line.startswith(f"| {rows[0].task} | bc |"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[3:5] == [f"{len(own)}", f"{np.mean(own):.4g}"]
+    assert "<table" in done._repr_html_()
+    assert repr(done).startswith(f"Done({SUITE.name}: ")
+    assert f"pdocrl.report({str(copy)!r})" in done.summary()
+
+
 def test_a_group_trained_elsewhere_needs_no_data_here(copy: Path, trained: list[str], played: list[str]) -> None:
     (copy / "groups" / "bc-BallRun" / "scores.json").unlink()
     (copy / "groups" / "bc-BallRun" / "checkpoint.safetensors").unlink()

@@ -99,6 +99,17 @@ def test_missing_key(run_cli: Run, good_file: Path, key: str) -> None:
     assert message.startswith(f"good.hdf5: key `{key}` is missing.")
 
 
+def test_missing_timeouts_name_the_ways_out(run_cli: Run, good_file: Path, small_dataset: Dataset) -> None:
+    path = edited(good_file, lambda file: file.move("timeouts", "cut_short"))
+    message = refusal(run_cli, "data", "info", path)
+    assert "name the key that has it, `pdocrl data convert --columns timeout=KEY`" in message
+    assert "timeouts = numpy.arange(N) % H == H - 1" in message
+    with pytest.raises(DataError, match=r"columns=\{'timeout': KEY\}"):
+        load(path)
+    assert (load(path, columns={"timeout": "cut_short"}).timeout == small_dataset.timeout).all()
+    assert run_cli("data", "convert", path, "--out", path.with_suffix(".npz"), "--columns", "timeout=cut_short")[0] == 0
+
+
 def test_a_misspelt_key_is_suggested(run_cli: Run, good_file: Path) -> None:
     path = edited(good_file, lambda file: file.move("rewards", "reward_"))
     assert refusal(run_cli, "data", "info", path) == "good.hdf5: key `rewards` is missing. Did you mean `reward_`?"

@@ -15,12 +15,13 @@ import pyarrow.parquet
 import pytest
 
 import pdocrl
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, PdocrlError
 from pdocrl.tabular.api import solve
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log
 from pdocrl.tabular.result.policy import InputError, load
 from pdocrl.tabular.result.report import notes
+from pdocrl.tabular.workflow import LogOptions, solve_log
 
 Run = Callable[..., tuple[int, str, str]]
 N = 60
@@ -267,7 +268,7 @@ def test_cells_of_missing_values_are_refused_with_a_remedy(
     log = write(rows, tmp_path / "log.parquet")
     status, _, err = run_cli("solve", log, "--gamma", "0.9", "--C", "2", "--resamples", "0", *cells)
     assert status == 2
-    assert "column `stock` has" in err
+    assert "column `stock`" in err
     assert "solve with --state-columns, which takes missing values" in err
 
 
@@ -276,3 +277,29 @@ def test_an_example_is_solved_by_its_name_from_python() -> None:
     assert result.status == "optimal"
     with pytest.raises(DataError, match=r"no example of that name\. Did you mean `inventory`\?"):
         pdocrl.solve("inventorry", 0.97)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: solve_log("inventory"), "Give gamma, such as 0.97, or horizon for episodes"),
+        (lambda: solve_log("inventory", 2.0), "gamma is 2.0"),
+        (lambda: solve_log("inventory", 0.9, limit_horizon=3, read=LogOptions(horizon=3)), "limit_horizon for"),
+        (lambda: CellSpec.parse(("x=3",), 2, ("x",)), "give bins or cluster, not both"),
+        (lambda: CellSpec.parse(("x",), None, ()), "bins 'x' is not understood"),
+        (lambda: pdocrl.certify(), "a policy with a log, or audit=FILE"),
+        (lambda: pdocrl.certify("policy", limits="cost<=1"), "limits are for log or audit"),
+        (lambda: pdocrl.collect("BallRun", budget="soon"), "budget 'soon': write steps"),
+        (lambda: pdocrl.collect("BallRun", budget=100, cost_max=(1, 2)), "cost_max has 2 numbers for 1 costs"),
+    ],
+)
+def test_python_is_answered_in_words_of_python(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(PdocrlError) as raised:
+        call()
+    assert words in str(raised.value)
+    assert "--" not in str(raised.value)
+
+
+def test_the_command_line_is_answered_in_words_of_its_own(run_cli: Run) -> None:
+    assert "Give --gamma, such as 0.97, or --horizon for episodes." in run_cli("solve", "inventory")[2]
+    assert "a policy with --log FILE, or --audit FILE with limits." in run_cli("certify")[2]

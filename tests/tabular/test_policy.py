@@ -151,3 +151,18 @@ def test_a_frontier_of_0_2_is_read() -> None:
     assert [point.satisfied for point in found.frontier.points] == [True] * 4
     assert [point.cost <= point.limit + 1e-7 for point in found.frontier.points] == [True] * 4
     assert [point.low_count_share for point in found.frontier.points] == [0.25, 0.0, 0.0, 0.0]
+
+
+def test_a_bare_list_of_states_is_a_batch(tmp_path: Path) -> None:
+    result = solved()
+    save(result, tmp_path)
+    states = [*result.states, result.states[0]]
+    one, many = load(tmp_path, seed=3), load(tmp_path, seed=3)
+    assert many.act(states) == [one.act(state) for state in states]
+    actions = many.sample(states, rng=1)
+    assert len(actions) == len(states)
+    assert many.log_prob(states, actions).tolist() == [
+        one.log_prob(*pair) for pair in zip(states, actions, strict=True)
+    ]
+    with pytest.raises(InputError, match="numbers without names"):
+        many.act([0.5, 1.5])

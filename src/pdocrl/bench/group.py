@@ -22,7 +22,7 @@ from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import load
 from pdocrl.data.tasks import BUILT_IN, find_task, register
 from pdocrl.envs.rollout import episode_seeds
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.evaluate import FILE as SCORES
 from pdocrl.evaluation.evaluate import read_scores
 from pdocrl.files import atomic_path
@@ -179,7 +179,7 @@ def _progress(group: Group, folder: Path) -> Status:
 
 def _refuse_another(group: Group, plan: TrainingConfig, folder: Path) -> None:
     """Compare with what the suite asks for, defaults and all, so that spelling out a default is no difference."""
-    remedy = "Move the folder away, or choose another --out."
+    remedy = f"Move the folder away, or choose another {by_door('out=…', '--out')}."
     asked: dict[str, Any] = {"agent": group.method.agent, "steps": group.steps, "task": group.task.name}
     for what, wanted in asked.items():
         if getattr(plan, what) != wanted:

@@ -19,8 +19,9 @@ from pdocrl.bench.results import SUITE, GroupStatus, Row, read_suite, write_rows
 from pdocrl.bench.suite import Group, Suite
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.console import log
-from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, by_door
 from pdocrl.records import as_plain
+from pdocrl.table import DASH, Table
 
 Engine = Literal["local", "ray"]
 WORTH_MEASURING = 50_000  # steps of all runs of a group: below, compiling to measure would cost as much as the work
@@ -97,7 +98,7 @@ class BenchPlan:
         return {"suite": as_plain(self.suite.record), "out": str(self.selection.out), "groups": groups}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Done:
     """What came of it."""
 
@@ -109,6 +110,36 @@ class Done:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: how far each group is."""
         return {**self.plan.as_dict(), "groups": [dataclasses.asdict(status) for status in self.statuses]}
+
+    def table(self) -> Table:
+        """Means of all episodes of every task, method and limit; scores and intervals are in the page."""
+        cells: dict[tuple[str, str, str], list[Row]] = {}
+        for row in self.rows:
+            method = f"{row.agent} ({row.variant})" if row.variant else row.agent
+            limit = row.limits or ", ".join(f"{x:g}" for x in row.cost_limit) or DASH
+            cells.setdefault((row.task, method, limit), []).append(row)
+        heads = ["task", "method", "cost limit", "episodes", "reward", "cost"]
+        lines = []
+        for place, rows in cells.items():
+            costs = [f"{sum(x) / len(rows):.4g}" for x in zip(*(row.cost for row in rows), strict=True)]
+            reward = f"{sum(row.reward for row in rows) / len(rows):.4g}"
+            lines.append([*place, len(rows), reward, ", ".join(costs) or DASH])
+        return Table.of(heads, lines, f"{self.plan.suite.name}: means of episodes", "bench")
+
+    def summary(self) -> str:
+        """The table and what is not complete, as text."""
+        return "\n".join([self.table().markdown(), *self._notes()])
+
+    def __repr__(self) -> str:
+        done = sum(status.status == "done" for status in self.statuses)
+        return f"Done({self.plan.suite.name}: {done} of {len(self.statuses)} groups, {len(self.rows):,} episodes)"
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook(self._notes())
+
+    def _notes(self) -> list[str]:
+        told = [f"{one.name}: {one.status}{': ' + one.reason if one.reason else ''}" for one in self.incomplete]
+        return [*told, f"`pdocrl.report({str(self.plan.selection.out)!r})` writes scores, intervals and the page."]
 
 
 def run_suite(
@@ -235,9 +266,11 @@ def _refuse_another(suite: Suite, folder: Path) -> None:
     if (folder / SUITE).exists():
         name = read_suite(folder).name
         if name != suite.name:
-            raise PdocrlError(f"{folder}: holds suite {name}, not {suite.name}. Choose another --out.")
+            raise PdocrlError(
+                f"{folder}: holds suite {name}, not {suite.name}. Choose another {by_door('out=…', '--out')}."
+            )
     if folder.exists() and not folder.is_dir():
-        raise PdocrlError(f"{os.fspath(folder)}: not a folder. Choose another --out.")
+        raise PdocrlError(f"{os.fspath(folder)}: not a folder. Choose another {by_door('out=…', '--out')}.")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
 from pdocrl.data.load import EMBEDDED, data_folders, search
 from pdocrl.data.tasks import BULLET, Task, find_task
-from pdocrl.errors import DataError, UnknownNameError
+from pdocrl.errors import DataError, UnknownNameError, by_door
 from pdocrl.evaluation.protocols import CUSTOM, find_protocol, protocol_of
 
 Limit = tuple[float, ...] | tuple[str, ...]  # allowed cost per episode, one per constraint; or limits in words
@@ -168,7 +168,8 @@ class Group:
             where = f" in {folder}" if folder is not None else ""
             raise DataError(
                 f"no data for task {self.task.name}{where}. "
-                f"Run `pdocrl data fetch {self.task.name}`, or say where it lies with --data FOLDER."
+                f"Run `pdocrl data fetch {self.task.name}`, or say where it lies with "
+                f"{by_door('data=FOLDER', '--data FOLDER')}."
             )
         return found
 

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from tyro.conf import OmitArgPrefixes
 
 from pdocrl import console
-from pdocrl.cli.words import limit, log_columns
+from pdocrl.cli.log_columns import LogColumns, Names
+from pdocrl.cli.words import limit
 from pdocrl.console import print_json, print_table
 from pdocrl.errors import PdocrlError
 
 FILE, PICTURE = "certificate.json", "certificate.png"
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")]
 Numbers = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NUMBER …")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Details:
+    """How policies are played and judged."""
+
+    data: str | None = None
+    """The training data, when it is no longer where it was."""
+    model_selection: bool = False
+    """From a held-out log: learn it in two ways, which takes twice as long, and keep what predicts held-out episodes
+    best; often shows more."""
+    fixed: bool = False
+    """Play all of --episodes; the share over the limit then has its exact bound."""
+    task: str | None = None
+    """The task to play, when the training did not name one."""
+    run: int | None = None
+    """Whose policy played all audited episodes, where the file does not say."""
+    seed: int = 0
+    """Of the starts, the models and the simulator."""
+    workers: int | None = None
+    """Processes that play; default: one per core."""
+    expected: float | None = None
+    """Of --plan: what the limited measure is expected to be; default: half of the limit."""
+
+
+_COLUMNS, _DETAILS = LogColumns(), Details()
 
 
 def certify(
@@ -23,32 +51,18 @@ def certify(
     *,
     log: str | None = None,
     state_columns: Names = (),
-    action: str = "action",
-    reward: str = "reward",
-    costs: Names = (),
-    episode: str = "episode",
-    step: str | None = None,
-    terminal: str | None = None,
-    decider: str | None = None,
-    propensity: str | None = None,
     held_out: str | None = None,
-    data: str | None = None,
-    model_selection: bool = False,
     episodes: int | None = None,
-    fixed: bool = False,
-    task: str | None = None,
     audit: Path | None = None,
-    run: int | None = None,
     cost_limit: Numbers = (),
     limits: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT …", aliases=["--limit"])] = (),
     plan: bool = False,
-    expected: float | None = None,
     confidence: float = 0.95,
     largest_cost: Numbers = (),
-    seed: int = 0,
-    workers: int | None = None,
     out: Path | None = None,
     json: bool = False,
+    columns: Annotated[LogColumns, OmitArgPrefixes] = _COLUMNS,
+    details: Annotated[Details, OmitArgPrefixes] = _DETAILS,
 ) -> None:
     """Say whether policies satisfy their cost limits, how sure that is, and what it rests on.
 
@@ -74,33 +88,15 @@ def certify(
             which one half of the log chooses and the other judges; none for a file of episodes.
         log: a log of discrete decisions that judges, with --limits.
         state_columns: of the log: what policies may look at, in order; default: all without another role.
-        action: its column of actions.
-        reward: its column of rewards.
-        costs: its cost columns; default: `cost`, all that begin with `cost_`, and those that limits name.
-        episode: its column that names the episode; `none` where each row is an episode.
-        step: its column of time within the episode.
-        terminal: its column that is true where the process ended.
-        decider: its column that names who decided.
-        propensity: its column with the probability of the logged action, or `none` to have it estimated; default:
-            `propensity`, where there is one in (0, 1].
         held_out: a log that had no part in choosing the policies; see `pdocrl data split`.
-        data: the training data, when it is no longer where it was.
-        model_selection: from a held-out log: learn it in two ways, which takes twice as long, and keep what predicts
-            held-out episodes best; often shows more.
         episodes: play at most so many episodes of each policy in the simulator.
-        fixed: play all of them; the share over the limit then has its exact bound.
-        task: the task to play, when the training did not name one.
         audit: a file of real or simulated episodes, of the training's policies where one is given.
-        run: whose policy played all of them, where the file does not say.
         cost_limit: what an episode may cost on average; with several costs, one number for each.
         limits: with a log or an audit file: 'cost<=4', 'P(cost>20)<=0.05' or 'CVaR90(cost)<=40' of episodes.
         plan: say how many episodes show each of --limits with probability 0.9; plays and writes nothing.
-        expected: of --plan: what the limited measure is expected to be; default: half of the limit.
         confidence: of every statement.
         largest_cost: what an episode can cost at most; bounds on a mean rest on it, and without it none is stated.
             Default: with a training, its horizon times the costliest step of its data.
-        seed: of the starts, the models and the simulator.
-        workers: processes that play; default: one per core.
         out: a folder for certificate.json and certificate.png; default: that of the policy.
         json: print one JSON object.
     """
@@ -111,32 +107,25 @@ def certify(
         raise PdocrlError(f"--confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
     largest = _numbers(largest_cost)
     if plan:
-        _plan(limits, expected, confidence, largest[0] if largest else None, json)
+        _plan(limits, details.expected, confidence, largest[0] if largest else None, json)
         return
     if log is None and len(policies) > 1:
         raise PdocrlError(f"{', '.join(policies)}: several policies are certified by a log of decisions: --log FILE.")
     several = list(policies) if len(policies) != 1 else policies[0]
-    roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
-    columns = log_columns(episode, costs, state_columns, action=action, reward=reward, **roles)
+    own = {name: value for name, value in dataclasses.asdict(details).items() if name != "expected"}
     certificate = certificates.certify(
         several or None,
         log,
         limits,
         held_out=held_out,
-        data=data,
         audit=audit,
-        run=run,
         episodes=episodes,
-        fixed=fixed,
-        task=task,
         cost_limit=_numbers(cost_limit),
         confidence=confidence,
         largest_cost=largest or None,
-        model_selection=model_selection,
-        seed=seed,
-        workers=workers,
         out=out,
-        **(columns if log is not None else {}),
+        **own,
+        **(columns.read_as(state_columns) if log is not None else {}),
     )
     folder = out if out is not None else Path(policies[0]) if log is None and policies else None
     if json:

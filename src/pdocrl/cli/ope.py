@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from tyro.conf import UseAppendAction
+from tyro.conf import OmitArgPrefixes, UseAppendAction
 
-from pdocrl.cli.words import log_columns
+from pdocrl.cli.log_columns import LogColumns, Names
 from pdocrl.console import log, print_json, print_table
 from pdocrl.errors import PdocrlError
 
 if TYPE_CHECKING:
     from pdocrl.ope.result import DeciderReport, EstimatedSums, OffPolicy, OpeReport, PolicyReport
 
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")]
+
+@dataclasses.dataclass(frozen=True)
+class Estimation:
+    """How a log of decisions is judged."""
+
+    discount: float = 1.0
+    """γ of the totals."""
+    regressor: str = "linear"
+    """Of fitted Q evaluation: linear, trees or network."""
+    newer: str | None = None
+    """Rows logged since the log; warnings say where they no longer look like it."""
+    stream: bool = False
+    """Read the log part by part and judge by importance weights alone; of itself beyond 3,000,000 rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OfTraining:
+    """How a training with continuous actions is judged."""
+
+    compare: bool = False
+    """Fitted Q evaluation beside the ensemble."""
+    model_selection: bool = False
+    """Learn the dynamics in two ways, which takes twice as long, and keep what predicts held-out episodes best; often
+    shows more."""
+
+
+_COLUMNS, _ESTIMATION, _TRAINING = LogColumns(), Estimation(), OfTraining()
 
 
 def ope(
@@ -25,24 +52,13 @@ def ope(
     data: str | None = None,
     limit: UseAppendAction[tuple[tuple[str, ...], ...]] = (),
     state_columns: Names = (),
-    action: str = "action",
-    reward: str = "reward",
-    costs: Names = (),
-    episode: str = "episode",
-    step: str | None = None,
-    terminal: str | None = None,
-    decider: str | None = None,
-    propensity: str | None = None,
     confidence: float = 0.95,
-    discount: float = 1.0,
-    regressor: str = "linear",
-    newer: str | None = None,
-    stream: bool = False,
-    compare: bool = False,
-    model_selection: bool = False,
     out: Path | None = None,
     seed: int = 0,
     json: bool = False,
+    columns: Annotated[LogColumns, OmitArgPrefixes] = _COLUMNS,
+    estimation: Annotated[Estimation, OmitArgPrefixes] = _ESTIMATION,
+    training: Annotated[OfTraining, OmitArgPrefixes] = _TRAINING,
 ) -> None:
     """Estimate what policies would gain and cost, from logged data alone, and whether they satisfy limits.
 
@@ -65,23 +81,7 @@ def ope(
         data: the log; of a training's folder its dataset, when it is no longer where it was.
         limit: on totals of an episode: "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40".
         state_columns: what policies may look at, in order; default: all columns without another role.
-        action: the column of actions.
-        reward: the column of rewards.
-        costs: the cost columns; default: `cost`, all that begin with `cost_`, and those that limits name.
-        episode: the column that names the episode; `none` where each row is an episode (bandits).
-        step: the column of time within the episode; default: the order of rows.
-        terminal: the column that is true where the process ended; default: every episode is complete.
-        decider: the column that names who decided.
-        propensity: the column with the probability of the logged action, or `none` to have it estimated; default:
-            `propensity`, where there is one in (0, 1].
         confidence: of intervals and verdicts.
-        discount: γ of the totals.
-        regressor: of fitted Q evaluation: linear, trees or network.
-        newer: rows logged since the log; warnings say where they no longer look like it.
-        stream: read the log part by part and judge by importance weights alone; of itself beyond 3,000,000 rows.
-        compare: of a training: fitted Q evaluation beside the ensemble.
-        model_selection: of a training: learn the dynamics in two ways, which takes twice as long, and keep what
-            predicts held-out episodes best; often shows more.
         out: a file for the report: .html for a page with pictures, else JSON.
         seed: of sample splits and models.
         json: print one JSON object.
@@ -94,28 +94,23 @@ def ope(
         raise PdocrlError("no policy to judge; give at least one, such as module:name.")
     limits = [text for group in limit for text in group]
     if is_training(policies) and not limits and not state_columns:
-        given = {"compare": compare, "model_selection": model_selection}
-        told = judge_policies(list(policies), data, seed=seed, **given)
+        told = judge_policies(list(policies), data, seed=seed, **dataclasses.asdict(training))
     elif data is None:
         raise PdocrlError(
             f"{', '.join(policies)}: no folder of `pdocrl train` (run.json); which log judges? Give --data LOG."
         )
     else:
-        roles = {"step": step, "terminal": terminal, "decider": decider, "propensity": propensity}
         told = judge_policies(
             list(policies),
             data,
             limits,
-            **log_columns(episode, costs, state_columns, action=action, reward=reward, **roles),
+            **columns.read_as(state_columns),
             confidence=confidence,
-            discount=discount,
-            regressor=regressor,
-            newer=newer,
-            stream=stream or None,
+            **dataclasses.asdict(estimation) | {"stream": estimation.stream or None},
             seed=seed,
         )
     if isinstance(told, OffPolicy):
-        print_json(told.as_dict()) if json else _print_training(told, compare)
+        print_json(told.as_dict()) if json else _print_training(told, training.compare)
         return
     if out is not None:
         _write(told, out)

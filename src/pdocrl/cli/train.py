@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import tyro
@@ -12,6 +13,27 @@ from pdocrl.errors import PdocrlError
 from pdocrl.policies.dial import prediction
 
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE …")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What happens how often."""
+
+    log_every: int | None = None
+    """Steps between lines of metrics; default: 1000."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; default: 10000."""
+    evaluate_every: int | None = None
+    """Steps between evaluations in the simulator; default: none."""
+    evaluate_episodes: int | None = None
+    """Episodes of each such evaluation; default: 5."""
+    buffer_size: int | None = None
+    """Train on a random subset of so many rows, resampled periodically, for files larger than memory."""
+    refresh_every: int | None = None
+    """Steps between resamplings of the subset; default: when each row was used about once."""
+
+
+_SCHEDULE = Schedule()
 
 
 def train(
@@ -28,14 +50,9 @@ def train(
     vary: Words = (),
     out: str | None = None,
     resume: str | None = None,
-    log_every: int | None = None,
-    checkpoint_every: int | None = None,
-    evaluate_every: int | None = None,
-    evaluate_episodes: int | None = None,
-    buffer_size: int | None = None,
-    refresh_every: int | None = None,
     logger: tuple[str, ...] = (),
     json: bool = False,
+    schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = _SCHEDULE,
 ) -> None:
     """Train one policy per cost limit × seed, side by side, from logged data alone.
 
@@ -57,12 +74,6 @@ def train(
         vary: settings to vary, values separated by commas; every combination becomes a run.
         out: folder for checkpoints, policies and metrics.
         resume: go on with the training in this folder, as it was begun; of its options only --steps may grow.
-        log_every: steps between lines of metrics; default: 1000.
-        checkpoint_every: steps between checkpoints; default: 10000.
-        evaluate_every: steps between evaluations in the simulator; default: none.
-        evaluate_episodes: episodes of each such evaluation; default: 5.
-        buffer_size: train on a random subset of so many rows, resampled periodically, for files larger than memory.
-        refresh_every: steps between resamplings of the subset; default: when each row was used about once.
         logger: also send metrics to tensorboard or wandb.
         json: print one JSON object.
     """
@@ -82,12 +93,7 @@ def train(
         "cost_limit": [any_limit(word) for word in cost_limit] if cost_limit else None,
         "settings": settings(set) or None,
         "vary": {k: many(v) for k, v in pairs(vary).items()} or None,
-        "log_every": log_every,
-        "checkpoint_every": checkpoint_every,
-        "evaluate_every": evaluate_every,
-        "evaluate_episodes": evaluate_episodes,
-        "buffer_size": buffer_size,
-        "refresh_every": refresh_every,
+        **dataclasses.asdict(schedule),
     }
     given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
@@ -142,8 +148,10 @@ def train(
     for row in rows:
         if row["predicted_within"] is None:
             continue
-        costs = ", ".join(f"{cost:.3g}" for cost in row["predicted_cost"])
-        costs += "".join(f", {tail['limit']} at {tail['value']:.3g}" for tail in row["predicted_tails"])
+        means = zip(row["predicted_cost"], row["predicted_bound"], strict=True)
+        costs = ", ".join(f"{cost:.3g} (bound {most:.3g})" for cost, most in means)
+        tails = row["predicted_tails"]
+        costs += "".join(f", {x['limit']} at {x['value']:.3g} (bound {x['bound']:.3g})" for x in tails)
         told = ", ".join(row.get("limits", ())) or shown(row["cost_limit"])
         if row["predicted_within"]:
             print(f"run {row['run']}: cost limit {told} is predicted to be satisfied: predicted cost {costs}.")

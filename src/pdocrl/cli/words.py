@@ -56,15 +56,3 @@ def shown(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return value[0] if len(value) == 1 else ", ".join(f"{v:g}" for v in value)
     return value
-
-
-def log_columns(episode: str, costs: tuple[str, ...], state_columns: tuple[str, ...], **roles: str | None) -> Any:
-    """Options that name the columns of a log as `EventLog.read` takes them.
-
-    `none` as the column of episodes: each row is one; as that of propensities: they are estimated.
-    """
-    given: dict[str, Any] = {name: column for name, column in roles.items() if column is not None}
-    if given.get("propensity") == "none":
-        given["propensity"] = None
-    lists = {name: list(columns) for name, columns in (("costs", costs), ("columns", state_columns)) if columns}
-    return {**given, **lists, "episode": None if episode == "none" else episode}

@@ -26,7 +26,7 @@ from safetensors.numpy import save as pack
 
 from pdocrl.collect.settings import Settings, versions
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.files import lock_file, write_json
 
 _HEAD = struct.Struct("<4sQI")  # mark, length, crc32 of what follows
@@ -77,7 +77,8 @@ class EpisodeLog:
         except OSError as error:
             self._file.close()
             raise PdocrlError(
-                f"{path}: another collection is writing it. Wait for it, or choose another --store."
+                f"{path}: another collection is writing it. Wait for it, or choose another "
+                f"{by_door('store=…', '--store')}."
             ) from error
         end = 0
         while (read := self._read(end)) is not None:
@@ -217,7 +218,8 @@ def _refuse_other_settings(described: Path, wanted: dict[str, Any]) -> None:
         if found.get(key) != wanted.get(key):
             raise PdocrlError(
                 f"{described.parent} holds a collection with other settings: `{key}` is {json.dumps(found.get(key))} "
-                f"there and {json.dumps(wanted.get(key))} now. Use the same, or choose another --store."
+                f"there and {json.dumps(wanted.get(key))} now. Use the same, or choose another "
+                f"{by_door('store=…', '--store')}."
             )
 
 

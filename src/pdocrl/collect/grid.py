@@ -10,7 +10,7 @@ import numpy as np
 from pdocrl.collect.episode_log import Entry
 from pdocrl.data import filters
 from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 
 BINS = (60, 50)  # in cost, in reward
 CELLS = BINS[0] * BINS[1]
@@ -63,7 +63,8 @@ def choose(
     if not kept:
         raise PdocrlError(
             f"no episode has a cost of at most {', '.join(f'{top:g}' for top in cost_max)} and a return of at least "
-            f"{reward_min:g}. Give a larger --budget, raise --cost-max or lower --reward-min."
+            f"{reward_min:g}. Give a larger budget, raise "
+            f"{by_door('cost_max or lower reward_min', '--cost-max or lower --reward-min')}."
         )
     names = tuple(f"cost_{k}" for k in range(len(cost_max)))
     spread = filters.density(summary(kept, "collection", names), target, BINS, seed)

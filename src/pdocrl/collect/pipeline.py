@@ -34,7 +34,7 @@ from pdocrl.collect.settings import Settings, settings_for
 from pdocrl.data import plot
 from pdocrl.data.dataset import Dataset
 from pdocrl.envs.rollout import Episodes, Rollouts
-from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, by_door
 
 LIVE_EVERY_S = 10.0  # seconds between pictures while collecting
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -68,7 +68,9 @@ def parse_budget(text: str) -> Budget:
     """`800000`, `800k` and `1.5M` are steps; `20min` and `1.5h` are time."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m|min|h)?", text.strip().lower())
     if match is None or float(match[1]) == 0:
-        raise PdocrlError(f"--budget {text!r}: write steps (800000, 800k, 1.5M) or time (20min, 1.5h).")
+        raise PdocrlError(
+            f"{by_door('budget', '--budget')} {text!r}: write steps (800000, 800k, 1.5M) or time (20min, 1.5h)."
+        )
     amount, unit = float(match[1]), match[2] or ""
     if unit in _UNITS:
         return Budget(steps=math.ceil(amount * _UNITS[unit]))
@@ -156,7 +158,7 @@ def prepare(
 ) -> Wanted:
     """Look at the environment and choose settings; refuses what cannot be collected. Arguments as `collect`'s."""
     if target is not None and target < 1:
-        raise PdocrlError(f"--target {target}: at least one episode must be kept.")
+        raise PdocrlError(f"{by_door('target', '--target')} {target}: at least one episode must be kept.")
     problem = look_at(task, tuple(costs), cost_function)
     recipe = with_schedules(recipe_for(problem.name), tuple(schedules))
     settings = settings_for(problem, task, recipe, tuple(cost_max), cost_function, seed)

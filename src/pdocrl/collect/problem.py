@@ -22,7 +22,7 @@ from pdocrl.data.tasks import Task, find_task
 from pdocrl.envs.costs import find_cost_function
 from pdocrl.envs.episode import Player
 from pdocrl.envs.registry import maker, with_costs
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +84,9 @@ def look_at(env: str, costs: tuple[str, ...] = (), cost_function: str | None = N
         made.close()
     if not player.cost_names:
         raise PdocrlError(
-            f"{env} puts no `cost` into `info`. Name the keys that hold its costs (--costs KEY …), "
-            "or give a function (--cost-function module:function)."
+            f"{env} puts no `cost` into `info`. Name the keys that hold its costs "
+            f"({by_door('costs=[KEY, …]', '--costs KEY …')}), or give a function "
+            f"({by_door('cost_function=…', '--cost-function module:function')})."
         )
     limit = getattr(made.spec, "max_episode_steps", None)
     return ExpertProblem(

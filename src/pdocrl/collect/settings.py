@@ -10,7 +10,7 @@ from pdocrl import provenance
 from pdocrl.collect.ppo import PPOConfig
 from pdocrl.collect.problem import ExpertProblem
 from pdocrl.collect.recipes import Recipe, Schedule
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 
 _PACKAGES = ("pdocrl", "numpy", "jax", "gymnasium", "pybullet", "bullet-safety-gym")
 
@@ -34,7 +34,10 @@ class Settings:
                 f"steps is {self.steps} and seed {self.seed}; there must be a step, and no negative seed."
             )
         if not all(0 < top < math.inf for top in self.cost_max):
-            raise PdocrlError(f"--cost-max {list(self.cost_max)}: every largest cost must be a positive number.")
+            raise PdocrlError(
+                f"{by_door('cost_max', '--cost-max')} {list(self.cost_max)}: "
+                "every largest cost must be a positive number."
+            )
 
     @property
     def steps_each(self) -> int:
@@ -69,12 +72,14 @@ def settings_for(
     if not cost_max:
         if problem.task is None or problem.task.cost_max is None:
             raise PdocrlError(
-                f"{problem.name}: the largest episode cost is not known. Give --cost-max, e.g. the cost of a policy "
-                "that ignores its limits; the limits move between 5 % and 110 % of it."
+                f"{problem.name}: the largest episode cost is not known. Give "
+                f"{by_door('cost_max', '--cost-max')}, e.g. the cost of a policy that ignores its limits; "
+                "the limits move between 5 % and 110 % of it."
             )
         cost_max = (problem.task.cost_max,)
     if len(cost_max) not in (1, k):
-        raise PdocrlError(f"--cost-max has {len(cost_max)} numbers for {k} costs ({', '.join(problem.cost_names)}).")
+        most = by_door("cost_max", "--cost-max")
+        raise PdocrlError(f"{most} has {len(cost_max)} numbers for {k} costs ({', '.join(problem.cost_names)}).")
     tops = tuple(float(top) for top in cost_max) * (k if len(cost_max) == 1 else 1)
     total = recipe.steps if steps is None else steps
     return Settings(env, problem.info_keys, cost_function, tops, seed, total, recipe.schedules, recipe.config)

@@ -13,7 +13,7 @@ from pdocrl.data import validate
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.load import open_named
 from pdocrl.data.tasks import Task
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, by_door
 
 SCALES_APART = 1e3  # columns whose sizes differ by more are named
 FEW_DIGITS = 1e-4  # of a column's size; what changes by less has three digits left at best
@@ -124,7 +124,8 @@ def _odd_columns(dataset: Dataset) -> list[str]:
     values = np.unique(dataset.action[:LOOKED_AT])
     if not dataset.discrete_actions and 2 <= len(values) <= MOST_CHOICES:
         found.append(
-            f"actions take {len(values)} values only. Are they discrete? `pdocrl data convert --discrete-actions N`."
+            f"actions take {len(values)} values only. Are they discrete? "
+            + by_door("`pdocrl.load(…, discrete_actions=N)`.", "`pdocrl data convert --discrete-actions N`.")
         )
     unseen = [str(c) for c, taken in zip(dataset.discrete_actions, dataset.action.max(0), strict=False) if not taken]
     if unseen:

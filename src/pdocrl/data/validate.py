@@ -87,6 +87,12 @@ def check_shapes(source: Source, task: Task | None, report: Report) -> None:
                         "columns={'obs': ['x', 'y'], 'action': 'u'}", "--columns, such as obs=x,y action=u reward=r"
                     )
                     hint += f" Other names are told by {told}."
+                if field.name == "timeout":
+                    named = by_door("columns={'timeout': KEY}", "`pdocrl data convert --columns timeout=KEY`")
+                    hint += (
+                        f" It marks where an episode was cut: name the key that has it, {named}; or add it, for "
+                        f"episodes of H steps {key} = numpy.arange(N) % H == H - 1."
+                    )
                 report(f"{name}: key `{key}` is missing.{hint}")
         elif column.dtype.kind not in "fiub":
             report(f"{name}: `{column.key}` holds {column.dtype}, not numbers.")

@@ -199,7 +199,9 @@ def evaluate(
     for one in asked:
         said = prediction(one.policy)
         if said is not None and not said.within:
-            costs = ", ".join([*(f"{x:.3g}" for x in said.cost), *(f"{x.limit} at {x.value:.3g}" for x in said.tails)])
+            means = [f"{x:.3g} (bound {most:.3g})" for x, most in zip(said.cost, said.bound, strict=True)]
+            tails = [f"{x.limit} at {x.value:.3g} (bound {x.bound:.3g})" for x in said.tails]
+            costs = ", ".join([*means, *tails])
             log(
                 f"run {one.run}: cost limit {one.words()} is not predicted to be satisfied; the setting that exceeds "
                 f"it least acts: predicted cost {costs}."

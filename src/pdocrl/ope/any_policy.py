@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import Column, numbers, read_table
-from pdocrl.errors import DataError, MissingExtraError, PdocrlError
+from pdocrl.errors import DataError, MissingExtraError, PdocrlError, by_door
 from pdocrl.ope.estimators.problem import Floats
 from pdocrl.policies import row_policy
 from pdocrl.tabular.result.policy import UnseenStateError
@@ -274,7 +274,8 @@ def _labelled(policy: Any, name: str, log: EventLog) -> Floats:
         columns = ", ".join(column.name for column in log.columns)
         raise PdocrlError(
             f"{name}: observes {len(scales.obs_mean)} numbers, {log.name} has {matrix.shape[1]} state columns "
-            f"({columns}); name them in order: --state-columns."
+            f"({columns}); name them in order: "
+            f"{by_door('columns=[…]', '--state-columns')}."
         )
     if np.isnan(matrix).any():
         row = int(np.isnan(matrix).any(1).argmax()) + 1
@@ -286,7 +287,10 @@ def _matrix(log: EventLog, name: str) -> Floats:
     """[N, D] numeric and boolean columns in order, NaN where missing."""
     words = [column.name for column in log.columns if column.kind == "categorical"]
     if words:
-        raise PdocrlError(f"{name}: column `{words[0]}` holds words; name numeric state columns: --state-columns.")
+        raise PdocrlError(
+            f"{name}: column `{words[0]}` holds words; name numeric state columns: "
+            f"{by_door('columns=[…]', '--state-columns')}."
+        )
     return np.stack([np.where(c.missing, np.nan, c.values) for c in log.columns], axis=1).astype(np.float32)
 
 

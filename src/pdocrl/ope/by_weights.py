@@ -16,7 +16,7 @@ import numpy as np
 
 from pdocrl.data.event_log import EventLog
 from pdocrl.data.named_columns import PROPENSITY, Label
-from pdocrl.errors import DataError, PdocrlError
+from pdocrl.errors import DataError, PdocrlError, by_door
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope import verdicts
 from pdocrl.ope.any_policy import imported, name_of, named_policies
@@ -81,7 +81,8 @@ def judge_by_weights(
     if continuous and roles.propensity is None:
         raise DataError(
             f"{name_of_log(source)}: the actions in `{roles.action}` are continuous. Name the column with the density "
-            "of the logged action (--propensity), and give functions of a density; or make a dataset of vectors, where "
+            f"of the logged action ({by_door('propensity=…', '--propensity')}), and give functions of a density; or "
+            "make a dataset of vectors, where "
             "any policy is judged by rollouts: pdocrl data convert LOG --out log.hdf5 --columns obs=… action=… "
             "terminal=…."
         )

@@ -89,7 +89,7 @@ def copied_episodes(log: EventLog) -> int:
     copies = 0
     for rows, likely in zip(log.episodes, chance, strict=True):
         key = kind[rows].tobytes()
-        copies += key in seen and len(log.episodes) ** 2 * np.exp(likely) < BY_CHANCE
+        copies += key in seen and len(chance) ** 2 * np.exp(likely) < BY_CHANCE
         seen.add(key)
     return copies
 

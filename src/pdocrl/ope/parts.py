@@ -25,7 +25,7 @@ from pdocrl.data.named_columns import (
     read_part,
     read_table,
 )
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, by_door
 
 PART = 250_000  # rows in memory at once, about
 MOST_ROWS = 3_000_000  # of files; more are read part by part
@@ -149,7 +149,9 @@ def _tables(source: Any, roles: Roles, rows: int) -> Iterator[Table]:
     count = count_rows(source)
     many = max(1, math.ceil(count / rows))
     if roles.episode is not None and roles.episode not in column_names(source):
-        raise DataError(f"{name_of_log(source)}: no column `{roles.episode}`; name it: --episode.")
+        raise DataError(
+            f"{name_of_log(source)}: no column `{roles.episode}`; name it: {by_door('episode=…', '--episode')}."
+        )
     for k in range(many):
         if roles.episode is None:
             yield read_part(source, f" LIMIT {rows} OFFSET {k * rows}")

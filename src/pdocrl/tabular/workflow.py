@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.limits import Limit, Limits, as_limits, per_step
 from pdocrl.records import write_record
 from pdocrl.tabular import analysis
@@ -115,7 +115,7 @@ def solve_log(
     _check(method, parameters or {}, gamma, read.horizon, confidence, refits)
     along = None if frontier is None else analysis.parse_frontier(frontier)
     if out is not None and out.exists() and not out.is_dir():
-        raise PdocrlError(f"--out {out} is a file; name a folder.")
+        raise PdocrlError(f"{by_door('out', '--out')} {out} is a file; name a folder.")
     spec = read.spec()
     costs = [*(one.name for one in chosen), *([along[0]] if along else [])]
     counts = read.count(log, costs, spec)
@@ -191,7 +191,7 @@ def compare_policies(
     chosen = _limits(limits, limit_horizon, read.horizon)
     _check("lp", {}, gamma, read.horizon, None, None)
     if out is not None and out.exists() and not out.is_dir():
-        raise PdocrlError(f"--out {out} is a file; name a folder.")
+        raise PdocrlError(f"{by_door('out', '--out')} {out} is a file; name a folder.")
     found = {str(folder): load_policy(folder) for folder in policies}
     counts = read.count(log, [one.name for one in chosen], read.spec() or analysis.cells_of(found))
     record = analysis.compare(counts, gamma, chosen, found, level)
@@ -208,7 +208,10 @@ def load_policy(folder: Path, seed: int | None = None) -> TabularPolicy:
 
 def _limits(limits: Limits, limit_horizon: float | None, horizon: int | None) -> tuple[Limit, ...]:
     if limit_horizon is not None and horizon is not None:
-        raise PdocrlError("--horizon is for episodes, --limit-horizon for a process that goes on: give one of them.")
+        raise PdocrlError(
+            by_door("horizon is for episodes, limit_horizon", "--horizon is for episodes, --limit-horizon")
+            + " for a process that goes on: give one of them."
+        )
     return as_limits(limits) if limit_horizon is None else per_step(as_limits(limits), limit_horizon)
 
 
@@ -224,13 +227,19 @@ def _check(
         raise UnknownNameError("method", method, [*METHODS, *BASELINES])
     baseline = method in BASELINES
     if parameters and not baseline:
-        raise PdocrlError(f"--parameter is not for {method}; it has options of its own.")
+        raise PdocrlError(f"{by_door('parameters', '--parameter')} are not for {method}; it has options of its own.")
     if baseline and (confidence is not None or refits is not None):
-        raise PdocrlError(f"--confidence and --refits learn again by lp; they are not for {method}.")
+        way = by_door("confidence and refits", "--confidence and --refits")
+        raise PdocrlError(f"{way} learn again by lp; they are not for {method}.")
     if horizon is None and gamma is None:
-        raise PdocrlError("how much does the next step count? Give --gamma, such as 0.97, or --horizon for episodes.")
+        raise PdocrlError(
+            "how much does the next step count? Give "
+            + by_door(
+                "gamma, such as 0.97, or horizon for episodes.", "--gamma, such as 0.97, or --horizon for episodes."
+            )
+        )
     if horizon is None and gamma is not None and not 0 < gamma < 1:
-        raise PdocrlError(f"--gamma is {gamma}; it must lie strictly between 0 and 1.")
+        raise PdocrlError(f"{by_door('gamma', '--gamma')} is {gamma}; it must lie strictly between 0 and 1.")
 
 
 def _by_baseline(

@@ -200,7 +200,7 @@ def default_limits(
         )
     mean = tuple(float(f"{cost:.6g}") for cost in dataset.cost_return.mean(0))
     shown = ", ".join(f"{cost:g}" for cost in mean)
-    log(f"no cost limit was given: until they are told another, policies act for {shown}, the mean logged cost.")
+    log(f"no cost limit was given: policies act for {shown}, the mean logged cost, unless given another.")
     return [mean]
 
 

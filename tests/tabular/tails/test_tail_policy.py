@@ -16,7 +16,7 @@ import pdocrl
 from pdocrl.cli.main import main
 from pdocrl.errors import PdocrlError
 from pdocrl.tabular import Counts
-from pdocrl.tabular.tails import TailResult, solve_tails
+from pdocrl.tabular.tails import TailPolicy, TailResult, solve_tails
 from pdocrl.tabular.tails.augment import common_unit
 
 HORIZON = 5
@@ -197,3 +197,22 @@ def test_limits_nobody_keeps_are_infeasible_and_missed_by_the_least() -> None:
     assert found.status == "infeasible"
     assert found.costs[0] == pytest.approx(1.0)
     assert "misses them least" in found.missed()
+
+
+def test_samples_and_log_probabilities_know_the_spending() -> None:
+    rows = [
+        {"state": "s", "step": 0, "spent": [spent], "action": action, "probability": p}
+        for spent, chances in ((0, (0.25, 0.75)), (1, (1.0, 0.0)))
+        for action, p in zip("ab", chances, strict=True)
+    ]
+    columns = [{"name": "cost", "unit": 1.0, "cap": 1}]
+    policy = TailPolicy({"actions": ["a", "b"], "columns": columns, "unseen": {"chances": [1.0, 0.0]}, "rows": rows})
+    assert policy.log_prob("s", "b") == pytest.approx(np.log(0.75))
+    assert (policy.log_prob("s", "b", spent=1.0), policy.log_prob("s", "a", spent={"cost": 1.0})) == (-np.inf, 0.0)
+    rng = np.random.default_rng(0)
+    drawn = [policy.sample("s", rng) for _ in range(2000)]
+    assert np.mean(np.array(drawn) == "b") == pytest.approx(0.75, abs=0.04)
+    assert {policy.sample("s", seed, spent=1.0) for seed in range(20)} == {"a"}
+    assert policy.sample("s", 7) == policy.sample("s", 7)
+    with pytest.raises(ValueError, match="action 'c' is none of the policy's: a, b"):
+        policy.log_prob("s", "c")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.certify import played, training
 from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
@@ -94,20 +94,24 @@ def certify(
         )
         return _kept(certificate, [], out)
     if as_limits(limits) and (policy is not None or audit is None):
-        raise PdocrlError("limits are for --log FILE or --audit FILE; a trained policy has those it was trained for.")
+        way = by_door("log or audit", "--log FILE or --audit FILE")
+        raise PdocrlError(f"limits are for {way}; a trained policy has those it was trained for.")
     if policy is None:
         if audit is None:
             raise PdocrlError(
-                "nothing to certify: give a folder, a policy with --log FILE, or --audit FILE with limits."
+                "nothing to certify: give a folder, a policy with "
+                + by_door("a log, or audit=FILE with limits.", "--log FILE, or --audit FILE with limits.")
             )
         found = played.certify_episodes(audit, cost_limit, limits=limits, confidence=confidence, largest_cost=most)
         return _kept(*found, out)
     if len(cost_limit):
-        raise PdocrlError("--cost-limit is for --audit FILE alone; a trained policy has the limit it was trained for.")
+        way = by_door("cost_limit is for audit", "--cost-limit is for --audit FILE")
+        raise PdocrlError(f"{way} alone; a trained policy has the limit it was trained for.")
     folder = policy.folder if isinstance(policy, Trained) else Path(policy)
     if not is_training(policy) and folder is not None and (folder / "result.json").is_file():
         if audit is not None:
-            raise PdocrlError(f"{policy}: solved from a log; certify its episodes alone: --audit FILE --cost-limit N.")
+            way = by_door("audit=FILE, cost_limit=[N]", "--audit FILE --cost-limit N")
+            raise PdocrlError(f"{policy}: solved from a log; certify its episodes alone: {way}.")
         found = training.certify_solved(folder)
     elif audit is not None:
         found = played.certify_audited(policy, audit, run=run, data=data, confidence=confidence, largest_cost=most)

@@ -26,7 +26,7 @@ from pdocrl.data import load
 from pdocrl.data.bounds import to_unit
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.tasks import find_task
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.evaluate import DataName
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope import assumptions
@@ -278,12 +278,12 @@ def training_data(found: Trained, given: Dataset | str | os.PathLike[str] | None
             dataset = load(plan.data, plan.task)
         except PdocrlError as error:
             if plan.task is None:
-                raise PdocrlError(f"{error} Name the training data with --data.") from error
+                raise PdocrlError(f"{error} Name the training data with {by_door('data=…', '--data')}.") from error
             dataset = load(plan.task)
     if dataset.digest != plan.data_digest:
         raise PdocrlError(
             f"{place}: trained on data of digest {plan.data_digest[:12]}…, {dataset.name} has {dataset.digest[:12]}…; "
-            "give the file it was trained on with --data."
+            f"give the file it was trained on with {by_door('data=…', '--data')}."
         )
     return dataset
 

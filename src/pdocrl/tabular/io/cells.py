@@ -208,8 +208,8 @@ def _clusters(fetch: Any, rows: str, columns: list[str], spec: CellSpec, name: s
     if not len(points) or bad:
         wrong = f"column `{(bad or columns)[0]}`"
         raise DataError(
-            f"{name}: {wrong} has values that are missing or no finite numbers, and clusters need numbers. "
-            f"{_otherwise()}"
+            f"{name}: {wrong} of {by_door('cells', '--cells')} has values that are missing or no finite numbers, "
+            f"and clusters need numbers. {_otherwise()}"
         )
     points = points[np.lexsort(points.T)]  # the order in which threads deliver rows must not matter
     if spec.half is not None and len(points) > 1:

@@ -77,23 +77,23 @@ class TabularPolicy:
         return {a: float(p) for a, p in zip(self.actions, self.chances(row, step), strict=True) if p > 0}
 
     def act(self, row: Row, step: int = 0, deterministic: bool = False) -> Any:
-        """An action, drawn with the policy's own generator, or the likeliest; a list for a DataFrame or dicts."""
-        many = _many(row)
+        """An action, drawn with the policy's own generator, or the likeliest; a list for a DataFrame or a list."""
+        many = self._many(row)
         if many is not None:
             return [self.act(one, step, deterministic) for one in many]
         chances = self.chances(row, step)
         return self.actions[int(chances.argmax())] if deterministic else self._draw(chances, self.rng)
 
     def sample(self, row: Row, rng: Any = None, step: int = 0) -> Any:
-        """An action drawn with a NumPy generator or a seed; of a DataFrame or list of dicts a list."""
-        draw, many = np.random.default_rng(rng), _many(row)
+        """An action drawn with a NumPy generator or a seed; of a DataFrame or list a list."""
+        draw, many = np.random.default_rng(rng), self._many(row)
         if many is not None:
             return [self._draw(self.chances(one, step), draw) for one in many]
         return self._draw(self.chances(row, step), draw)
 
     def log_prob(self, row: Row, action: Any, step: int = 0) -> Any:
-        """log π(a|s), −∞ for actions it does not take; [B] of a DataFrame or list of dicts and B actions."""
-        many = _many(row)
+        """log π(a|s), −∞ for actions it does not take; [B] of a DataFrame or list and B actions."""
+        many = self._many(row)
         if many is not None:
             return np.array([self.log_prob(one, a, step) for one, a in zip(many, action, strict=True)])
         known = [self._name(one) for one in self.actions]
@@ -101,6 +101,13 @@ class TabularPolicy:
             raise InputError(f"action {action!r} is none of the policy's: {', '.join(known[:10])}.")
         chance = self.chances(row, step)[known.index(self._name(action))]
         return float(np.log(chance)) if chance > 0 else -np.inf
+
+    def _many(self, rows: Any) -> list[Any] | None:
+        """The rows of a DataFrame, of a list of dicts, or of a list of states; None for a single row."""
+        if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
+            return list(rows.to_dict("records"))
+        kinds = (Mapping,) if self.cells is not None else (Mapping, str, int, np.integer)
+        return rows if isinstance(rows, list) and rows and all(isinstance(one, kinds) for one in rows) else None
 
     def _draw(self, chances: np.ndarray, rng: Any) -> Any:
         at = int(np.searchsorted(np.cumsum(chances), rng.random() * chances.sum(), side="right"))
@@ -119,13 +126,6 @@ class TabularPolicy:
     def _name(label: Any) -> str:
         """One name for 3, 3.0 and "3"."""
         return str(int(label)) if isinstance(label, float | np.floating) and label == int(label) else str(label)
-
-
-def _many(rows: Any) -> list[Any] | None:
-    """The rows of a DataFrame, or of a list of dicts; None for a single row."""
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        return list(rows.to_dict("records"))
-    return rows if isinstance(rows, list) and rows and all(isinstance(one, Mapping) for one in rows) else None
 
 
 def cell_of(cells: Mapping[str, Any], row: Mapping[str, Any]) -> str:

@@ -76,8 +76,22 @@ class TailPolicy:
 
     def act(self, state: Any, spent: Spent = 0.0, step: int = 0) -> Any:
         """An action, drawn with the policy's own generator."""
-        chances = self.chances(state, spent, step)
-        at = int(np.searchsorted(np.cumsum(chances), self.rng.random() * chances.sum(), side="right"))
+        return self._draw(self.chances(state, spent, step), self.rng)
+
+    def sample(self, state: Any, rng: Any = None, spent: Spent = 0.0, step: int = 0) -> Any:
+        """An action drawn with a NumPy generator or a seed, after this spending."""
+        return self._draw(self.chances(state, spent, step), np.random.default_rng(rng))
+
+    def log_prob(self, state: Any, action: Any, spent: Spent = 0.0, step: int = 0) -> float:
+        """log π(a | s, spent, step), −∞ for actions it does not take."""
+        known = [str(one) for one in self.actions]
+        if str(action) not in known:
+            raise ValueError(f"action {action!r} is none of the policy's: {', '.join(known[:10])}")
+        chance = float(self.chances(state, spent, step)[known.index(str(action))])
+        return math.log(chance) if chance > 0 else -math.inf
+
+    def _draw(self, chances: np.ndarray, rng: np.random.Generator) -> Any:
+        at = int(np.searchsorted(np.cumsum(chances), rng.random() * chances.sum(), side="right"))
         return self.actions[min(at, int(np.flatnonzero(chances)[-1]))]
 
 
