@@ -117,8 +117,8 @@ def first_states(target: float) -> Conditioned:
     return Conditioned(obs, 0 * full + 1, full, 0 * full + NEVER, 0 * full, 0 * full + 1)
 
 
-def test_tails_begin_where_nothing_costs() -> None:
-    """An untrained critic of P(C > b_j) must not object: it says nothing yet, like a cost of 0."""
+def test_a_critic_of_tails_that_has_learned_nothing_objects() -> None:
+    """Else a training too short for backups to reach the first state would call every limit on a tail satisfied."""
     critic = ConditionalCritic.create(jax.random.key(0), 3, 1, 1, (32, 32), tails=True)
     logits = critic.mlp(jax.random.normal(jax.random.key(1), (200, len(critic.mlp.weights[0][0]))))
-    assert float(jax.nn.sigmoid(logits).max()) < 0.05
+    assert float(jax.nn.sigmoid(logits).min()) > 0.1

@@ -10,6 +10,9 @@ lucky episodes had is evaluated on what its actions lead to, lucky or not.
 The distribution of an episode's cost C is evaluated alike, since what is spent u is part of z: for thresholds b_j
 
     S_j(s, a, z, t) ← 1[u + c > b_j] + 1[u + c ≤ b_j] S̄_j(s′, π(s′, z′), z′, t + 1) = P(C > b_j)
+
+It begins at one half, and what was not learned yet objects to a limit: backups travel one step of an episode in
+1 / target_rate steps of the training. One that began near 0 called a tail satisfied in a training too short for that.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from pdocrl.nn.mlp import MLP
 from pdocrl.policies.policy import DialPolicy
 
 MEMBERS = 2
-UNLEARNED = -4.0  # logit of P(C > b_j) before it is learned: like a cost of 0, not like a coin
 LEVELS = 12  # thresholds b_j of an episode's cost, which lie closer together where costs are small
 SHARES: tuple[float, ...] = tuple((j / LEVELS) ** 2 for j in range(LEVELS))  # of the costliest logged episode's cost
 
@@ -61,10 +63,7 @@ class ConditionalCritic(eqx.Module):
     ) -> ConditionalCritic:
         inputs = obs_dim + 2 + 8 * n_costs + n_costs + action_dim + 4 * n_costs * tails
         outputs = n_costs * LEVELS if tails else 1 + n_costs
-        mlp = MLP.create(key, (inputs, *hidden, outputs), MEMBERS)
-        if tails:
-            mlp = eqx.tree_at(lambda m: m.biases[-1], mlp, mlp.biases[-1] + UNLEARNED)
-        return ConditionalCritic(mlp, tails)
+        return ConditionalCritic(MLP.create(key, (inputs, *hidden, outputs), MEMBERS), tails)
 
     def __call__(
         self, at: Conditioned, action: Float[Array, "B A"], max_episode_cost: Float[Array, " K"]
