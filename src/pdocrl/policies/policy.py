@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.deprecations import attribute
 from pdocrl.policies.candidates import CandidatePolicy, FeasiblePolicy, ProposingPolicy
 from pdocrl.policies.cost_conditioned import BudgetPolicy, SwitchingPolicy, in_words
 from pdocrl.policies.dial import DialPolicy
@@ -244,6 +243,8 @@ class NormalisedCostConditionedPolicy(NormalisedPolicy):
     @property
     def at_limit(self) -> Any:
         """The old name of `with_limit`."""
+        from pdocrl.deprecations import attribute  # the exported file runs without pdocrl
+
         return attribute("Policy", "at_limit", self)
 
 
