@@ -48,8 +48,7 @@ def ask(
     """
     pairs = zip(found.config.runs, found.policies, strict=True)
     own = [
-        Asked(i, tuple(run["cost_limit"]), policy, tuple(map(Limit.parse, run.get("limits", ()))))
-        for i, (run, policy) in enumerate(pairs)
+        Asked(i, tuple(run["cost_limit"]), policy, found.config.limits_of(i)) for i, (run, policy) in enumerate(pairs)
     ]
     place = found.folder or found.config.data
     if from_every_start is not None and not all(map(serves_tails, found.policies)):

@@ -115,6 +115,10 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
         """The agent, by name or by its class."""
         return import_agent(self.agent, self.agent_class)
 
+    def limits_of(self, run: int) -> tuple[Limit, ...]:
+        """What a run was asked to keep, where one of its limits is on a tail; none where amounts limit the means."""
+        return tuple(Limit.parse(text) for text in self.runs[run].get("limits", ()))
+
     def make_runs(self, agent: Agent[Any, Any]) -> list[Run]:
         """The runs as the trainer takes them."""
         made = []

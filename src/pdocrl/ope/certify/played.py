@@ -83,7 +83,7 @@ def certify_audited(
     panels = []
     for i, rows in _by_run(found, episodes, run, str(path)).items():
         own = np.array([column[rows] for column in columns]).T  # [n, K]
-        if asked := asked_limits(found, i):
+        if asked := plan.limits_of(i):
             panels += _by_asked(found, i, own, asked, confidence, stated, guessed, "audit")
             continue
         for k, limit in enumerate(plan.runs[i]["cost_limit"]):
@@ -141,7 +141,7 @@ def certify_simulator(
                 played = pool.run(policy, count, seed, progress=lambda: bar.advance(row), first=first)
                 return np.asarray(played.cost, np.float64)
 
-            asked = asked_limits(found, i)  # bounds on tails hold for a number of episodes fixed beforehand
+            asked = plan.limits_of(i)  # bounds on tails hold for a number of episodes fixed beforehand
             seen = play_until_shown(play, episodes, limits, confidence, stated, fixed or bool(asked), guessed)
             bar.update(row, completed=episodes * (i + 1))
             if asked:
@@ -180,11 +180,6 @@ def _largest(
     except PdocrlError:
         return nothing, nothing
     return nothing, [plan.horizon * step if step > 0 else None for step in costliest.tolist()]
-
-
-def asked_limits(found: Trained, i: int) -> list[Limit]:
-    """What run i was asked for in words, limits on tails among them; none where amounts limit the means."""
-    return [Limit.parse(text) for text in found.config.runs[i].get("limits", [])]
 
 
 def _by_asked(

@@ -20,7 +20,7 @@ from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
 from pdocrl.ope.any_policy import remembers_spending
 from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
-from pdocrl.ope.certify.played import asked_limits, policy_name
+from pdocrl.ope.certify.played import policy_name
 from pdocrl.ope.ensemble.judge import Judged, judge_training, training_data
 from pdocrl.ope.ensemble.models import EnsembleConfig
 from pdocrl.ope.ensemble.prepare import Prepared
@@ -58,7 +58,7 @@ def certify_log(
         dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.config.task)
         fresh, notes = _is_fresh(found, dataset, data)
     for i in range(len(found.config.runs)):
-        if asked := asked_limits(found, i):
+        if asked := found.config.limits_of(i):
             words = ", ".join(map(str, asked))
             raise PdocrlError(
                 f"{found.folder or found.config.data}: run {i} was asked for {words}; from a log only limits "

@@ -233,8 +233,9 @@ def _run(found: Trained, i: int, told: Judged) -> OpeRun:
     why = list(told.why)
     # What is said of a policy the data does not know would be said by the features, not by the data.
     within = chosen.within(limit) if limit and not why else None
-    if tails := run.get("limits", []):  # the intervals are of means
-        why, within = [*why, f"asked for {', '.join(tails)}: a tail is not judged here; audit it (certify)"], None
+    if asked := plan.limits_of(i):  # the intervals are of means
+        words = ", ".join(map(str, asked))
+        why, within = [*why, f"asked for {words}: a tail is not judged here; audit it (certify)"], None
     if limit and told.unseen:  # what other costs break stands all the same
         why, within = why + told.unseen, None if within else within
     by_method = {"ensemble": EstimatedSums.of(told.model if told.carried else chosen)}
