@@ -2,8 +2,7 @@
 
     python benchmarks/any_log/dial.py PROBLEM --episodes 300 --seeds 0 1 2 --steps 5000
 
-Rows as those of `measure.py`; what it claims is its predicted reward and cost at the limits. The log's deciders, whether
-episodes were cut, and what the policies of others claim are not told to it.
+Rows as those of `measure.py`; what it claims is its predicted reward and cost at the limits.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Writer:
     def __init__(self, path: Path, world: worlds.World, seed: int, episodes: int) -> None:
         self.path, self.world, self.seed, self.episodes = path, world, seed, episodes
         self.rows: list[list[Any]] = []
-        self.commit = provenance.commit()[:7]
+        self.commit = provenance.commit()
 
     def __call__(self, policy: str, status: str, claimed: Any, true: Any, seconds: float) -> None:
         for signal, (mean, error) in true.items():

@@ -44,8 +44,9 @@ def play(world: World, decide: Callable[[Frame, int, Any], Any], episodes: int, 
         state, reward, costs, stop = world.move(rng, state, action, t)
         paid[alive] += np.stack([costs[name] for name in world.limits], 1)
         lost = rng.random(len(alive)) < cut
-        row = {"episode": alive, "step": np.full(len(alive), t), **frame, "action": np.array(world.actions)[action], "reward": reward}
-        parts.append({**row, **costs, "terminal": stop | (t == world.horizon - 1)})
+        done = {"action": np.array(world.actions)[action], "reward": reward, **costs}
+        row = {"episode": alive, "step": np.full(len(alive), t), **frame, **done}
+        parts.append({**row, "terminal": stop | (t == world.horizon - 1)})
         going_on = ~stop & ~lost
         state, alive = {name: values[going_on] for name, values in state.items()}, alive[going_on]
         if not len(alive):
