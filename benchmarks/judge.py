@@ -1,19 +1,20 @@
 """Coverage of the intervals and errors of the verdicts of `pdocrl.ope` on simulated logs with known values.
 
-    PYTHONPATH=benchmarks python benchmarks/judge.py run [--logs 200] [--worlds clinic stock]
+    PYTHONPATH=benchmarks python benchmarks/judge.py run [--logs 200] [--worlds clinic stock] [--out part.csv]
+    PYTHONPATH=benchmarks python benchmarks/judge.py merge part.csv other.csv
     PYTHONPATH=benchmarks python benchmarks/judge.py show
 
 Worlds: `benchmarks/ope_worlds.py`, some of which the rules were chosen on, with other logs: seeds here begin at 3,000.
 True values from 100,000 episodes of the target (4,000 of the simulators). `run` adds the rows of a world, a size and a
-kind of propensities to benchmarks/results/judge.csv as it goes, and passes over those that are there; `show` writes the
-tables to benchmarks/notes/judge.md and docs/ope.md.
+kind of propensities to benchmarks/results/judge.csv (or another file: one for each process) as it goes, and passes over
+those that are there; `merge` makes that table of the rows of such files alone; `show` writes the tables to
+benchmarks/notes/judge.md and docs/ope.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,45 +32,70 @@ SIZES = (200, 800)
 SCALES = (0.5, 0.8, 0.999, 1.001, 1.25, 2.0)  # limits, in true values
 TAIL = (0.5, 0.999, 1.001, 2.0)
 FIRST = 3_000  # seed of the first log
+KINDS = ("logged", "estimated")  # propensities
+CELL = ["world", "episodes", "propensities"]  # what is measured at once
+ROLES: dict[str, Callable[[], list[Any]]] = {"report": report, "simulator": simulators, "design": design}
 MEASURES = ("mean", "share", "CVaR90")
 TIMED = 2  # logs of which each estimator is timed by itself
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("run", "show"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "merge", "show"))
+    parser.add_argument("files", nargs="*", type=Path, help="of `run --out`, to merge")
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS, help="of propensities")
     parser.add_argument("--worlds", nargs="*", default=[])
+    parser.add_argument("--out", type=Path, default=ROWS)
     options = parser.parse_args()
     if options.what == "run":
-        for role, worlds in (("report", report()), ("simulator", simulators()), ("design", design())):
-            for world in worlds:
-                if not options.worlds or world.name in options.worlds:
-                    try:
-                        run(world, role, options.logs, options.sizes)
-                    except (ImportError, AssertionError):
-                        print(f"{world.name}: its package is not installed (see any_log/third_party.py); left out")
+        every = [(role, w) for role, worlds in ROLES.items() for w in worlds()]
+        unknown = {*options.worlds} - {w.name for _, w in every}
+        if unknown:
+            parser.error(f"no world {', '.join(sorted(unknown))}; there are {'; '.join(w.name for _, w in every)}")
+        for role, world in every:
+            if not options.worlds or world.name in options.worlds:
+                run(world, role, options.logs, options.sizes, options.kinds, options.out)
+    elif options.what == "merge":
+        merge(options.files).to_csv(ROWS, index=False, float_format="%.4g")
+    else:
+        table = pd.read_csv(ROWS)
+        for path, made in ((NOTE, note(table)), (PAGE, summary(table))):
+            text = path.read_text(encoding="utf-8")
+            head, rest = text.split(BEGIN, 1)
+            path.write_text(f"{head}{BEGIN}\n\n{made}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+
+
+def run(world: Any, role: str, logs: int, sizes: Any = SIZES, kinds: Any = KINDS, out: Path = ROWS) -> None:
+    there = pd.read_csv(out) if out.is_file() else pd.DataFrame(columns=CELL)
+    known = set(map(tuple, there[CELL].to_numpy().tolist()))
+    try:
+        truth = world.totals(100_000, 10**6)
+    except (ImportError, AssertionError):
+        print(f"{world.name}: its package is not installed (see any_log/third_party.py); left out")
         return
-    table = pd.read_csv(ROWS)
-    for path, made in ((NOTE, note(table)), (PAGE, summary(table))):
-        text = path.read_text(encoding="utf-8")
-        head, rest = text.split(BEGIN, 1)
-        path.write_text(f"{head}{BEGIN}\n\n{made}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
-
-
-def run(world: Any, role: str, logs: int, sizes: Any = SIZES) -> None:
-    there = pd.read_csv(ROWS) if ROWS.is_file() else pd.DataFrame(columns=["world", "episodes", "propensities"])
-    known = set(map(tuple, there[["world", "episodes", "propensities"]].to_numpy().tolist()))
-    truth = world.totals(100_000, 10**6)
     for n in sizes:
-        for kind in ("logged", "estimated"):
+        for kind in kinds:
             if (world.name, n, kind) in known:
                 continue
             print(world.name, n, kind, flush=True)
             rows = pd.DataFrame(measure(world, n, kind, logs, truth)).assign(role=role, **_versions())
-            old = pd.read_csv(ROWS) if ROWS.is_file() else None
-            pd.concat([old, rows], ignore_index=True).to_csv(ROWS, index=False, float_format="%.4g")
+            old = pd.read_csv(out) if out.is_file() else None
+            pd.concat([old, rows], ignore_index=True).to_csv(out, index=False, float_format="%.4g")
+
+
+def merge(files: list[Path]) -> pd.DataFrame:
+    """The rows of all files, worlds in the order of `ope_worlds`; none may be measured twice."""
+    table = pd.concat([pd.read_csv(path) for path in files], ignore_index=True)
+    twice = table[table.duplicated([*CELL, "estimator", "scale"])]
+    if len(twice):
+        raise SystemExit(f"measured twice: {', '.join(map(str, twice[CELL].iloc[0]))}; give one file with it")
+    places = [(role, world.name) for role, worlds in ROLES.items() for world in worlds()]
+    order = {key: i for i, key in enumerate(places)}
+    table["place"] = [order[key] for key in zip(table["role"], table["world"], strict=True)]
+    table["kind"] = [KINDS.index(kind) for kind in table["propensities"]]
+    return table.sort_values(["place", "episodes", "kind"], kind="stable").drop(columns=["place", "kind"])
 
 
 def measure(world: Any, n: int, kind: str, logs: int, totals: Any) -> list[dict[str, Any]]:
@@ -175,8 +201,9 @@ def timed(problem: Any) -> dict[str, float]:
 
 
 def _versions() -> dict[str, str]:
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    return {"commit": head.strip(), "python": sys.version.split()[0], "numpy": np.__version__}
+    from pdocrl.provenance import commit
+
+    return {"commit": commit(), "python": sys.version.split()[0], "numpy": np.__version__}
 
 
 def note(table: pd.DataFrame) -> str:

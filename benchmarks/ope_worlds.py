@@ -245,7 +245,7 @@ class Simulated:
             seen.append((self._judged(frame, t), own[np.arange(len(own)), action]))
             return action
 
-        log = any_worlds.play(self.world, decide, episodes, int(rng.integers(2**31)))
+        log = pd.DataFrame(any_worlds.play(self.world, decide, episodes, int(rng.integers(2**31))))
         place = {label: i for i, label in enumerate(self.world.actions)}
         target = np.concatenate([a for a, _ in seen])
         cost = log[next(iter(self.world.limits))]

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from any_log.measure import CONFIDENCE, played, simulated
-from any_log.worlds import Frame, World, draw, play, sigmoid, spread
+from any_log.worlds import Frame, World, by_episode, draw, play, sigmoid, spread
 
 from pdocrl.approximate import boosted_q
 from pdocrl.data.event_log import EventLog
@@ -111,7 +110,7 @@ FAMILIES = {
 }
 
 
-def make_log(world: World, episodes: int, seed: int) -> pd.DataFrame:
+def make_log(world: World, episodes: int, seed: int) -> Frame:
     """Deciders are drawn at random, in `allotted` by the first frailty that was seen."""
     rng = np.random.default_rng([seed, 11])
     names = list(world.deciders)
@@ -125,8 +124,7 @@ def make_log(world: World, episodes: int, seed: int) -> pd.DataFrame:
         return draw(each[own, np.arange(len(own))], rng)
 
     log = play(world, decide, episodes, seed)
-    log["decider"] = np.array(names)[who[log["episode"]]]
-    return log.sort_values(["episode", "step"], ignore_index=True)
+    return by_episode(log | {"decider": np.array(names)[who[log["episode"]]]})
 
 
 def only_what_can_be_shown() -> None:
@@ -182,8 +180,8 @@ def main() -> None:
     print(given.family, {name: {k: round(v[0], 3) for k, v in x.items()} for name, x in deciders.items()})
     done = set()
     if given.out.exists():
-        rows = pd.read_csv(given.out)
-        done = set(zip(rows["family"], rows["seed"], rows["episodes"], strict=True))
+        with given.out.open(newline="") as file:
+            done = {(row["family"], int(row["seed"]), int(row["episodes"])) for row in csv.DictReader(file)}
     else:
         with given.out.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerow(FIELDS)

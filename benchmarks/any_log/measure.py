@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import functools
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 from any_log import third_party, unseen, worlds
 
+from pdocrl import provenance
 from pdocrl.approximate.cells import solve_cells
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
+from pdocrl.data.named_columns import feature_columns
 from pdocrl.limits import as_limits
 from pdocrl.portfolio.choose import choose, testable
 from pdocrl.portfolio.fit import fit
@@ -63,14 +65,14 @@ def main() -> None:
     done = set()
     if given.out.exists():
         with given.out.open(newline="") as file:
-            done = {(row["problem"], int(row["seed"])) for row in csv.DictReader(file)}
+            done = {(row["problem"], int(row["seed"]), int(row["episodes"])) for row in csv.DictReader(file)}
     try:
         deciders = {name: simulated(world, decide, given.played) for name, decide in world.deciders.items()}
     except (ImportError, AssertionError):
         print(f"{world.name}: its package is not installed (see third_party.py and unseen.py); left out.")
         return
     for seed in given.seeds:
-        if (world.name, seed) not in done:
+        if (world.name, seed, given.episodes) not in done:
             one_log(world, given.episodes, seed, deciders, given)
 
 
@@ -112,8 +114,7 @@ class Writer:
     def __init__(self, path: Path, world: worlds.World, seed: int, episodes: int) -> None:
         self.path, self.world, self.seed, self.episodes = path, world, seed, episodes
         self.rows: list[list[Any]] = []
-        asked = ["git", "rev-parse", "--short", "HEAD"]
-        self.commit = subprocess.run(asked, capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip()
+        self.commit = provenance.commit()
 
     def __call__(self, policy: str, status: str, claimed: Any, true: Any, seconds: float) -> None:
         for signal, (mean, error) in true.items():
@@ -157,41 +158,48 @@ def totals(world: worlds.World, log: Any, episodes: int) -> dict[str, tuple[floa
 
 def baselines(world: worlds.World, log: EventLog, limits: list[str], write: Writer, episodes: int, seed: int) -> None:
     """K-means cells of the scaled columns, solved exactly; and fitted Q iteration with forests and a Lagrangian."""
-    encoding = Encoding.fit(log.columns)
-    rows = Rows.of(log, encoding, as_limits(limits), 1.0, world.horizon)
+    encoded = Encoded(log)
+    rows = Rows.of(log, encoded.encoding, as_limits(limits), 1.0, world.horizon)
     names = ["reward", *rows.names]
     began = time.monotonic()
     cells = solve_cells(rows, rows.x, seed)
     if cells is not None:
         near = lambda x: ((x / cells.scale)[:, None] - cells.centres).__pow__(2).sum(2).argmin(1)  # noqa: E731
-        policy = Plain(encoding, rows, lambda x: cells.table[near(x)])
+        policy = Plain(encoded, lambda x: cells.table[near(x)])
         claimed = dict(zip(names, cells.believed.tolist(), strict=True))
         write("k-means cells", "", claimed, played(world, log, policy, episodes), time.monotonic() - began)
     began = time.monotonic()
-    policy, believed = forest_q(rows, encoding, seed)
+    policy, believed = forest_q(rows, encoded, seed)
     claimed = dict(zip(names, believed.tolist(), strict=True))
     write("forests, fitted Q", "", claimed, played(world, log, policy, episodes), time.monotonic() - began)
+
+
+class Encoded:
+    """The columns of a log as numbers [N, D], and those of a world's frame alike."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.columns, self.encoding = log.columns, Encoding.fit(log.columns)
+        self.x = self.encoding(log.columns)
+
+    def __call__(self, frame: Any) -> Any:
+        given = {column.name: np.ma.asarray(np.asarray(frame[column.name])) for column in self.columns}
+        found, _ = feature_columns("the world", given, list(given), set())
+        kinds = {column.name: column.kind for column in self.columns}
+        return self.encoding([dataclasses.replace(column, kind=kinds[column.name]) for column in found])
 
 
 class Plain:
     """A function of encoded inputs as a policy."""
 
-    def __init__(self, encoding: Encoding, rows: Rows, chances: Callable[[Any], Any]) -> None:
-        self.encoding, self.columns, self.chances = encoding, rows.log.columns, chances
+    def __init__(self, encoded: Encoded, chances: Callable[[Any], Any]) -> None:
+        self.encoded, self.chances = encoded, chances
 
     def inputs(self, frame: Any, step: int) -> Any:
-        from pdocrl.data.named_columns import feature_columns
-
-        given = {name: np.ma.asarray(np.asarray(values)) for name, values in frame.items()}
-        found, _ = feature_columns("the world", given, list(given), set())
-        kinds = {column.name: column.kind for column in self.columns}
-        import dataclasses
-
-        fixed = [dataclasses.replace(column, kind=kinds[column.name]) for column in found]
-        return np.c_[self.encoding(fixed), np.full(len(fixed[0].values), step)]
+        x = self.encoded(frame)
+        return np.c_[x, np.full(len(x), step)]
 
 
-def forest_q(rows: Rows, encoding: Encoding, seed: int, iterations: int = 12, trials: int = 4) -> Any:
+def forest_q(rows: Rows, encoded: Encoded, seed: int, iterations: int = 12, trials: int = 4) -> Any:
     """Thirty lines as a practitioner writes them: randomised trees, greedy, λ by steps on the log's starts."""
     from sklearn.ensemble import ExtraTreesRegressor
 
@@ -225,7 +233,7 @@ def forest_q(rows: Rows, encoding: Encoding, seed: int, iterations: int = 12, tr
         q = np.stack([forest.predict(np.c_[x, np.tile(a, (len(x), 1))]) for a in actions], 1)
         return actions[(q @ weights).argmax(1)]
 
-    return Plain(encoding, rows, chances), value
+    return Plain(encoded, chances), value
 
 
 if __name__ == "__main__":

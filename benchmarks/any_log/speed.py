@@ -18,7 +18,9 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow
 from any_log import worlds
+from pyarrow import parquet
 
 RESULTS = Path(__file__).parents[1] / "results" / "any_log_speed.csv"
 EPISODES, MORE = 3000, 8  # of the first log; columns of noise beside the clinic's twelve
@@ -57,8 +59,8 @@ def write_log(file: Path) -> Path:
     log = worlds.make_log(worlds.CLINIC, EPISODES, 0)
     rng = np.random.default_rng(1)
     for j in range(MORE):
-        log[f"more_{j}"] = rng.normal(size=len(log))
-    log.to_parquet(file)
+        log[f"more_{j}"] = rng.normal(size=len(log["step"]))
+    parquet.write_table(pyarrow.table(log), file)
     return file
 
 

@@ -1,6 +1,6 @@
 """Worlds that were only reported on: a lost-sales inventory, and simulators of other packages.
 
-    pip install --target DIR --no-deps simglucose mo-gymnasium pygame;  PYTHONPATH=DIR:benchmarks
+    pip install --target DIR --no-deps simglucose mo-gymnasium;  PYTHONPATH=DIR:benchmarks
 
 `glucose` is simglucose's patient model (Dalla Man and others' equations, its 30 parameter sets) integrated here by
 Runge–Kutta steps of three minutes; `dam` is mo-gymnasium's water reservoir with its four objectives. Columns, deciders
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
 from any_log.worlds import World, spread
 
 # Inventory: lost sales, what is ordered arrives three days later; weather moves demand, shops differ.
@@ -123,8 +124,11 @@ BOLUS = np.array([0.0, 0.5, 1.0, 2.0, 4.0])  # units over a half-hour, times the
 MEALS = {2: 50.0, 10: 70.0, 20: 75.0}  # half-hour after six in the morning: grams
 
 
-def module_of(package: str, module: str) -> tuple[Any, Path]:
-    """One module of a package whose own imports need other versions than ours, and the package's folder."""
+def module_of(package: str, module: str, unused: str = "") -> tuple[Any, Path]:
+    """One module of a package whose own imports need other versions than ours, and the package's folder.
+
+    `unused` names what it imports and what we use of it does not need; it may be missing.
+    """
     spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -134,26 +138,31 @@ def module_of(package: str, module: str) -> tuple[Any, Path]:
         empty = types.ModuleType(".".join([package, *parts[:depth]]))
         empty.__path__ = [str(folder.joinpath(*parts[:depth]))]
         sys.modules[empty.__name__] = empty
-    return importlib.import_module(f"{package}.{module}"), folder
+    missing = unused if unused and importlib.util.find_spec(unused) is None else ""
+    if missing:
+        sys.modules[missing] = types.ModuleType(missing)
+    try:
+        return importlib.import_module(f"{package}.{module}"), folder
+    finally:
+        if missing:
+            del sys.modules[missing]
 
 
 @functools.cache
 def _simglucose() -> tuple[Any, Any]:
-    """The patient model and its parameters; the package's environments need an old `gym`."""
-    import pandas as pd
-
+    """The patient model and its parameters {name: [30]}; the package's environments need an old `gym`."""
     folder = Path(next(iter(importlib.util.find_spec("simglucose").submodule_search_locations)))
     resources = types.ModuleType("pkg_resources")
     resources.resource_filename = lambda _, name: str(folder / name)  # type: ignore[attr-defined]
     sys.modules.setdefault("pkg_resources", resources)
-    module, _ = module_of("simglucose", "patient.t1dpatient")
-    return module, pd.read_csv(folder / "params" / "vpatient_params.csv")
+    module, _ = module_of("simglucose", "patient.t1dpatient", unused="pandas")
+    return module, pyarrow.csv.read_csv(folder / "params" / "vpatient_params.csv").to_pydict()
 
 
 def _glucose_start(rng: Any, n: int) -> Any:
     _, table = _simglucose()
     chosen = rng.integers(10, 20, n)  # the adults
-    x = np.stack([table.iloc[i, 2:15].to_numpy(np.float64) for i in chosen])
+    x = np.array(list(table.values())[2:15], np.float64).T[chosen]
     level = rng.normal(1.0, 0.15, n).clip(0.6, 1.5)
     x[:, [3, 4, 12]] *= level[:, None]
     return {
@@ -170,8 +179,7 @@ def _glucose_start(rng: Any, n: int) -> Any:
 
 @functools.cache
 def _parameters(i: int) -> Any:
-    row = _simglucose()[1].iloc[i]
-    return types.SimpleNamespace(**{name: row[name] for name in row.index if " " not in name})
+    return types.SimpleNamespace(**{name: values[i] for name, values in _simglucose()[1].items() if " " not in name})
 
 
 def _sugar(x: Any, patient: Any) -> Any:
@@ -266,7 +274,7 @@ RELEASE = np.array([0.0, 20.0, 40.0, 60.0, 90.0])
 
 @functools.cache
 def _dam_class() -> Any:
-    return module_of("mo_gymnasium", "envs.water_reservoir.dam_env")[0].DamEnv
+    return module_of("mo_gymnasium", "envs.water_reservoir.dam_env", unused="pygame")[0].DamEnv
 
 
 def _dam_start(rng: Any, n: int) -> Any:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 Frame = dict[str, Any]
 Decide = Callable[[Frame, int], Any]  # columns [n], step → [n, A] probabilities
@@ -31,25 +30,31 @@ class World:
     cut: float = 0.0  # chance per step that the record of an episode breaks off
 
 
-def play(world: World, decide: Callable[[Frame, int, Any], Any], episodes: int, seed: int, cut: float = 0.0) -> Any:
-    """A log [rows] of episodes; `decide(columns, step, rng)` gives the places [n] of actions."""
+def play(world: World, decide: Callable[[Frame, int, Any], Any], episodes: int, seed: int, cut: float = 0.0) -> Frame:
+    """A log of episodes, columns [rows]; `decide(columns, step, rng)` gives the places [n] of actions.
+
+    Beside the columns it is told `_episode` [n] and `_paid` [n, K], the costs so far.
+    """
     rng = np.random.default_rng(seed)
     state, alive, parts = world.start(rng, episodes), np.arange(episodes), []
+    paid = np.zeros((episodes, len(world.limits)))
     for t in range(world.horizon):
         frame = world.frame(rng, state, t)
-        action = np.asarray(decide({**frame, "_episode": alive}, t, rng))
+        action = np.asarray(decide({**frame, "_episode": alive, "_paid": paid[alive]}, t, rng))
         state, reward, costs, stop = world.move(rng, state, action, t)
+        paid[alive] += np.stack([costs[name] for name in world.limits], 1)
         lost = rng.random(len(alive)) < cut
-        row = {"episode": alive, "step": t, **frame, "action": np.array(world.actions)[action], "reward": reward}
-        parts.append(pd.DataFrame({**row, **costs, "terminal": stop | (t == world.horizon - 1)}))
+        done = {"action": np.array(world.actions)[action], "reward": reward, **costs}
+        row = {"episode": alive, "step": np.full(len(alive), t), **frame, **done}
+        parts.append({**row, "terminal": stop | (t == world.horizon - 1)})
         going_on = ~stop & ~lost
         state, alive = {name: values[going_on] for name, values in state.items()}, alive[going_on]
         if not len(alive):
             break
-    return pd.concat(parts, ignore_index=True)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def make_log(world: World, episodes: int, seed: int) -> Any:
+def make_log(world: World, episodes: int, seed: int) -> Frame:
     """Each episode is one decider's; a row's decider is a column."""
     names = list(world.deciders)
     who = np.random.default_rng([seed, 7]).integers(len(names), size=episodes)
@@ -65,8 +70,13 @@ def make_log(world: World, episodes: int, seed: int) -> Any:
         return found
 
     log = play(world, decide, episodes, seed, world.cut)
-    log["decider"] = np.array(names)[who[log["episode"]]]
-    return log.sort_values(["episode", "step"], ignore_index=True)
+    return by_episode(log | {"decider": np.array(names)[who[log["episode"]]]})
+
+
+def by_episode(log: Frame) -> Frame:
+    """Its rows in order of episode and step."""
+    order = np.lexsort((log["step"], log["episode"]))
+    return {name: values[order] for name, values in log.items()}
 
 
 def true_values(world: World, decide: Callable[[Frame, int, Any], Any], episodes: int = 1000, seed: int = 99) -> Any:

@@ -10,6 +10,8 @@ at every step. w is clipped at √E of its E episodes (Ionides, "Truncated impor
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pdocrl.ope.estimators import regressors
@@ -35,12 +37,17 @@ def forward_ratios(problem: Problem) -> Floats:
             if not y.sum() > 0:
                 break
             model = regressors.regressor(loss="poisson", seed=problem.seed).fit(problem.inputs[fitted], y)
-            weight[fitted] = np.minimum(model.predict(problem.inputs[fitted]), most)
-        state[here] = 0.0 if model is None else np.minimum(model.predict(problem.inputs[here]), most)
+            weight[fitted] = _predicted(model, problem.inputs[fitted], most)
+        state[here] = 0.0 if model is None else _predicted(model, problem.inputs[here], most)
     found = state * ratio
     mean = carried(problem, found).mean(0)
     scaled = found / np.where(mean > 0, mean, 1.0)[problem.log.step]
     return np.asarray(scaled * problem.discount**problem.log.step, np.float64)
+
+
+def _predicted(model: Any, inputs: Floats, most: float) -> Floats:
+    with np.errstate(over="ignore"):  # the exponential of a leaf may be infinite
+        return np.asarray(np.minimum(model.predict(inputs), most), np.float64)
 
 
 def carried(problem: Problem, weights: Floats) -> Floats:
