@@ -14,8 +14,7 @@ from pdocrl.limits import Limits, as_limits
 
 if TYPE_CHECKING:
     from pdocrl.portfolio.fit import Portfolio
-    from pdocrl.tabular import Counts
-    from pdocrl.tabular.solved import SolvedResult
+    from pdocrl.tabular import Counts, Result
     from pdocrl.tabular.tails import TailResult
 
 MOST_ROWS = 200_000  # read of a log of columns; beyond, episodes are drawn at random
@@ -36,7 +35,7 @@ def solve(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
-) -> Portfolio | SolvedResult | TailResult:
+) -> Portfolio | Result | TailResult:
     """From a log to the best policy it supports under the limits.
 
     A log of *columns* has features instead of states: it is read with names, and several learners are judged on
@@ -61,13 +60,14 @@ def solve(
         options: of `pdocrl.tabular.solve`, for finite states.
     """
     from pdocrl.tabular import Counts, Lagrangian
-    from pdocrl.tabular.solved import solve as solve_counts
+    from pdocrl.tabular import solve as solve_counts
+    from pdocrl.tabular.analysis import with_advice
 
     common: dict[str, Any] = {"confidence": confidence, "seed": seed, "progress": progress}
     if isinstance(data, Counts) and any(limit.tail for limit in as_limits(limits)):
         return _solve_tails(data, limits, gamma, confidence, progress, options)
     if isinstance(data, Counts | Lagrangian):
-        return solve_counts(data, gamma, limits, **common, **options)
+        return with_advice(solve_counts(data, gamma, limits, **common, **options))
     if isinstance(data, str):
         from pdocrl.tabular.io.logs import find_log
 
@@ -77,7 +77,7 @@ def solve(
         counts = _counts(data, list(dict.fromkeys(one.name for one in chosen)), horizon, dict(columns or {}))
         if any(limit.tail for limit in chosen):
             return _solve_tails(counts, chosen, gamma, confidence, progress, options)
-        return solve_counts(counts, gamma, chosen, **common, **options)
+        return with_advice(solve_counts(counts, gamma, chosen, **common, **options))
     if options:
         raise PdocrlError(f"{next(iter(options))} is for logs with finite states, not for a log of columns.")
     from pdocrl.portfolio.fit import fit
