@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pdocrl.data.action_grid import with_labels
 from pdocrl.data.event_log import EventLog
@@ -73,9 +73,10 @@ def solve(
 
         data = find_log(data)
     chosen = as_limits(limits)
-    if not isinstance(data, EventLog) and state_columns is None and has_states(data, columns):
+    kind = solver_for(data, chosen, state_columns, columns)
+    if kind != "columns":
         counts = _counts(data, list(dict.fromkeys(one.name for one in chosen)), horizon, dict(columns or {}))
-        if any(limit.tail for limit in chosen):
+        if kind == "tails":
             return _solve_tails(counts, chosen, gamma, confidence, progress, options)
         return with_advice(solve_counts(counts, gamma, chosen, **common, **options))
     if options:
@@ -117,6 +118,27 @@ def _solve_tails(
         if option not in {"min_count", "unit"}:
             raise PdocrlError(f"{option} is for limits on means, not for a limit on a tail.")
     return solve_tails(counts, limits, gamma, progress=progress, **options)
+
+
+def solver_for(
+    data: Any,
+    limits: Limits = (),
+    state_columns: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    made_states: bool = False,
+) -> Literal["columns", "states", "tails"]:
+    """What solves a log: the portfolio of learners, or the finite problem under limits on means, or also on tails.
+
+    Args:
+        data: as for `solve`.
+        limits: as for `solve`.
+        state_columns: as for `solve`; with them a log is one of columns.
+        columns: the log's names for roles.
+        made_states: whether states are made of columns, so that a log without a column `state` has them, too.
+    """
+    if not made_states and (isinstance(data, EventLog) or state_columns or not has_states(data, columns)):
+        return "columns"
+    return "tails" if any(limit.tail for limit in as_limits(limits)) else "states"
 
 
 def has_states(data: Any, columns: Mapping[str, str] | None = None) -> bool:

@@ -34,7 +34,7 @@ from pdocrl.tabular.result.record import (
 )
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.few_rows import BELIEVED
-from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, careful, pessimistic_model
+from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, careful, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Solution, outcome
 
 
@@ -56,6 +56,7 @@ class Result:
     careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
+    point: Point  # where the saddle point was found, from which the certificate comes
     mixture: Mixture | None  # of pdocrl and pdorl
     counts: Counts | None = None  # what was solved; None of a Lagrangian
 
@@ -299,6 +300,7 @@ def make_result(
         careful=careful(whole.mu_D, whole.g),
         states=states,
         actions=actions,
+        point=solution.point,
         mixture=solution.mixture,
     )
 
