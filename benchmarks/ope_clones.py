@@ -71,9 +71,9 @@ def main() -> None:
     show(rows)
 
 
-def clones(data: Dataset, count: int) -> tuple[list[MLPPolicy], list[str]]:
+def clones(data: Dataset, count: int, seed: int = 7) -> tuple[list[MLPPolicy], list[str]]:
     """Policies that copy 15, 40 or 100 episodes alike in cost and return; most of them bent. Every second one safe."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     cost, reward = data.cost_return[:, 0], data.reward_return
     cheap = np.flatnonzero(cost <= np.quantile(cost, 0.35))
     episode = np.repeat(np.arange(data.n_episodes), data.episode_length)

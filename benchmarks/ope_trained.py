@@ -131,16 +131,16 @@ def judged(task: str, ready: Prepared, some: list[tuple[Row, Policy]]) -> list[R
         versions={},
     )
     told = judge_training(Trained(plan, 1, [policy for _, policy in some], {}, []), ready, seed=0)
-    return [row(line, one.outside, one.told) for (line, _), one in zip(some, told, strict=True)]
+    return [row(line, one.outside, one.told, one.carried) for (line, _), one in zip(some, told, strict=True)]
 
 
-def row(line: Row, outside: float, told: Calibrated) -> Row:
+def row(line: Row, outside: float, told: Calibrated, carried: bool) -> Row:
     found: Row = {key: line[key] for key in ("task", "agent", "name", "limit", "seed", "steps")}
     found["settings"] = json.dumps(line["settings"])
     for what in ("reward", "cost"):
         sums = np.asarray(line[what], np.float64)
         found |= {f"rollout_{what}": sums.mean(), f"rollout_{what}_error": sums.std(ddof=1) / len(sums) ** 0.5}
-    found |= {"episodes": len(line["cost"]), "outside": outside}
+    found |= {"episodes": len(line["cost"]), "outside": outside, "carried": int(carried)}
     for k, what in enumerate(("reward", "cost")):
         found |= {f"ensemble_{what}": told.value[k]}
         found |= {f"ensemble_{what}_{end}": told.interval[k][i] for i, end in enumerate(("low", "high"))}
@@ -154,9 +154,14 @@ def read(path: Path) -> list[Row]:
         return [{key: x if key in words else float(x) for key, x in line.items()} for line in csv.DictReader(file)]
 
 
+def is_trusted(r: Row) -> bool:
+    """Whether the estimate carries a verdict: its steps are in the data, or behaviours speak without any."""
+    return bool(r["outside"] <= MOST_OUTSIDE or r.get("carried"))
+
+
 def said(r: Row, limit: float) -> str:
     """The verdict at a limit."""
-    if r["outside"] > MOST_OUTSIDE:
+    if not is_trusted(r):
         return ""
     return "within" if r["ensemble_cost_above"] <= limit else "over" if r["ensemble_cost_below"] > limit else ""
 
@@ -249,7 +254,7 @@ def summary(rows: list[Row]) -> list[str]:
     width = np.median([r["ensemble_cost_high"] - r["ensemble_cost_low"] for r in rows])
     overs = [cost <= 1 for said, cost in pairs if said == "over"]
     own = [said(r, r["limit"]) == "within" for r in rows if r["rollout_cost"] > r["limit"]]
-    trusted = sum(r["outside"] <= MOST_OUTSIDE for r in rows)
+    trusted = sum(map(is_trusted, rows))
     return [
         f"{count_trainings(rows)}, {len(rows)}, {trusted}",
         f"{held('reward')} / {held('cost')}",
@@ -275,7 +280,7 @@ def draw(rows: list[Row], tasks: list[str]) -> Path:
         for line, what in enumerate(("reward", "cost")):
             axis = axes[line, column]
             for trusted in (False, True):
-                own = [r for r in rows if r["task"] == task and (r["outside"] <= MOST_OUTSIDE) == trusted]
+                own = [r for r in rows if r["task"] == task and is_trusted(r) == trusted]
                 x, y = ([r[f"{source}_{what}"] for r in own] for source in ("rollout", "ensemble"))
                 low, high = ([r[f"ensemble_{what}_{end}"] for r in own] for end in ("low", "high"))
                 colour = "tab:blue" if trusted else "0.6"

@@ -43,6 +43,7 @@ from pdocrl.bench.results import (
     GroupStatus,
     Row,
     config_digest,
+    make_runs,
     read_rows,
     write_rows,
     write_status,
@@ -54,11 +55,12 @@ from pdocrl.data.load import load, search
 from pdocrl.data.tasks import Task, find_task
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
+from pdocrl.evaluation.score import Summary, summarise
 from pdocrl.files import write_text
 from pdocrl.provenance import Provenance, in_words
 from pdocrl.records import from_plain
 from pdocrl.report import report
-from pdocrl.report.statistics import Cell, make_cells, names_of
+from pdocrl.report.statistics import names_of
 from pdocrl.report.tables import make_tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -144,20 +146,22 @@ def write_generated(rows: Sequence[Row]) -> None:
 def generated(rows: Sequence[Row]) -> str:
     """Table, notes and counts as Markdown."""
     [overview] = [table for table in make_tables(rows) if table.name == "overview"]
-    said = textwrap.fill(satisfied_sentence(make_cells(rows)), 100, break_long_words=False, break_on_hyphens=False)
+    said = textwrap.fill(
+        satisfied_sentence(summarise(make_runs(rows))), 100, break_long_words=False, break_on_hyphens=False
+    )
     return f"{BEGIN}\n\n{overview.markdown()}\n\n{said}\n\n{END}"
 
 
-def satisfied_sentence(cells: Sequence[Cell]) -> str:
+def satisfied_sentence(summaries: Sequence[Summary]) -> str:
     """At how many pairs of task and limit each method satisfies the limit, of those run on every task."""
-    methods, tasks = names_of(cells)
+    methods, tasks = names_of(summaries)
     satisfied: dict[int, list[str]] = {}
     total = 0
     for method in methods:
-        own = [cell for cell in cells if cell.method == method]
+        own = [one for one in summaries if one.method == method]
         if len(own) == len(tasks):
-            total = sum(cell.score.limits for cell in own)
-            satisfied.setdefault(sum(cell.score.safe_limits for cell in own), []).append(f"`{method}`")
+            total = sum(one.limits for one in own)
+            satisfied.setdefault(sum(one.safe_limits for one in own), []).append(f"`{method}`")
     parts = [f"{', '.join(names)} {count}" for count, names in sorted(satisfied.items(), reverse=True)]
     return f"Of {total} pairs of task and limit, the mean cost is within the limit for: {'; '.join(parts)}."
 
@@ -372,8 +376,8 @@ def plain_line(scores: Sequence[Any]) -> str:
     return " | ".join([*(short(score).strip("*") for score in scores), kept])
 
 
-def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], Any]:
-    return {(cell.task, cell.method): cell.score for cell in make_cells(rows)}
+def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], Summary]:
+    return {(one.task, one.method): one for one in summarise(make_runs(rows))}
 
 
 def headline(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from pdocrl.bench.results import Row
 from pdocrl.evaluation.evaluate import DataName
+from pdocrl.evaluation.normalise import normalised_cost
+from pdocrl.evaluation.score import EpisodeScore, RunScore, score_run
 from pdocrl.ope.result import VERDICTS, OffPolicy, OpeRun, OpeSettings
 
 EPISODE = Row(
@@ -78,6 +82,45 @@ def play() -> Callable[..., list[Row]]:
         ]
 
     return made
+
+
+def runs_of(
+    reward: ArrayLike,
+    cost: ArrayLike,
+    limit: tuple[float, ...] = (1.0,),
+    trainings: Sequence[Hashable] | None = None,
+    task: str = "t",
+    method: str = "a",
+) -> list[RunScore]:
+    """A run for each line of normalised rewards [R, E] and costs [R, E, K]; by default each a training of its own."""
+    rewards = np.atleast_2d(np.asarray(reward, np.float64))
+    costs = np.asarray(cost, np.float64).reshape(*rewards.shape, len(limit))
+    names = [(limit, run) for run in range(len(rewards))] if trainings is None else trainings
+    return [
+        score_run(
+            [
+                EpisodeScore(
+                    seed=i,
+                    reward=earned,
+                    cost=paid,
+                    length=1,
+                    normalized_reward=earned,
+                    normalized_cost=max(normalised_cost(paid, limit), default=0.0),
+                )
+                for i, (earned, paid) in enumerate(zip(own.tolist(), spent.tolist(), strict=True))
+            ],
+            limit,
+            task=task,
+            agent=method,
+            run=run,
+            training=hash(name),
+            trained_limit=list(limit),
+            seed=run,
+            settings={},
+            failure=None,
+        )
+        for run, (own, spent, name) in enumerate(zip(rewards, costs, names, strict=True))
+    ]
 
 
 def told_run(agent: str, limit: float, seed: int, reward: float, cost: float, **others: object) -> OpeRun:

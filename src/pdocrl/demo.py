@@ -24,11 +24,11 @@ from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.dynamics.rollouts import error_of_mean, rollouts_of_policy
 from pdocrl.errors import PdocrlError, PdocrlInterrupted
 from pdocrl.evaluation.evaluate import Scores, evaluate
+from pdocrl.evaluation.score import limit_name
 from pdocrl.policies.policy import NormalisedPolicy
 from pdocrl.records import write_record
 from pdocrl.report import Results, read_results, report
 from pdocrl.report.comparison import PredictedRun, Predictions, comparison
-from pdocrl.report.record import limit_name
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained, restore
 from pdocrl.training.train import resume, train
@@ -127,8 +127,8 @@ def _plane(dataset: Dataset, records: Sequence[Results]) -> Any:
     (panel,) = figure.axes
     for i, run in enumerate(records[0].runs):
         panel.scatter(
-            run.costs.mean(),
-            run.returns.mean(),
+            run.cost[0],
+            run.reward,
             s=260 - 105 * i,
             color=POINT_COLOURS[i],
             edgecolors="white",
@@ -139,8 +139,8 @@ def _plane(dataset: Dataset, records: Sequence[Results]) -> Any:
         )
     for run in [record.runs[0] for record in records[1:]]:
         panel.scatter(
-            run.costs.mean(),
-            run.returns.mean(),
+            run.cost[0],
+            run.reward,
             s=150,
             color=INK,
             marker="X",

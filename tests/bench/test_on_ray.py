@@ -24,6 +24,7 @@ from pdocrl.bench.results import GroupStatus, Row
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.tasks import find_task
+from pdocrl.envs.episode import join_episodes
 from pdocrl.envs.rollout import Rollouts, rollout
 from pdocrl.errors import PdocrlError
 
@@ -142,6 +143,6 @@ def test_parts_join_to_what_one_pool_plays() -> None:
     with Rollouts("BallRun", 0) as pool:
         for which, first, count in ((1, 2, 1), (0, 0, 2), (1, 0, 2), (0, 2, 1)):
             parts[which, first] = pool.run(policy, count, EVALUATION_SEED, first=first)
-    joined = on_ray.join(parts)
-    for field in ("policy", "episode", "seed", "reward", "cost", "length", "terminated"):
+    joined = join_episodes(parts)
+    for field in ("policy", "episode", "seed", "reward", "cost", "length", "terminated", "max_step_cost"):
         np.testing.assert_array_equal(getattr(joined, field), getattr(whole, field))

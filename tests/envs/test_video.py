@@ -20,8 +20,8 @@ def forward(obs: np.ndarray) -> np.ndarray:
 def test_the_film_shows_the_episode_that_was_rolled_out(tmp_path):
     pytest.importorskip("pybullet", reason="the simulator is an extra")
     played = rollout("BallRun", forward, 2, seed=4, workers=0)
-    frames, outcome = film("BallRun", forward, seed=int(played.seed[1]), every=30)
-    assert (outcome.reward, outcome.cost) == (played.reward[1], tuple(played.cost[1]))
+    frames, seen = film("BallRun", forward, seed=int(played.seed[1]), every=30)
+    assert (seen.reward[0], *seen.cost[0]) == (played.reward[1], *played.cost[1])
     assert frames.shape == (5, 360, 480, 3)  # steps 0, 30, 60, 90 and the end
     write_film(tmp_path / "run.gif", frames, fps=10)
     with Image.open(tmp_path / "run.gif") as gif:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pdocrl.data import Task, register
-from pdocrl.envs.rollout import Episodes
+from pdocrl.envs.episode import Episodes
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.ask import ask
 from pdocrl.evaluation.evaluate import evaluate, read_scores, score_played
@@ -113,9 +113,9 @@ def test_scores_hold_lists_the_limit_asked_and_the_training_behind_it(tmp_path: 
         (1, 1, [40.0], [10.0]),
     ]
     assert [run.cost for run in scores.runs] == [[6.0], [6.0], [1.0], [1.0]]
-    (variant,) = scores.summary
-    assert (variant.score.trainings, variant.score.runs, variant.score.intervals_over) == (2, 4, "trainings")
-    assert [own.safe for own in variant.score.by_limit] == [True, True]  # 3.5 of 5, and of 40
+    (summary,) = scores.summary
+    assert (summary.trainings, summary.runs, summary.intervals_over) == (2, 4, "trainings")
+    assert [own.safe for own in summary.by_limit] == [True, True]  # 3.5 of 5, and of 40
     assert scores.protocol == "custom"
 
 

@@ -16,8 +16,9 @@ from pdocrl.evaluation.intervals import (
     mean_over_limits,
     measured,
 )
-from pdocrl.evaluation.score import AtLimit, Cell
+from pdocrl.evaluation.score import summary_of
 from pdocrl.report.statistics import compare
+from rows import runs_of
 
 REPEATS = 4000  # a share of 95 % is then known to ±0.7 %
 LIMITS, EPISODES = 3, 4
@@ -62,17 +63,15 @@ def test_of_two_costs_as_bad_as_each_other_the_worse_is_covered_and_raised_no_mo
     held, raised = 0, 0.0
     for _ in range(repeats):
         (one, names), (other, _) = (benchmark(rng, seeds, limits, shared) for _ in range(2))
-        cell = Cell(
-            "",
-            "",
-            tuple(
-                AtLimit((1.0, 1.0), a, np.stack([a, b], axis=-1), tuple(training))
-                for a, b, training in zip(one, other, names, strict=True)
-            ),
-        )
-        low, high = cell.score.cost_interval
+        runs = [
+            run
+            for k, (a, b, training) in enumerate(zip(one, other, names, strict=True))
+            for run in runs_of(a, np.stack([a, b], axis=-1) * (k + 1), (k + 1.0, k + 1.0), training)
+        ]
+        found = summary_of(runs)
+        low, high = found.cost_interval
         held += low <= TRUTH <= high
-        raised += (cell.score.cost - TRUTH) / repeats
+        raised += (found.cost - TRUTH) / repeats
     assert 0.93 <= held / repeats <= 0.97
     assert raised == pytest.approx(spread / np.sqrt(np.pi * trainings), abs=0.008)
 
@@ -83,15 +82,14 @@ def test_an_interval_of_a_probability_of_improvement_covers_it_also_near_one(apa
     """Three runs against three on two tasks, at two limits. Student's t of the runs' shares covered 21 to 83 %."""
     rng, truth, held, repeats = np.random.default_rng(0), scipy.stats.norm.cdf(apart / np.sqrt(2)), 0, 300
     for _ in range(repeats):
-        cells = []
+        runs = []
         for task, (method, shift) in itertools.product("xy", (("a", apart), ("b", 0.0))):
             drawn = [shift + rng.normal(size=(3, 1)) for _ in range(1 if shared else 2)]
             names = [tuple(f"{task}{limit}{run}" for run in range(3)) for limit in range(len(drawn))]
-            limits = [
-                AtLimit((k + 1.0,), drawn[k % len(drawn)], np.zeros((3, 1, 1)), names[k % len(drawn)]) for k in (0, 1)
-            ]
-            cells.append(Cell(task, method, tuple(limits)))
-        low, high = compare(cells, "a", "b").interval
+            for k in (0, 1):
+                limit, i = (k + 1.0,), k % len(drawn)
+                runs += runs_of(drawn[i], np.zeros((3, 1, 1)), limit, names[i], task, method)
+        low, high = compare(runs, "a", "b").interval
         assert high - low > 0.1
         held += low <= truth <= high
     assert held / repeats >= 0.93

@@ -14,7 +14,8 @@ from pdocrl.bench.results import GroupStatus, Row, method_name, write_rows, writ
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.data import Task, register, save
 from pdocrl.data.tasks import find_task
-from pdocrl.evaluation.evaluate import DataName, EpisodeScore, RunScore, Scores, summarise
+from pdocrl.evaluation.evaluate import DataName, Scores
+from pdocrl.evaluation.score import EpisodeScore, RunScore, summarise
 from pdocrl.ope.result import write_ope
 from pdocrl.policies import policy as policies
 from pdocrl.policies.policy import MLPPolicy
@@ -214,7 +215,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
     """A training folder as `train` and `evaluate` leave it, with known numbers, without training."""
 
     def make(costs: dict[float, list[float]] | None = None, n_costs: int = 1, w: float = 9.9) -> Path:
-        task = register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
+        register(Task("Toy", horizon=9, reward_min=-10.0, reward_max=10.0))
         dataset = make_random_dataset(n_costs=n_costs, episodes=40)
         save(dataset, tmp_path / "toy.npz")
         runs = [{"cost_limit": [limit] * n_costs, "seed": s} for limit in TOY_LIMITS for s in TOY_SEEDS]
@@ -277,6 +278,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
             mean = float(np.mean(own))
             scored.append(
                 RunScore(
+                    task="Toy",
                     agent="pdocrl",
                     run=i,
                     training=i,
@@ -294,9 +296,7 @@ def make_run(tmp_path: Path, make_random_dataset: Callable) -> Callable[..., Pat
                 )
             )
         data = DataName(name="toy.npz", digest=dataset.digest)
-        scores = Scores(
-            task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(task, scored)
-        )
+        scores = Scores(task="Toy", protocol="custom", data=data, step=300, runs=scored, summary=summarise(scored))
         write_record(folder / "scores.json", scores)
         return folder
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.bench.results import read_rows
+from pdocrl.bench.results import make_runs, read_rows
 from pdocrl.report import report
 from pdocrl.report.chart import SHAPES
-from pdocrl.report.statistics import make_cells, standings
+from pdocrl.report.statistics import standings
 from pdocrl.report.vector import SVG
 
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
@@ -279,7 +279,7 @@ def test_filters_change_the_ranks_to_those_of_what_is_chosen(visit, suite_folder
     rows = [row for row in rows if limit in (None, f"{row.cost_limit[0]:g}")]
     expected = [
         [s.method, f"{s.rank:.2f}", f"{s.safe_limits} of {s.limits}", f"{s.reward:.2f}", f"{s.cost:.2f}"]
-        for s in standings(make_cells(rows))
+        for s in standings(make_runs(rows))
     ]
     shown = [row.locator("th, td").all_inner_texts() for row in page.locator(ranks).all()]
     assert sorted([row[i].strip() for i in (0, 1, 4, 6, 8)] for row in shown) == sorted(expected)

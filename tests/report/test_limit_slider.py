@@ -36,7 +36,7 @@ def serving(record):
 
 
 def test_a_policy_of_one_limit_stops_where_it_was_trained(record):
-    assert [(stop.limit, stop.predicted, stop.played.score.safe) for stop in find_stops(record)] == [
+    assert [(stop.limit, stop.predicted, stop.played.safe) for stop in find_stops(record)] == [
         (1.0, None, True),
         (3.0, None, False),
     ]

@@ -13,13 +13,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdocrl.bench.results import GroupStatus, SuiteFile, read_rows, read_status, write_rows, write_status, write_suite
+from pdocrl.bench.results import (
+    GroupStatus,
+    SuiteFile,
+    make_runs,
+    read_rows,
+    read_status,
+    write_rows,
+    write_status,
+    write_suite,
+)
 from pdocrl.errors import PdocrlError
+from pdocrl.evaluation.score import summarise
 from pdocrl.report import read_results, report
 from pdocrl.report.curves import over_seeds
 from pdocrl.report.findings import findings, lead
 from pdocrl.report.published import AVERAGE, published
-from pdocrl.report.statistics import best_safe, make_cells
+from pdocrl.report.statistics import best_safe
 
 ALL_TASKS = ("BallRun", "CarRun", "DroneRun", "AntRun", "BallCircle", "CarCircle", "DroneCircle", "AntCircle")
 ALL_METHODS = (
@@ -104,22 +114,21 @@ def test_every_picture_has_a_title_and_a_description_and_every_control_a_label(s
 
 def test_the_headline_holds_the_cells_of_the_tables(suite_folder):
     folder = suite_folder()
-    cells = make_cells(read_rows(folder))
+    summaries = summarise(make_runs(read_rows(folder)))
     page = Page(report(folder))
     shown = [(attributes, text) for attributes, text in page.all("td") if {"title", "data-task"} <= set(attributes)]
-    assert len(shown) == len(cells)
+    assert len(shown) == len(summaries)
     by_task = {
         task: [text for attributes, text in shown if attributes["data-task"] == task]
         for task in ("BallRun", "CarCircle")
     }
-    for cell in cells:
-        score = cell.score
-        said = f"{score.reward:.2f} ± {cell.reward_std:.2f}cost {score.cost:.2f} ± {cell.cost_std:.2f}"
+    for score in summaries:
+        said = f"{score.reward:.2f} ± {score.reward_std:.2f}cost {score.cost:.2f} ± {score.cost_std:.2f}"
         said += f"{score.safe_limits} of {score.limits} limits{100 * score.tail.share:.0f} % episodes over"
-        paper = published(cell.method, cell.task)
+        paper = published(score.method, score.task)
         said += f"paper {paper.reward:.2f} / {paper.cost:.2f}"
-        star = "★ " if best_safe(cells, cell.task) == cell.method else ""
-        assert star + said in by_task[cell.task]
+        star = "★ " if best_safe(summaries, score.task) == score.method else ""
+        assert star + said in by_task[score.task]
 
 
 def test_safe_numbers_are_bold_and_only_those(suite_folder):
@@ -370,7 +379,7 @@ def test_two_constraints_are_one_limit_with_two_numbers_and_the_worst_decides(su
     write_rows(folder, rows)
     page = Page(report(folder))
     assert [text for _, text in page.all("option")][-3:] == ["10, 5", "20, 5", "40, 5"]
-    assert all(not run.safe and run.cost == 1.5 for run in read_results(folder).runs)
+    assert all(not run.safe and run.normalized_cost == 1.5 for run in read_results(folder).runs)
     assert any("No method is safe on BallRun and CarCircle." in text for _, text in page.all("li"))
 
 
@@ -382,10 +391,10 @@ def test_a_task_that_is_not_scored_blanks_no_other(suite_folder):
     write_status(folder, status)
     record = read_results(folder)
     assert lead(record).startswith("3 methods on 1 task: 27 policies")
-    cells = {cell.method: cell for cell in record.cells}
+    summaries = {one.method: one for one in record.summaries}
     page = Page(report(folder))
     overall = [text for attributes, text in page.all("td") if attributes.get("data-label") == "All tasks"]
-    assert [text.split("cost")[0] for text in overall] == [f"{cells[m].score.reward:.2f}" for m in record.ranked]
+    assert [text.split("cost")[0] for text in overall] == [f"{summaries[m].reward:.2f}" for m in record.ranked]
 
 
 def test_the_best_method_stands_first(suite_folder):

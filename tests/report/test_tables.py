@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pdocrl.bench.results import Row
+from pdocrl.bench.results import Row, make_runs
 from pdocrl.bench.suite import named_suites
 from pdocrl.data.tasks import BULLET
 from pdocrl.report import published
-from pdocrl.report.statistics import make_cells
 from pdocrl.report.tables import make_tables, results_table
 from pdocrl.table import Table, Text, amount, write_tables
 
@@ -31,14 +30,14 @@ def rows(play: Play) -> list[Row]:
 
 
 def test_markdown_has_safe_in_bold_and_a_star_at_the_best(rows: list[Row]) -> None:
-    text = results_table(make_cells(rows)).markdown()
+    text = results_table(make_runs(rows)).markdown()
     assert "| task | pdocrl reward | pdocrl cost | bc-safe reward | bc-safe cost |" in text
     assert "| BallRun | **0.50 ± 0.25** ★ | **0.50 ± 0.00** ★ | 0.90 ± 0.00 | 2.00 ± 0.00 |" in text
     assert "| CarRun | **0.10 ± 0.00** ★ | **0.00 ± 0.00** ★ | – | – |" in text
 
 
 def test_averages_are_of_methods_run_on_every_task(rows: list[Row]) -> None:
-    last = results_table(make_cells(rows)).rows[-1]
+    last = results_table(make_runs(rows)).rows[-1]
     assert last[0].text == "Average"
     assert last[1] == Text("0.30 ± 0.27", "best")  # means .5 and .1; runs .25, .75, .1, .1
     assert last[3].text == "–"

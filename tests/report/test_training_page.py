@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import pdocrl.report.page as report_page
-from pdocrl.data import find_task, save
+from pdocrl.data import save
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation.evaluate import summarise
+from pdocrl.evaluation.score import summarise
 from pdocrl.ope.result import read_ope, write_ope
 from pdocrl.records import write_record
 from pdocrl.report import read_results, report
 from pdocrl.report.chart import COLOURS
 from pdocrl.report.findings import findings, lead
-from pdocrl.report.page_tables import at_one_limit
+from pdocrl.report.page_tables import at_one_limit, best_logged, label
 from pdocrl.report.pictures import data_planes
 from pdocrl.report.provenance import commands
 from rows import told, told_run
@@ -129,14 +129,15 @@ def test_text_has_a_contrast_of_4_5_and_curves_of_3(theme):
 
 
 def test_the_table_holds_the_scores(make_run):
-    rows = at_one_limit(read_results(make_run()))
-    assert [(row.label, row.score.safe, row.score.tail.over, row.episodes) for row in rows] == [
+    record = read_results(make_run())
+    rows = at_one_limit(record)
+    assert [(label(record, row), row.safe, row.tail.over, row.tail.episodes) for row in rows] == [
         ("limit 1", True, 0, 4),  # costs 0 and 1, for two seeds
         ("limit 3", True, 2, 4),  # costs 2 and 4: their mean is the limit
     ]
-    assert [row.cost for row in rows] == [(0.5,), (3.0,)]
-    assert [row.reward for row in rows] == [1.0, 1.0]
-    assert rows[0].score.reward == pytest.approx((1 + 10) / 20)
+    assert [row.episode_costs for row in rows] == [[0.5], [3.0]]
+    assert [row.episode_reward for row in rows] == [1.0, 1.0]
+    assert rows[0].reward == pytest.approx((1 + 10) / 20)
 
 
 def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run):
@@ -144,7 +145,7 @@ def test_the_best_logged_return_is_that_of_an_episode_within_the_limit(make_run)
     dataset = record.dataset
     for row in at_one_limit(record):
         kept = [r for r, c in zip(dataset.reward_return, dataset.cost_return[:, 0], strict=True) if c <= row.limit[0]]
-        assert row.best_logged == max(kept)
+        assert best_logged(record, row.limit) == max(kept)
 
 
 def test_an_unsafe_policy_is_called_so(make_run):
@@ -184,7 +185,9 @@ def test_policies_lie_in_the_plane_where_they_were_scored(make_run):
 
 def test_the_plane_has_the_limits_that_were_played_not_those_trained_for(make_run):
     record = read_results(make_run())
-    elsewhere = dataclasses.replace(record, runs=[dataclasses.replace(run, asked=(2.0,)) for run in record.runs])
+    elsewhere = dataclasses.replace(
+        record, runs=[msgspec.structs.replace(run, cost_limit=[2.0]) for run in record.runs]
+    )
     (trained,), (played,) = data_planes(record).values(), data_planes(elsewhere).values()
     assert (trained.count('class="limit"'), played.count('class="limit"')) == (len(LIMITS), 1)
 
@@ -391,11 +394,11 @@ def test_limits_asked_stand_against_costs_played(make_run):
         for run in scores.runs[:2]
         for limit in (2.0, 5.0, 8.0)
     ]
-    summary = summarise(find_task("Toy"), asked)
+    summary = summarise(asked)
     write_record(folder / "scores.json", msgspec.structs.replace(scores, runs=asked, summary=summary))
     record = read_results(folder)
-    (cell,) = record.cells
-    assert (cell.score.trainings, cell.score.limits) == (2, 3)
+    (one,) = record.summaries
+    assert (one.trainings, one.limits) == (2, 3)
     page = report(record, film=False).read_text()
     drawing = next(svg for svg in re.findall(r"<svg.*?</svg>", page) if 'aria-labelledby="asked-cost-0-t"' in svg)
     for limit in (2, 5, 8):

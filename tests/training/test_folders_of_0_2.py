@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -49,5 +50,9 @@ def test_scores_are_read_and_shown(tmp_path: Path) -> None:
     assert scores is not None
     assert [run.cost_limit for run in scores.runs] == [[10.0], [20.0]]
     assert all(len(run.episodes) == 2 for run in scores.runs)
+    assert {(run.task, run.method) for run in scores.runs} == {("BallRun", "dial")}
+    (written,), (summary,) = json.loads((folder / "scores.json").read_text())["summary"], scores.summary
+    assert (summary.reward, summary.cost) == pytest.approx((written["score"]["reward"], written["score"]["cost"]))
+    assert [one.limit for one in summary.by_limit] == [one["limit"] for one in written["score"]["by_limit"]]
     page = report(folder, film=False)
     assert f"{scores.runs[0].reward:,.0f}" in Path(page).read_text(encoding="utf-8").replace(" ", "")

@@ -158,7 +158,7 @@ def rows_of(group: Group, out: Path) -> list[Row]:
         group.task,
         suite=group.suite.name,
         protocol=group.protocol,
-        variant=lambda run: group.method.variant,
+        variant=group.method.variant,
         seconds=train_seconds(read_lines(folder / METRICS)),
         episodes=group.suite.episodes,
     )

@@ -25,9 +25,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pdocrl.bench.group import folder_of, know_task, look, read_data, told, train_group
 from pdocrl.bench.local import Work, reason_of
 from pdocrl.bench.player import play_remotely
@@ -35,7 +32,7 @@ from pdocrl.bench.results import GroupStatus
 from pdocrl.bench.suite import Group
 from pdocrl.console import log, progress
 from pdocrl.data.dataset import Dataset
-from pdocrl.envs.rollout import Episodes
+from pdocrl.envs.episode import Episodes, join_episodes
 from pdocrl.errors import MissingExtraError, PdocrlError
 from pdocrl.evaluation.evaluate import score_played
 from pdocrl.files import atomic_path
@@ -165,7 +162,7 @@ class _Driver:
         playing.parts[job.policy, job.first] = result
         if len(playing.parts) == playing.units:
             del self._playing[job.group.name]
-            score_played(playing.trained, job.group.task, join(playing.parts))
+            score_played(playing.trained, job.group.task, join_episodes(playing.parts))
             self._report(look(job.group, self._work.out, self._work.data))
 
     def _go_on(self, group: Group, status: GroupStatus) -> None:
@@ -229,22 +226,3 @@ def write_files(folder: Path, files: dict[str, bytes]) -> None:
     for name in sorted(files, key=lambda name: name == POLICIES):
         with atomic_path(folder / name) as path:
             path.write_bytes(files[name])
-
-
-def join(parts: dict[tuple[int, int], Episodes]) -> Episodes:
-    """Parts by (policy, first episode) as the one result a pool would have given."""
-    order = sorted(parts)
-
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(parts[key], name) for key in order])
-
-    return Episodes(
-        policy=np.concatenate([np.full(len(parts[key]), key[0]) for key in order]),
-        episode=np.concatenate([parts[key].episode + key[1] for key in order]),
-        seed=joined("seed"),
-        reward=joined("reward"),
-        cost=joined("cost"),
-        length=joined("length"),
-        terminated=joined("terminated"),
-        cost_names=parts[order[0]].cost_names,
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pdocrl.data.tasks import BUILT_IN, Task, register
-from pdocrl.envs.rollout import Episodes, Rollouts
+from pdocrl.envs.episode import Episodes
+from pdocrl.envs.rollout import Rollouts
 from pdocrl.policies.policy import Policy
 
 EVALUATION_SEED = 0  # decides the starts of all episodes, the same for every policy of every group

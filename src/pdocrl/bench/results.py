@@ -21,7 +21,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,8 +30,11 @@ from msgspec import field
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.tasks import Task
 from pdocrl.errors import PdocrlError
-from pdocrl.evaluation.evaluate import RunScore, Scores
+from pdocrl.evaluation.evaluate import Scores
+from pdocrl.evaluation.score import EpisodeScore, RunScore, limits_asked, method_name, score_run
+from pdocrl.evaluation.tails import score_limit
 from pdocrl.files import atomic_path
+from pdocrl.limits import Limit
 from pdocrl.provenance import UNKNOWN, in_words
 from pdocrl.records import Part, Record, read_record, write_record
 from pdocrl.training.config import TrainingConfig
@@ -79,7 +82,7 @@ class Row:
     packages: str  # the others a training depends on, "equinox 0.13.8, optax 0.2.8"
     machine: str  # that trained it
     played: str  # what played it: commit, packages, machine
-    limits: str = ""  # limits that it was asked to keep where one is on a tail, "P(cost>20)<=0.1"; "": on means
+    limits: str = ""  # limits that it was asked to satisfy where one is on a tail, "P(cost>20)<=0.1"; "": on means
 
     @property
     def method(self) -> str:
@@ -148,11 +151,6 @@ class StatusFile(Record, frozen=True, kw_only=True):
 
     FORMAT: ClassVar[int] = 2
     groups: list[GroupStatus]
-
-
-def method_name(agent: str, variant: str) -> str:
-    """`bc` and `safe` → `bc-safe`."""
-    return f"{agent}-{variant}" if variant else agent
 
 
 def write_rows(folder: str | os.PathLike[str], rows: Sequence[Row]) -> None:
@@ -254,11 +252,11 @@ def make_rows(
     *,
     suite: str,
     protocol: str,
-    variant: Callable[[RunScore], str],
+    variant: str,
     seconds: float | None,
     episodes: int | None = None,
 ) -> list[Row]:
-    """The episodes of every run, the first `episodes` of each; `variant` names the method beside its agent."""
+    """The episodes of every run, the first `episodes` of each; `variant` tells settings of one agent apart."""
     digests = _digests(plan)
     name = scores.data.name
     played = scores.played
@@ -269,7 +267,7 @@ def make_rows(
             protocol=protocol,
             task=task.name,
             agent=plan.agent,
-            variant="-".join(filter(None, (variant(run), limits_of_run(run.settings)))),
+            variant="-".join(filter(None, (variant, ", ".join(limits_asked(run.settings))))),
             cost_limit=tuple(run.cost_limit),
             seed=run.seed,
             training=run.training,
@@ -294,17 +292,53 @@ def make_rows(
             packages=in_words(others),
             machine=plan.machine,
             played="" if played is None else f"{played.commit}; {in_words(played.versions)}; {played.machine}",
-            limits=limits_of_run(run.settings),
+            limits=", ".join(limits_asked(run.settings)),
         )
         for run in scores.runs
         for i, episode in enumerate(run.episodes[:episodes])
     ]
 
 
-def limits_of_run(settings: Mapping[str, object]) -> str:
-    """The limits on tails that a run was asked for, in words; "" where its limits are on means."""
-    found = settings.get("limits")
-    return ", ".join(map(str, found)) if isinstance(found, list) else ""
+def make_runs(rows: Iterable[Row]) -> list[RunScore]:
+    """Rows by the policy that played them, as `evaluate` scores it; a run's episodes in the rows' order."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.task, row.method, row.cost_limit, row.seed), []).append(row)
+    return [_run_of(own) for own in found.values()]
+
+
+def _run_of(rows: Sequence[Row]) -> RunScore:
+    row, costs = rows[0], [own.cost for own in rows]
+    if len({own.episode for own in rows}) < len(rows):
+        told = f"{row.method} on {row.task} at limit {row.cost_limit}, seed {row.seed}"
+        raise PdocrlError(f"{told}: an episode stands twice and cannot be averaged.")
+    asked = [Limit.parse(text) for text in row.limits.split(", ") if text]
+    # Rows hold no costs of steps, so that `max` is left out; nor the names of several costs.
+    scored = [one for one in asked if one.measure != "max"] if len(row.cost_limit) == 1 else []
+    return score_run(
+        [
+            EpisodeScore(
+                seed=None,
+                reward=own.reward,
+                cost=list(own.cost),
+                length=own.length,
+                normalized_reward=own.normalized_reward,
+                normalized_cost=own.normalized_cost,
+            )
+            for own in rows
+        ],
+        row.cost_limit,
+        [score_limit(one, [cost[0] for cost in costs]) for one in scored],
+        task=row.task,
+        agent=row.agent,
+        variant=row.variant,
+        run=row.training,
+        training=row.training,
+        trained_limit=list(row.trained_limit),
+        seed=row.seed,
+        settings={"limits": [str(one) for one in asked]} if asked else {},
+        failure=row.failure,
+    )
 
 
 def plain_settings(config: Any) -> dict[str, Any]:

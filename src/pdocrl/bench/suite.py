@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask, method_name
+from pdocrl.bench.results import SuiteFile, SuiteMethod, SuiteTask
 from pdocrl.data.load import EMBEDDED, data_folders, search
 from pdocrl.data.tasks import BULLET, Task, find_task
 from pdocrl.errors import DataError, UnknownNameError, by_door
 from pdocrl.evaluation.protocols import CUSTOM, find_protocol, protocol_of
+from pdocrl.evaluation.score import method_name
 
 Limit = tuple[float, ...] | tuple[str, ...]  # allowed cost per episode, one per constraint; or limits in words
 

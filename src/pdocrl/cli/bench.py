@@ -67,11 +67,12 @@ def bench(
     if data is not None and not data.is_dir():
         raise PdocrlError(f"{data}: no such folder. --data takes the folder with the dataset files.")
     from pdocrl.bench.rates import Rates
+    from pdocrl.bench.results import make_runs
     from pdocrl.bench.run import Selection, make_plan
     from pdocrl.bench.run import bench as run
     from pdocrl.bench.suite_file import find_suite
+    from pdocrl.evaluation.score import summarise
     from pdocrl.report import make_tables, report
-    from pdocrl.report.statistics import make_cells
     from pdocrl.table import show_tables, write_tables
 
     chosen = find_suite(suite)
@@ -89,8 +90,7 @@ def bench(
     write_tables(folder, tables)
     page = report(folder)
     if json:
-        cells = [{"task": c.task, "method": c.method, **as_plain(c.score)} for c in make_cells(done.rows)]
-        print_json({**done.as_dict(), "page": str(page), "table": cells})
+        print_json({**done.as_dict(), "page": str(page), "table": list(map(as_plain, summarise(make_runs(done.rows))))})
     else:
         show_tables(tables, folder)
         print(f"page: {page}")

@@ -43,7 +43,7 @@ def demo(
         return
     rows = []
     for scores in (made.scores, *made.baselines):
-        for played, score in zip(scores.runs, scores.summary[0].score.by_limit, strict=True):
+        for played, score in zip(scores.runs, scores.summary[0].by_limit, strict=True):
             told = "yes" if score.safe else "NO"
             rows.append(
                 [

@@ -100,10 +100,8 @@ def evaluate(
             ],
             title=f"limits, {episodes} episodes each",
         )
-    for variant in result.summary:
-        own = {name: value for name, value in variant.settings.items() if value != []}
-        settings = f"  {own}" if own else ""
-        print(f"mean over limits, [95 %]: {variant.score.sentence()}{settings}")
+    for one in result.summary:
+        print(f"mean over limits, [95 %]: {one.sentence()}{f'  {one.method}' if len(result.summary) > 1 else ''}")
 
 
 def words(run: Any) -> Any:

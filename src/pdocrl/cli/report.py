@@ -40,7 +40,7 @@ def report(
     from pdocrl.records import as_plain
     from pdocrl.report import read_results
     from pdocrl.report import report as write
-    from pdocrl.report.page_tables import at_one_limit
+    from pdocrl.report.page_tables import at_one_limit, label
     from pdocrl.report.record import is_suite
     from pdocrl.report.vector import save_figures
 
@@ -53,7 +53,7 @@ def report(
     page = write(record, out, film=film)
     made = [] if figures is None else save_figures(page, figures)
     if json:
-        rows = [{"runs": row.label, **as_plain(row.score)} for row in at_one_limit(record)]
+        rows = [{"runs": label(record, row), **as_plain(row)} for row in at_one_limit(record)]
         for row in rows:
             row["over_limit"] = row["tail"]["over"]
         step = None if record.trained is None else record.trained.step

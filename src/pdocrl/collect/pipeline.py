@@ -33,7 +33,8 @@ from pdocrl.collect.sampling import (
 from pdocrl.collect.settings import Settings, settings_for
 from pdocrl.data import plot
 from pdocrl.data.dataset import Dataset
-from pdocrl.envs.rollout import Episodes, Rollouts
+from pdocrl.envs.episode import Episodes
+from pdocrl.envs.rollout import Rollouts
 from pdocrl.errors import PdocrlError, PdocrlInterrupted, by_door
 
 LIVE_EVERY_S = 10.0  # seconds between pictures while collecting

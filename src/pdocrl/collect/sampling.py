@@ -31,7 +31,8 @@ from pdocrl.collect.settings import Settings
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.discrete import one_hot
 from pdocrl.data.io import dsrl
-from pdocrl.envs.rollout import Episodes, Rollouts
+from pdocrl.envs.episode import Episodes
+from pdocrl.envs.rollout import Rollouts
 from pdocrl.errors import PdocrlError
 from pdocrl.training import checkpoint
 

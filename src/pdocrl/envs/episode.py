@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.policies.policy import NormalisedPolicy
 
@@ -30,16 +31,82 @@ class Trajectory:
     discrete_actions: tuple[int, ...] = ()  # a discrete environment's
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What one episode came to."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Episodes:
+    """E episodes, all of the first policy before all of the second."""
 
-    reward: float  # undiscounted
-    cost: tuple[float, ...]  # K undiscounted costs
-    length: int
-    terminated: bool  # the world stopped, not the clock
-    trajectory: Trajectory | None = None
-    max_step_cost: tuple[float, ...] = ()  # K, of the costliest step
+    policy: NDArray[np.int64]  # [E] index into the policies given
+    episode: NDArray[np.int64]  # [E] index within its policy: 0, 1, …
+    seed: NDArray[np.int64]  # [E] given to the environment's reset and the policy's begin
+    reward: NDArray[np.float64]  # [E] undiscounted
+    cost: NDArray[np.float64]  # [E, K] undiscounted
+    length: NDArray[np.int64]  # [E]
+    terminated: NDArray[np.bool_]  # [E] the world stopped; otherwise the clock did
+    cost_names: tuple[str, ...]  # K
+    trajectories: tuple[Trajectory, ...] | None = None  # E, when recorded
+    max_step_cost: NDArray[np.float64] | None = None  # [E, K] of each episode's costliest step; None: not known
+
+    def __len__(self) -> int:
+        return len(self.policy)
+
+    def of_policy(self, index: int) -> Episodes:
+        """The episodes of one policy."""
+        rows = np.flatnonzero(self.policy == index)
+        arrays = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
+        kept = None if self.trajectories is None else tuple(self.trajectories[row] for row in rows)
+        steps = None if self.max_step_cost is None else self.max_step_cost[rows]
+        own = {name: getattr(self, name)[rows] for name in arrays}
+        return dataclasses.replace(self, trajectories=kept, max_step_cost=steps, **own)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One JSON-able row per episode."""
+        names = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
+        columns = [getattr(self, name).tolist() for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def dataset(self, name: str = "roll-outs") -> Dataset:
+        """The recorded transitions, episode after episode."""
+        if self.trajectories is None:
+            raise PdocrlError("these episodes were not recorded; roll out with record=True.")
+        bounds, given = self.trajectories[0].bounds, dict[str, Any]()
+        if bounds is not None and np.isfinite(bounds).all():
+            given = {"action_low": bounds[0], "action_high": bounds[1]}
+        last = np.cumsum(self.length) - 1
+        terminal, timeout = np.zeros((2, last[-1] + 1), dtype=bool)
+        terminal[last], timeout[last] = self.terminated, ~self.terminated
+        return make_dataset(
+            obs=np.concatenate([t.obs[:-1] for t in self.trajectories]),
+            action=np.concatenate([t.action for t in self.trajectories]),
+            reward=np.concatenate([t.reward for t in self.trajectories]),
+            cost=np.concatenate([t.cost for t in self.trajectories]),
+            next_obs=np.concatenate([t.obs[1:] for t in self.trajectories]),
+            terminal=terminal,
+            timeout=timeout,
+            name=name,
+            cost_names=self.cost_names,
+            discrete_actions=self.trajectories[0].discrete_actions,
+            **given,
+        )
+
+
+def join_episodes(parts: Mapping[tuple[int, int], Episodes]) -> Episodes:
+    """Parts by (policy, first episode) as one: all episodes of the first policy before all of the second."""
+    order = sorted(parts)
+    first = parts[order[0]]
+    arrays = ("seed", "reward", "cost", "length", "terminated", "max_step_cost")
+    joined = {
+        name: np.concatenate([getattr(parts[key], name) for key in order])
+        for name in arrays
+        if all(getattr(part, name) is not None for part in parts.values())
+    }
+    recorded = [part.trajectories for part in parts.values() if part.trajectories is not None]
+    return Episodes(
+        policy=np.concatenate([np.full(len(parts[key]), key[0]) for key in order]),
+        episode=np.concatenate([parts[key].episode + key[1] for key in order]),
+        cost_names=first.cost_names,
+        trajectories=tuple(one for key in order for one in parts[key].trajectories or ()) if recorded else None,
+        **joined,
+    )
 
 
 def _seen(raw: Any, steps: int) -> NDArray[np.float32]:
@@ -87,7 +154,7 @@ class Player:
 
     def play(
         self, policy: Any, seed: int, record: bool = False, look: Callable[[gymnasium.Env], None] | None = None
-    ) -> Outcome:
+    ) -> Episodes:
         """Play the episode of this seed. Actions are clipped to the environment's bounds before they are carried out.
 
         A policy with `begin` is asked for the episode's own `step(obs [S], last_reward, last_cost [K])`; any other is
@@ -142,8 +209,17 @@ class Player:
                 None if self._discrete_actions else (self._low, self._high),
                 self._discrete_actions,
             )
-        return Outcome(
-            float(total), tuple(total_cost.tolist()), length, bool(terminated), trajectory, tuple(max_cost.tolist())
+        return Episodes(
+            policy=np.zeros(1, np.int64),
+            episode=np.zeros(1, np.int64),
+            seed=np.array([seed]),
+            reward=np.array([float(total)]),
+            cost=total_cost[None],
+            length=np.array([length]),
+            terminated=np.array([bool(terminated)]),
+            cost_names=self.cost_names,
+            trajectories=None if trajectory is None else (trajectory,),
+            max_step_cost=max_cost[None],
         )
 
     def _refuse_other_actions(self, policy: NormalisedPolicy) -> None:

@@ -24,10 +24,8 @@ from typing import Any
 import cloudpickle
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
-from pdocrl.data.dataset import Dataset, make_dataset
-from pdocrl.envs.episode import Outcome, Player, Trajectory
+from pdocrl.envs.episode import Episodes, Player, join_episodes
 from pdocrl.envs.registry import cost_keys, maker
 from pdocrl.envs.worker import Failure, Worker, WorkerDied
 from pdocrl.errors import PdocrlError
@@ -38,64 +36,6 @@ EnvLike = str | Callable[[], gymnasium.Env]
 
 class RolloutError(PdocrlError):
     """An episode that could not be played; the message names it, a note holds the traceback from the worker."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Episodes:
-    """E episodes, all of the first policy before all of the second."""
-
-    policy: NDArray[np.int64]  # [E] index into the policies given
-    episode: NDArray[np.int64]  # [E] index within its policy: 0, 1, …
-    seed: NDArray[np.int64]  # [E] given to the environment's reset and the policy's begin
-    reward: NDArray[np.float64]  # [E] undiscounted
-    cost: NDArray[np.float64]  # [E, K] undiscounted
-    length: NDArray[np.int64]  # [E]
-    terminated: NDArray[np.bool_]  # [E] the world stopped; otherwise the clock did
-    cost_names: tuple[str, ...]  # K
-    trajectories: tuple[Trajectory, ...] | None = None  # E, when recorded
-    max_step_cost: NDArray[np.float64] | None = None  # [E, K] of each episode's costliest step; None: not known
-
-    def __len__(self) -> int:
-        return len(self.policy)
-
-    def of_policy(self, index: int) -> Episodes:
-        """The episodes of one policy."""
-        rows = np.flatnonzero(self.policy == index)
-        arrays = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
-        kept = None if self.trajectories is None else tuple(self.trajectories[row] for row in rows)
-        steps = None if self.max_step_cost is None else self.max_step_cost[rows]
-        own = {name: getattr(self, name)[rows] for name in arrays}
-        return dataclasses.replace(self, trajectories=kept, max_step_cost=steps, **own)
-
-    def records(self) -> list[dict[str, Any]]:
-        """One JSON-able row per episode."""
-        names = ("policy", "episode", "seed", "reward", "cost", "length", "terminated")
-        columns = [getattr(self, name).tolist() for name in names]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-    def dataset(self, name: str = "roll-outs") -> Dataset:
-        """The recorded transitions, episode after episode."""
-        if self.trajectories is None:
-            raise PdocrlError("these episodes were not recorded; roll out with record=True.")
-        bounds, given = self.trajectories[0].bounds, dict[str, Any]()
-        if bounds is not None and np.isfinite(bounds).all():
-            given = {"action_low": bounds[0], "action_high": bounds[1]}
-        last = np.cumsum(self.length) - 1
-        terminal, timeout = np.zeros((2, last[-1] + 1), dtype=bool)
-        terminal[last], timeout[last] = self.terminated, ~self.terminated
-        return make_dataset(
-            obs=np.concatenate([t.obs[:-1] for t in self.trajectories]),
-            action=np.concatenate([t.action for t in self.trajectories]),
-            reward=np.concatenate([t.reward for t in self.trajectories]),
-            cost=np.concatenate([t.cost for t in self.trajectories]),
-            next_obs=np.concatenate([t.obs[1:] for t in self.trajectories]),
-            terminal=terminal,
-            timeout=timeout,
-            name=name,
-            cost_names=self.cost_names,
-            discrete_actions=self.trajectories[0].discrete_actions,
-            **given,
-        )
 
 
 def rollout(
@@ -210,7 +150,7 @@ class Rollouts:
         self.close()
 
     def _attend(self) -> None:
-        """A thread per worker: hand it turns, collect outcomes, replace it when it dies."""
+        """A thread per worker: hand it turns, collect episodes, replace it when it dies."""
         worker: Worker | None = None
         while turns := self._take():
             job, policy = turns[0].job, turns[0].policy
@@ -223,7 +163,7 @@ class Rollouts:
                     if isinstance(reply, Failure):
                         job.fail(_failure(turns[done], reply.message, reply.details))
                     else:
-                        job.finish(turns[done], *reply)
+                        job.finish(turns[done], reply)
                     done += 1
             except WorkerDied as error:
                 died = f"its worker process died ({error})"
@@ -273,8 +213,8 @@ class Rollouts:
             try:
                 if self._player is None:
                     self._player = Player(self._make(), self._costs)
-                outcome = self._player.play(policies[turn.policy], turn.job.seeds[turn.episode], turn.job.record)
-                turn.job.finish(turn, outcome, self._player.cost_names)
+                played = self._player.play(policies[turn.policy], turn.job.seeds[turn.episode], turn.job.record)
+                turn.job.finish(turn, played)
             except Exception as error:
                 failure = Failure.of(error)
                 turn.job.fail(_failure(turn, failure.message, failure.details))
@@ -283,7 +223,7 @@ class Rollouts:
 
 
 class _Job:
-    """One `submit`: collects outcomes in their places, whoever played them."""
+    """One `submit`: collects episodes in their places, whoever played them."""
 
     def __init__(
         self,
@@ -296,41 +236,23 @@ class _Job:
     ) -> None:
         self.number, self.packed, self.seeds, self.record, self.progress = number, packed, seeds, record, progress
         self.future: Future[Episodes] = Future()
-        self._outcomes: list[list[Outcome | None]] = [[None] * len(seeds) for _ in range(policies)]
-        self._missing = policies * len(seeds)
+        self._played: dict[tuple[int, int], Episodes] = {}
+        self._wanted = policies * len(seeds)
         self._lock = threading.Lock()
 
-    def finish(self, turn: _Turn, outcome: Outcome, cost_names: tuple[str, ...]) -> None:
+    def finish(self, turn: _Turn, played: Episodes) -> None:
         with self._lock:
-            self._outcomes[turn.policy][turn.episode] = outcome
-            self._missing -= 1
-            complete = self._missing == 0
+            self._played[turn.policy, turn.episode] = played
+            complete = len(self._played) == self._wanted
         if self.progress is not None:
             self.progress()
         if complete and self.future.set_running_or_notify_cancel():
-            self.future.set_result(self._episodes(cost_names))
+            self.future.set_result(join_episodes(self._played))
 
     def fail(self, error: RolloutError) -> None:
         with self._lock:
             if not self.future.done() and self.future.set_running_or_notify_cancel():
                 self.future.set_exception(error)
-
-    def _episodes(self, cost_names: tuple[str, ...]) -> Episodes:
-        places = [(p, e) for p in range(len(self._outcomes)) for e in range(len(self.seeds))]
-        outcomes = [outcome for row in self._outcomes for outcome in row if outcome is not None]
-        recorded = tuple(o.trajectory for o in outcomes if o.trajectory is not None)
-        return Episodes(
-            policy=np.array([p for p, _ in places]),
-            episode=np.array([e for _, e in places]),
-            seed=np.array([self.seeds[e] for _, e in places]),
-            reward=np.array([o.reward for o in outcomes]),
-            cost=np.array([o.cost for o in outcomes]).reshape(len(outcomes), len(cost_names)),
-            length=np.array([o.length for o in outcomes]),
-            terminated=np.array([o.terminated for o in outcomes]),
-            cost_names=cost_names,
-            trajectories=recorded if self.record else None,
-            max_step_cost=np.array([o.max_step_cost for o in outcomes]).reshape(len(outcomes), len(cost_names)),
-        )
 
 
 @dataclasses.dataclass(frozen=True)

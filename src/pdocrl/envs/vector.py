@@ -9,7 +9,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.envs.rollout import EnvLike, Episodes, Rollouts, episode_seeds
+from pdocrl.envs.episode import Episodes
+from pdocrl.envs.rollout import EnvLike, Rollouts, episode_seeds
 from pdocrl.errors import PdocrlError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pdocrl.envs.episode import Outcome, Player
+from pdocrl.envs.episode import Episodes, Player
 from pdocrl.envs.registry import maker
 from pdocrl.envs.rollout import EnvLike
 from pdocrl.errors import PdocrlError
@@ -22,8 +22,8 @@ from pdocrl.files import atomic_path
 Frames = NDArray[np.uint8]  # [T, H, W, 3]
 
 
-def film(env: EnvLike, policy: Any, seed: int = 0, every: int = 2) -> tuple[Frames, Outcome]:
-    """Play one episode and keep every n-th picture, the first and the last among them.
+def film(env: EnvLike, policy: Any, seed: int = 0, every: int = 2) -> tuple[Frames, Episodes]:
+    """Play one episode; every n-th picture of it, the first and the last among them, and the episode.
 
     `seed` is an episode's own seed, as `Episodes.seed` holds it, so that any episode of a roll-out can be watched.
     """
@@ -37,13 +37,13 @@ def film(env: EnvLike, policy: Any, seed: int = 0, every: int = 2) -> tuple[Fram
             pictures.append(env.render())
         steps += 1
 
-    outcome = Player(made).play(policy, seed, look=look)
-    if outcome.length % every:
+    played = Player(made).play(policy, seed, look=look)
+    if played.length[0] % every:
         pictures.append(made.render())
     made.close()
     if any(picture is None for picture in pictures):
         raise PdocrlError('the environment gives no pictures; make it with render_mode="rgb_array".')
-    return np.stack(pictures).astype(np.uint8), outcome
+    return np.stack(pictures).astype(np.uint8), played
 
 
 def write_film(path: str | os.PathLike[str], frames: Frames, fps: float = 15.0, width: int = 320) -> None:

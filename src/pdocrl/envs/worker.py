@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
-from pdocrl.envs.episode import Outcome, Player
+from pdocrl.envs.episode import Episodes, Player
 from pdocrl.errors import PdocrlError
 
 # One thread each: workers fill the cores themselves, and sums of several threads round differently.
@@ -68,7 +68,7 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """The near end: starts the process, sends requests, yields outcomes one by one."""
+    """The near end: starts the process, sends requests, yields episodes one by one."""
 
     def __init__(self, packed_env: bytes, costs: tuple[str, ...] | None) -> None:
         self._process, self._connection = _start_inherited() if os.name == "posix" else _start_named()
@@ -79,10 +79,8 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def play(
-        self, job: int, packed_policy: bytes, seeds: Sequence[int], record: bool
-    ) -> Iterator[tuple[Outcome, tuple[str, ...]] | Failure]:
-        """An outcome with the names of its costs per seed, in order; a failure ends the sequence."""
+    def play(self, job: int, packed_policy: bytes, seeds: Sequence[int], record: bool) -> Iterator[Episodes | Failure]:
+        """An episode per seed, in order; a failure ends the sequence."""
         policy = hashlib.sha256(packed_policy).digest()
         payload = None if policy in self._known else packed_policy
         _remember(self._known, policy, None)
@@ -170,13 +168,13 @@ def _serve(connection: Connection) -> None:
         if request.job != job:
             job, policies = request.job, {}
         for seed in request.seeds:
-            reply: tuple[Outcome, tuple[str, ...]] | Failure
+            reply: Episodes | Failure
             try:
                 if request.policy not in policies:
                     policies[request.policy] = pickle.loads(known[request.policy])
                 if player is None:
                     player = Player(pickle.loads(packed_env)(), costs)
-                reply = player.play(policies[request.policy], seed, request.record), player.cost_names
+                reply = player.play(policies[request.policy], seed, request.record)
             except Exception as error:
                 reply = Failure.of(error)
                 player = None  # whatever broke may be in any state

@@ -1,6 +1,6 @@
 """`evaluate`: trained policies in the simulator, every episode counted, scored under a named protocol.
 
-folder ─▶ policies, each at the limit it is asked to keep ─▶ episodes ─▶ Scores, which scores.json holds
+folder ─▶ policies, each at the limit it is asked to satisfy ─▶ episodes ─▶ Scores, which scores.json holds
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import field
+import msgspec
 
 from pdocrl.console import log, progress
 from pdocrl.data.tasks import Task, find_task
@@ -19,7 +19,15 @@ from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.ask import Asked, CostLimit, ask, training_numbers
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
-from pdocrl.evaluation.score import AtLimit, Cell, Score, at_limit
+from pdocrl.evaluation.score import (
+    EpisodeScore,
+    PredictedLimit,
+    RunScore,
+    Summary,
+    score_run,
+    summarise,
+    variant_of,
+)
 from pdocrl.evaluation.tails import LimitScore, score_limits
 from pdocrl.limits import Limit, Limits, amounts, as_limits, in_words
 from pdocrl.policies.dial import prediction, serves_tails
@@ -30,61 +38,12 @@ from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained
 
 if TYPE_CHECKING:
-    from pdocrl.envs.rollout import EnvLike, Episodes
+    from pdocrl.envs.episode import Episodes
+    from pdocrl.envs.rollout import EnvLike
 
 FILE = "scores.json"
 OWN_FILE = "scores_own.json"  # of an environment other than the task's
 LONGEST = 1_000_000  # steps of an episode whose environment alone says when it ends
-
-
-class EpisodeScore(Part, frozen=True, kw_only=True):
-    """One episode."""
-
-    seed: int
-    reward: float  # undiscounted
-    cost: list[float]  # [K] undiscounted
-    length: int
-    normalized_reward: float
-    normalized_cost: float  # over its limit, of the worst constraint
-
-
-class PredictedLimit(Part, frozen=True, kw_only=True):
-    """What was predicted of a limit on a tail before anything was played."""
-
-    limit: str
-    value: float  # the measure
-    bound: float  # with its error and margin
-    within: bool
-
-
-class RunScore(Part, frozen=True, kw_only=True):
-    """One policy, asked to keep one limit, and its episodes."""
-
-    agent: str
-    run: int  # of the training's plan: which policy played
-    training: int  # runs of one number share a training and differ in what is asked of it
-    cost_limit: list[float]  # [K] asked when playing; of a limit on a tail, the amount of cost in it
-    trained_limit: list[float]  # [K] the run's own; another number where one policy serves every limit
-    seed: int
-    settings: dict[str, object]  # those the runs vary, and "limits": those on tails that it was asked for, in words
-    reward: float
-    cost: list[float]
-    normalized_reward: float
-    normalized_cost: float
-    safe: bool
-    failure: str | None
-    episodes: list[EpisodeScore]
-    limits: list[LimitScore] = field(default_factory=list)  # those `evaluate` was given beside the cost limit
-    predicted_cost: list[float] | None = None  # [K] before anything was played; None: the agent makes no statement
-    predicted_within: bool | None = None  # whether the limit was predicted to be satisfied
-    predicted_tails: list[PredictedLimit] = field(default_factory=list)  # of each limit on a tail that it was asked for
-
-
-class VariantScore(Part, frozen=True, kw_only=True):
-    """The runs of one choice of settings: at each limit, and the mean over them."""
-
-    settings: dict[str, object]
-    score: Score
 
 
 class DataName(Part, frozen=True, kw_only=True):
@@ -97,24 +56,32 @@ class DataName(Part, frozen=True, kw_only=True):
 class Scores(Record, frozen=True, kw_only=True):
     """Every run of a training as it was played, and what was made of it."""
 
-    FORMAT: ClassVar[int] = 2  # 1 had bare numbers where there is one constraint
+    FORMAT: ClassVar[int] = 3  # 2 told neither task nor variant of a run; 1 had bare numbers for one constraint
     task: str
     protocol: str  # the protocol whose limits, seeds and episodes these are, else "custom"
     data: DataName
     step: int
     runs: list[RunScore]
-    summary: list[VariantScore]
+    summary: list[Summary]  # of each variant of settings: at each limit, and the mean over them
     played: Provenance | None = None  # what played them; None in files of 0.2
     environment: str = ""  # the id that was played, or the function that made it; "": a file of 0.2, the task's own
     own_environment: bool = False  # whether it was given to `evaluate` in place of the task's simulator
 
+    @classmethod
+    def upgrade(cls, fields: dict[str, Any], number: int) -> dict[str, Any] | None:
+        """Of format 2, whose summary lacks what is made again by `read_scores`."""
+        if number != 2:
+            return None
+        runs = [{**run, "task": fields["task"], "variant": variant_of(run["settings"])} for run in fields["runs"]]
+        return {**fields, "runs": runs, "summary": []}
+
     def __repr__(self) -> str:
         episodes = sum(len(run.episodes) for run in self.runs)
-        kept = sum(run.safe for run in self.runs)
+        safe = sum(run.safe for run in self.runs)
         reward = sum(run.normalized_reward for run in self.runs) / max(len(self.runs), 1)
         where = f"own environment, scored as {self.task}" if self.own_environment else self.task
         return (
-            f"Scores({where}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {kept} within limits, "
+            f"Scores({where}, {self.protocol}: {len(self.runs)} runs, {episodes} episodes; {safe} within limits, "
             f"mean normalised reward {reward:.3f})"
         )
 
@@ -134,7 +101,7 @@ class Scores(Record, frozen=True, kw_only=True):
             for r in self.runs
         ]
         body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-        told = "<br>".join(html.escape(variant.score.sentence()) for variant in self.summary)
+        told = "<br>".join(html.escape(one.sentence()) for one in self.summary)
         return f"<p>{html.escape(repr(self))}</p><table>{head}{body}</table><p>{told}</p>"
 
 
@@ -160,9 +127,9 @@ def evaluate(
             these instead of the ones they were trained at; of others those play that were trained for these.
         limits: such as ["P(cost>20)<=0.05", "CVaR90(cost)<=40"], scored on every run's episodes: estimate, bounds at
             95 % and verdict in `RunScore.limits`. Without `cost_limit`, policies that serve limits on tails are asked
-            to keep all of them together.
-        from_every_start: whether a policy that serves limits on tails keeps its limits from every first state, and not
-            on average over them.
+            to satisfy all of them together.
+        from_every_start: whether a policy that serves limits on tails satisfies its limits from every first state,
+            and not on average over them.
         cost_max: the largest cost an episode can have; upper bounds on a mean and a CVaR rest on it.
         task: gives simulator and reference scores, where the training names none.
         seed: decides the starts.
@@ -282,7 +249,7 @@ def score_played(
         data=DataName(name=Path(config.data).name, digest=config.data_digest),
         step=found.step,
         runs=runs,
-        summary=summarise(spec, runs),
+        summary=summarise(runs),
         played=provenance(PLAYING),
         environment=own_environment or spec.env_id or "",
         own_environment=bool(own_environment),
@@ -297,71 +264,44 @@ def read_scores(folder: str | os.PathLike[str]) -> Scores:
     scores = read_record(Path(folder) / FILE, Scores, f"Make it again: pdocrl evaluate {folder}")
     if not scores.runs or not all(run.episodes for run in scores.runs):
         raise PdocrlError(f"{Path(folder) / FILE}: holds no episodes. Make it again: pdocrl evaluate {folder}")
-    return scores
-
-
-def summarise(task: Task, runs: Sequence[RunScore]) -> list[VariantScore]:
-    """Per variant of settings: scores at each limit over its seeds, and the mean over limits."""
-    variants: dict[str, dict[tuple[float, ...], list[RunScore]]] = {}
-    for run in runs:
-        variants.setdefault(str(run.settings), {}).setdefault(tuple(run.cost_limit), []).append(run)
-    return [
-        VariantScore(
-            settings=next(iter(limits.values()))[0].settings,
-            score=Cell(task.name, "", tuple(_at_limit(task, limit, own) for limit, own in limits.items())).score,
-        )
-        for limits in variants.values()
-    ]
-
-
-def _at_limit(task: Task, limit: tuple[float, ...], runs: Sequence[RunScore]) -> AtLimit:
-    reward = [[episode.reward for episode in run.episodes] for run in runs]
-    cost = [[episode.cost for episode in run.episodes] for run in runs]
-    return at_limit(task, reward, cost, limit, [run.training for run in runs], kept=_kept(runs))
-
-
-def _kept(runs: Sequence[RunScore]) -> bool | None:
-    """Whether the limits that runs were asked to keep hold on average over them; None where these are on means."""
-    asked = runs[0].settings.get("limits")
-    if not isinstance(asked, list) or not asked:
-        return None
-    found = [[score for run in runs for score in run.limits if score.limit == text] for text in asked]
-    means = [sum(score.value for score in own) / len(own) for own in found]
-    return all(mean <= Limit.parse(text).value for mean, text in zip(means, asked, strict=True))
+    return scores if scores.summary else msgspec.structs.replace(scores, summary=summarise(scores.runs))
 
 
 def _run(found: Trained, spec: Task, own: Episodes, asked: Asked, training: int, limits: list[LimitScore]) -> RunScore:
     run = found.config.runs[asked.run]
-    scored = at_limit(spec, own.reward, own.cost, asked.limit).score
     said, words = prediction(asked.policy), [str(limit) for limit in asked.limits]
     settings = {name: value for name, value in run.items() if name not in {"cost_limit", "seed"}}
-    return RunScore(
+    settings |= {"limits": words} if words or "limits" in settings else {}
+    return score_run(
+        _score_episodes(spec, own, asked.limit),
+        asked.limit,
+        limits,
+        task=spec.name,
         agent=found.config.agent,
+        variant=variant_of(settings),
         run=asked.run,
         training=training,
-        cost_limit=list(asked.limit),
         trained_limit=list(run["cost_limit"]),
         seed=run["seed"],
-        settings=settings | {"limits": words} if words or "limits" in settings else settings,
-        reward=float(own.reward.mean()),
-        cost=own.cost.mean(0).tolist(),
-        normalized_reward=scored.reward,
-        normalized_cost=scored.cost,
-        safe=all(score.satisfied for score in limits if score.limit in words) if words else scored.safe,
+        settings=settings,
         failure=found.failures.get(asked.run),
-        episodes=[
-            EpisodeScore(
-                seed=record["seed"],
-                reward=record["reward"],
-                cost=list(record["cost"]),
-                length=record["length"],
-                normalized_reward=float(normalised_reward(spec, record["reward"])),
-                normalized_cost=float(normalised_cost(record["cost"], asked.limit).max(initial=0.0)),
-            )
-            for record in own.records()
-        ],
-        limits=limits,
         predicted_cost=None if said is None else said.cost.tolist(),
         predicted_within=None if said is None else said.within,
         predicted_tails=[] if said is None else [PredictedLimit(**tail._asdict()) for tail in said.tails],
     )
+
+
+def _score_episodes(task: Task, played: Episodes, limit: tuple[float, ...]) -> list[EpisodeScore]:
+    rewards = normalised_reward(task, played.reward).tolist()
+    costs = normalised_cost(played.cost, limit).max(axis=1, initial=0.0).tolist()
+    return [
+        EpisodeScore(
+            seed=record["seed"],
+            reward=record["reward"],
+            cost=list(record["cost"]),
+            length=record["length"],
+            normalized_reward=reward,
+            normalized_cost=cost,
+        )
+        for record, reward, cost in zip(played.records(), rewards, costs, strict=True)
+    ]

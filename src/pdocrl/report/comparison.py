@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pdocrl.evaluation.score import RunScore
 from pdocrl.records import Part, Record
 from pdocrl.report.document import Section, Tables
-from pdocrl.report.record import PlayedRun, Results
+from pdocrl.report.record import Results
 from pdocrl.table import DASH, Table, Text, amount
 
 
@@ -39,9 +40,8 @@ def compare(records: Sequence[Results], predictions: Predictions | None) -> Tabl
     by_run = {} if predictions is None else {(one.agent, tuple(one.cost_limit)): one for one in predictions.policies}
     lines = []
     for method, played in _by_limit(records):
-        told = by_run.get((method, played.asked))
-        over = int((played.costs > played.asked).any(axis=1).sum())
-        earned = float(played.returns.mean())
+        told = by_run.get((method, tuple(played.cost_limit)))
+        over = int((played.costs > played.cost_limit).any(axis=1).sum())
         before = []
         if told is not None:
             before = [
@@ -52,9 +52,9 @@ def compare(records: Sequence[Results], predictions: Predictions | None) -> Tabl
         elif predictions is not None:
             before = [Text(DASH, value="")] * 3
         after = [
-            Text(amount(float(played.costs.mean()), 1), "safe" if played.safe else "unsafe", value=played.cost),
-            Text(amount(earned), value=earned),
-            Text(f"{over} of {len(played.costs)}", value=over),
+            Text(amount(played.cost[0], 1), "safe" if played.safe else "unsafe", value=played.normalized_cost),
+            Text(amount(played.reward), value=played.reward),
+            Text(f"{over} of {len(played.episodes)}", value=over),
             _answer(played.safe),
         ]
         lines.append((Text(f"{method}, limit {played.limit}"), *before, *after))
@@ -74,7 +74,7 @@ def _answer(safe: bool) -> Text:
     return Text("✓ yes", "yes") if safe else Text("✗ no", "no")
 
 
-def _by_limit(records: Sequence[Results]) -> Iterator[tuple[str, PlayedRun]]:
+def _by_limit(records: Sequence[Results]) -> Iterator[tuple[str, RunScore]]:
     """Limit after limit, and at each the methods in their order."""
     for limit in records[0].limits:
         for record in records:

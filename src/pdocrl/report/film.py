@@ -8,9 +8,9 @@ from pathlib import Path
 from pdocrl.console import log
 from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.ask import with_limit
-from pdocrl.evaluation.evaluate import RunScore
+from pdocrl.evaluation.score import RunScore, limit_name
 from pdocrl.records import Record, read_record, write_record
-from pdocrl.report.record import Results, limit_name
+from pdocrl.report.record import Results
 
 NAME = "episode"  # .gif, .png and .json
 
@@ -61,12 +61,14 @@ def make_film(
         return None
     shown = run or max(record.scores.runs, key=lambda run: (run.safe, run.normalized_reward))
     seed = shown.episodes[0].seed
+    if seed is None:
+        return None
     own = record.trained.policies[shown.run]
     words = shown.settings.get("limits")
     policy = with_limit(own, words if isinstance(words, list) and words else tuple(shown.cost_limit)) or own
     animation, stills, place = _files(record, name)
     try:
-        frames, outcome = film(record.scores.task, policy, seed, every=every)
+        frames, played = film(record.scores.task, policy, seed, every=every)
         write_film(animation, frames, fps=36 / every, width=width)
         write_film(stills, frames, width=240)
     except PdocrlError:
@@ -78,9 +80,9 @@ def make_film(
     episode = FilmedEpisode(
         policy=_name(shown),
         seed=seed,
-        reward=float(outcome.reward),
-        cost=[float(x) for x in outcome.cost],
-        length=int(outcome.length),
+        reward=float(played.reward[0]),
+        cost=played.cost[0].tolist(),
+        length=int(played.length[0]),
         step=record.trained.step,
     )
     write_record(place, episode)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pdocrl.report.page_tables import AtOneLimit, at_one_limit
+from pdocrl.report.page_tables import at_one_limit, best_logged, label
 from pdocrl.report.pictures import judged
 from pdocrl.report.record import Results, Training
 from pdocrl.report.statistics import Standing, standings
@@ -21,14 +21,14 @@ def lead(record: Results) -> str:
     """The result in a few sentences."""
     if record.alone:
         return _lead_alone(record)
-    if not record.cells:
+    if not record.runs:
         return f"{len(record.methods)} methods on {len(record.tasks)} tasks; nothing is scored yet."
-    scored = {cell.method for cell in record.cells}
+    scored = {run.method for run in record.runs}
     size = (
         f"{_count(len(scored), 'method')} on {_count(len(record.scored_tasks), 'task')}: "
         f"{_count(len(record.runs), 'policy', 'policies')}, {len(record.rows):,} episodes in the simulator."
     )
-    order = standings(record.cells)
+    order = standings(record.runs)
     if len(order) == 1:
         return f"{size} {order[0].method} satisfies its limits {_often(order[0])}."
     most = max(s.safe_limits / s.limits for s in order)
@@ -66,15 +66,15 @@ def _lead_alone(record: Results) -> str:
             return steps
         within = sum(run.within_limit is True for run in ope.runs)
         return f"{steps} From the data alone, {within} of {len(ope.runs)} policies are shown to be within their limit."
-    safe = sum(row.score.safe for row in rows)
-    episodes = sum(row.episodes for row in rows)
+    safe = sum(row.safe for row in rows)
+    episodes = sum(row.tail.episodes for row in rows)
     if not rows[0].limit:
         whose = "Played"
     elif len(rows) == 1:
         whose = "The policy satisfies its cost limit" if safe else "The policy violates its cost limit"
     else:
         whose = f"{'All' if safe == len(rows) else f'{safe} of'} {len(rows)} policies satisfy their cost limit"
-    rewards = [row.score.reward for row in rows]
+    rewards = [row.reward for row in rows]
     low, high = min(rewards), max(rewards)
     earned = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
     data = "logged data" if record.dataset is None else f"{record.dataset.n_episodes:,} logged episodes"
@@ -107,24 +107,19 @@ def findings(record: Results) -> list[str]:
 
 
 def _unsafe(record: Results) -> list[str]:
-    rows = [row for row in at_one_limit(record) if not row.score.safe]
-    return [f"At {row.label} the mean cost is {row.score.cost:.2f} times the limit: not safe." for row in rows]
+    rows = [row for row in at_one_limit(record) if not row.safe]
+    return [f"At {label(record, row)} the mean cost is {row.cost:.2f} times the limit: not safe." for row in rows]
 
 
 def _conservative(record: Results) -> list[str]:
     """Safe, far below the limit, and with clearly less reward than some logged episode within it."""
 
-    def is_conservative(row: AtOneLimit) -> bool:
-        if not row.limit or row.best_logged is None or not row.score.safe or row.score.cost >= 0.5:
-            return False
-        return row.reward < row.best_logged - 0.1 * abs(row.best_logged)
-
-    found = [
-        f"{amount(row.reward)} where a logged episode within the limit has {amount(row.best_logged or 0.0)} "
-        f"({row.label})"
-        for row in at_one_limit(record)
-        if is_conservative(row)
-    ]
+    found = []
+    for row in at_one_limit(record):
+        earned, best = row.episode_reward or 0.0, best_logged(record, row.limit)
+        if row.limit and best is not None and row.safe and row.cost < 0.5 and earned < best - 0.1 * abs(best):
+            told = f"{amount(earned)} where a logged episode within the limit has {amount(best)}"
+            found.append(f"{told} ({label(record, row)})")
     if not found:
         return []
     return [f"Safe but conservative: less than half of the allowed cost is used, and the return is {'; '.join(found)}."]
@@ -154,24 +149,24 @@ def _other_steps(record: Results) -> list[str]:
 
 def _hidden_by_the_mean(record: Results) -> list[str]:
     hidden = [
-        f"{cell.method} on {cell.task} ({cell.score.safe_limits} of {cell.score.limits})"
-        for cell in record.cells
-        if cell.score.safe and cell.score.safe_limits < cell.score.limits
+        f"{one.method} on {one.task} ({one.safe_limits} of {one.limits})"
+        for one in record.summaries
+        if one.safe and one.safe_limits < one.limits
     ]
     return [f"Safe on average over the limits, but not at each of them: {', '.join(hidden)}."] if hidden else []
 
 
 def _nowhere_safe(record: Results) -> list[str]:
-    safe = {cell.task for cell in record.cells if cell.score.safe}
+    safe = {one.task for one in record.summaries if one.safe}
     tasks = [task for task in record.scored_tasks if task not in safe]
     return [f"No method is safe on {' and '.join(tasks)}."] if tasks and not record.alone else []
 
 
 def _uncertain(record: Results) -> list[str]:
     open_ = [
-        f"{cell.method} on {cell.task}"
-        for cell in record.cells
-        if (span := cell.score.cost_interval) is not None and span[0] <= 1 < span[1]
+        f"{one.method} on {one.task}"
+        for one in record.summaries
+        if (span := one.cost_interval) is not None and span[0] <= 1 < span[1]
     ]
     if not open_:
         return []
@@ -179,7 +174,7 @@ def _uncertain(record: Results) -> list[str]:
 
 
 def _one_training(record: Results) -> list[str]:
-    if record.cells and all(cell.score.intervals_over == "episodes" for cell in record.cells):
+    if record.runs and all(one.intervals_over == "episodes" for one in record.summaries):
         return ["One training seed: the intervals say how episodes vary, not how trainings do."]
     return []
 
@@ -208,7 +203,7 @@ def _at_bound(training: Training) -> bool:
 def _estimates(record: Results) -> list[str]:
     """How far what was said from the data alone can be believed, judged by the roll-outs."""
     pairs = [
-        (run.cost, told.normalized_cost, told)
+        (run.normalized_cost, told.normalized_cost, told)
         for task in record.tasks
         for run, told in judged(record, task)
         if told.normalized_cost is not None

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from pdocrl.evaluation.score import Summary, limit_name
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
 from pdocrl.report.document import LimitSlider
 from pdocrl.report.film import Film, find_film, make_film
-from pdocrl.report.page_tables import AtOneLimit, at_one_limit
+from pdocrl.report.page_tables import at_one_limit
 from pdocrl.report.pictures import MARK, logged_episodes
-from pdocrl.report.record import Results, limit_name
+from pdocrl.report.record import Results
 from pdocrl.table import DASH, amount
 
 POSITIONS = 40  # of a policy that serves every limit, besides the limits that were played
@@ -36,7 +37,7 @@ class Stop:
     limit: float
     predicted: tuple[float, float] | None  # return and cost of an episode, mean over trainings
     targets: str  # what the policy is conditioned on there
-    played: AtOneLimit | None
+    played: Summary | None
 
 
 def limit_slider(record: Results, film: bool = True) -> LimitSlider | None:
@@ -67,7 +68,7 @@ def limit_slider(record: Results, film: bool = True) -> LimitSlider | None:
 def find_stops(record: Results) -> list[Stop]:
     """From the tightest limit to the loosest."""
     assert record.trained is not None
-    rows = {row.limit[0]: row for row in at_one_limit(record)}
+    rows = {limit[0]: row for row in at_one_limit(record) if (limit := row.limit)}
     networks: list[Any] = [getattr(policy, "network", policy) for policy in record.trained.policies]
     serving = [network for network in networks if hasattr(network, "setting")]
     limits = {*rows, *(run["cost_limit"][0] for run in record.trained.config.runs)}
@@ -118,12 +119,10 @@ def _told(stop: Stop, at: dict[str, tuple[float, float] | None], filmed: list[fl
         predicted = [amount(stop.predicted[0]), f"at most {amount(stop.predicted[1], 1)}", "", ""]
     played, said = [DASH] * 4, "not played at this limit"
     if stop.played is not None:
-        row, tail = stop.played, stop.played.score.tail
-        played = [amount(row.reward), amount(row.cost[0], 1), DASH, DASH]
-        if tail is not None:
-            count, interval = tail.words()
-            played[2:] = [f"{count}, 95 % {interval}", amount(tail.cvar * stop.limit, 1) if stop.limit else DASH]
-        said = f"played: mean cost {played[1]}, {'satisfied' if row.score.safe else 'violated'}"
+        row, (count, interval) = stop.played, stop.played.tail.words()
+        cvar = amount(row.tail.cvar * stop.limit, 1) if stop.limit else DASH
+        played = [*map(amount, _point(row)[1:]), amount(_point(row)[0], 1), f"{count}, 95 % {interval}", cvar]
+        said = f"played: mean cost {played[1]}, {'satisfied' if row.safe else 'violated'}"
     near = min(filmed, key=lambda limit: abs(limit - stop.limit), default=None)
     forecast = "" if stop.predicted is None else f"predicted cost {predicted[1]}, return {predicted[0]}; "
     return {
@@ -131,10 +130,15 @@ def _told(stop: Stop, at: dict[str, tuple[float, float] | None], filmed: list[fl
         "says": f"{forecast}{said}",
         "targets": stop.targets,
         "cells": [predicted, played],
-        "verdict": "" if stop.played is None else "yes" if stop.played.score.safe else "no",
+        "verdict": "" if stop.played is None else "yes" if stop.played.safe else "no",
         "film": None if near is None else filmed.index(near),
         "at": {name: None if place is None else [round(x, 1) for x in place] for name, place in at.items()},
     }
+
+
+def _point(played: Summary) -> tuple[float, float]:
+    """Mean cost and return of an episode."""
+    return played.episode_costs[0], played.episode_reward or 0.0
 
 
 Moves = list[dict[str, tuple[float, float] | None]]
@@ -142,8 +146,9 @@ Moves = list[dict[str, tuple[float, float] | None]]
 
 def _drawings(record: Results, stops: list[Stop], first: int) -> tuple[dict[str, Markup], Moves]:
     """The pictures, and for every stop where each moving part of them stands."""
-    costs = np.array([s.predicted[1] for s in stops if s.predicted] + [s.played.cost[0] for s in stops if s.played])
-    returns = np.array([s.predicted[0] for s in stops if s.predicted] + [s.played.reward for s in stops if s.played])
+    points = [_point(stop.played) for stop in stops if stop.played]
+    costs = np.array([stop.predicted[1] for stop in stops if stop.predicted] + [cost for cost, _ in points])
+    returns = np.array([stop.predicted[0] for stop in stops if stop.predicted] + [earned for _, earned in points])
     limits = np.array([stop.limit for stop in stops])
     moves: Moves = [{} for _ in stops]
     drawings = {"Cost and return": _plane(record, stops, first, costs, returns, moves)}
@@ -163,7 +168,8 @@ def _plane(record: Results, stops: list[Stop], first: int, costs: Any, returns: 
     y = chart.spanning(np.concatenate([logged[1], returns]), PLANE - BOTTOM, TOP + 12)
     body = chart.axes(x, y, "cost of an episode", "return")
     body += "" if dataset is None else logged_episodes(dataset, 0, [s.limit for s in stops if s.played], x, y)
-    at = {stop.limit: (float(x(s.cost[0])), float(y(s.reward))) for stop in stops if (s := stop.played) is not None}
+    points = {stop.limit: _point(stop.played) for stop in stops if stop.played is not None}
+    at = {limit: (float(x(cost)), float(y(earned))) for limit, (cost, earned) in points.items()}
     seen = dict(zip(at, chart.apart(list(at.values()), MARK), strict=True))
     for stop, own in zip(stops, moves, strict=True):
         told = stop.predicted
@@ -174,10 +180,10 @@ def _plane(record: Results, stops: list[Stop], first: int, costs: Any, returns: 
     body += chart.moving("plane-limit", chart.upright(0, y.end - 4, y.start), begun["plane-limit"])
     for stop in stops:
         if stop.played is not None:
-            words = f"played at limit {stop.limit:g}: return {amount(stop.played.reward)}"
-            words += f", cost {amount(stop.played.cost[0], 1)}"
+            cost, earned = points[stop.limit]
+            words = f"played at limit {stop.limit:g}: return {amount(earned)}, cost {amount(cost, 1)}"
             body += chart.leader(at[stop.limit], seen[stop.limit])
-            body += chart.mark(0, *seen[stop.limit], words, filled=stop.played.score.safe)
+            body += chart.mark(0, *seen[stop.limit], words, filled=stop.played.safe)
     body += chart.moving("plane-predicted", chart.ring(1), begun["plane-predicted"])
     body += chart.moving("plane-played", chart.ring(0), begun["plane-played"])
     description = "Logged episodes by cost and return; a dashed line at the chosen limit; the policy as predicted and "
@@ -195,11 +201,11 @@ def _against(stops: list[Stop], first: int, name: str, k: int, x: Axis, y: Axis,
         values = np.array([stop.predicted[k] for stop in told if stop.predicted is not None])
         body += chart.curve(1, x(np.array([stop.limit for stop in told])), y(values), ends=False)
     words = []
-    shown = [(stop, s.cost[0] if name == "cost" else s.reward) for stop in stops if (s := stop.played) is not None]
+    shown = [(stop, _point(stop.played)[1 - k]) for stop in stops if stop.played is not None]
     places = [(float(x(stop.limit)), float(y(value))) for stop, value in shown]
     for (stop, value), place, seen in zip(shown, places, chart.apart(places, MARK), strict=True):
         assert stop.played is not None
-        score = stop.played.score
+        score = stop.played
         said = f"limit {stop.limit:g}: {name} {amount(value, 1)} played"
         if name == "cost" and score.cost_interval is not None and stop.limit:
             low, high = np.clip(np.array(score.cost_interval) * stop.limit, y.low, y.high)

@@ -99,7 +99,7 @@ def render(
     slider: LimitSlider | None = None,
 ) -> str:
     """The whole page as text."""
-    several = len({cell.method for cell in record.cells}) > 1
+    several = len({run.method for run in record.runs}) > 1
     whole, single = provenance.commands(record)
     trainings = [] if record.alone else [Tables([provenance.trainings(record).html(tall=True)])]
     sections = [
@@ -107,7 +107,7 @@ def render(
         *opening,
         *(_of_training(record) if record.alone else _of_benchmark(record)),
         Section("What to notice", [Listed(findings(record))]),
-        *([_at_each_limit(record)] if record.cells and not record.alone else []),
+        *([_at_each_limit(record)] if record.runs and not record.alone else []),
         *(_compared(record) if several else []),
         *_pictures(record, film),
         Section("What was run", [Known(provenance.what_was_run(record)), *trainings]),
@@ -126,8 +126,8 @@ def render(
 
 def _compared(record: Results) -> list[Section]:
     colour = record.methods.index
-    ranks = [table(record.cells, colour=colour).html() for table in (tables.ranks_table, tables.profile_table)]
-    improvement = tables.improvement_table(record.cells, order=record.ranked, colour=colour)
+    ranks = [table(record.runs, colour=colour).html() for table in (tables.ranks_table, tables.profile_table)]
+    improvement = tables.improvement_table(record.runs, order=record.ranked, colour=colour)
     return [
         Section("Ranks", [Tables(ranks)]),
         Section("Probability of improvement", [Tables([improvement.html(kind="matrix")])]),
@@ -141,7 +141,7 @@ def _title(record: Results) -> str:
 
 
 def _of_benchmark(record: Results) -> list[Section]:
-    return [Section("Results", [Tables([page_tables.headline(record).html(kind="matrix")])])] if record.cells else []
+    return [Section("Results", [Tables([page_tables.headline(record).html(kind="matrix")])])] if record.runs else []
 
 
 def _at_each_limit(record: Results) -> Section:
@@ -150,7 +150,7 @@ def _at_each_limit(record: Results) -> Section:
 
 def _of_training(record: Results) -> list[Section]:
     found = []
-    if record.cells:
+    if record.runs:
         found.append(Section("Result", [Tables([page_tables.of_training(record).html()])]))
     else:
         said: list[Block] = [Listed(["Nothing is played yet. Where there is a simulator, play the policies with:"])]

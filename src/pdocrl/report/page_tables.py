@@ -1,4 +1,4 @@
-"""The tables of a page, made from the same cells as the Markdown and LaTeX files: every number has one source."""
+"""The tables of a page, made from the same summaries as the Markdown and LaTeX files: every number has one source."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pdocrl.evaluation.intervals import Interval, number
-from pdocrl.evaluation.score import Cell, Score, Tail
+from pdocrl.evaluation.score import RunScore, Summary, limit_name
 from pdocrl.ope.result import NARROWER
 from pdocrl.report.published import AVERAGE, PUBLISHED, Published, published
-from pdocrl.report.record import PlayedRun, Results, limit_name
+from pdocrl.report.record import Results
 from pdocrl.report.statistics import Standing, best_safe, standings
 from pdocrl.report.tables import TAIL_NOTE, tail_cells
 from pdocrl.table import DASH, Belongs, Style, Table, Text, amount
@@ -20,48 +20,22 @@ SAFE_RULE = "Bold: safe, mean cost within the limit (≤ 1)."
 NO_VALUE = Text(DASH, value="")
 
 
-@dataclasses.dataclass(frozen=True)
-class AtOneLimit:
-    """One line of a training's own table: a method's policies at one limit, over all their episodes."""
-
-    method: str
-    label: str  # "limit 10", with the settings that tell variants apart
-    limit: tuple[float, ...]
-    score: Score
-    reward: float  # mean return of an episode
-    cost: tuple[float, ...]  # mean costs of an episode
-    episodes: int
-    best_logged: float | None  # highest return of a logged episode within the limit; None: there is none, or no data
+def at_one_limit(record: Results) -> list[Summary]:
+    """The lines of a training's own table: a method at one limit each; empty before `evaluate`."""
+    return [one for summary in record.summaries for one in summary.by_limit]
 
 
-def at_one_limit(record: Results) -> list[AtOneLimit]:
-    """The lines of a training's own table; empty before `evaluate`."""
-    found = []
-    for cell in record.cells:
-        for score in cell.score.by_limit:
-            limit = tuple(score.limit or ())
-            own = [run for run in record.runs if (run.method, run.asked) == (cell.method, limit)]
-            costs = np.concatenate([run.costs for run in own])
-            name = f"limit {limit_name(limit)}" if limit else "no limit"
-            found.append(
-                AtOneLimit(
-                    method=cell.method,
-                    label=name if record.by_limit else f"{cell.method}, {name}",
-                    limit=limit,
-                    score=score,
-                    reward=float(np.concatenate([run.returns for run in own]).mean()),
-                    cost=tuple(costs.mean(axis=0).tolist()),
-                    episodes=len(costs),
-                    best_logged=_best_logged(record, limit),
-                )
-            )
-    return found
+def label(record: Results, one: Summary) -> str:
+    """ "limit 10", with the settings that tell variants apart."""
+    name = f"limit {limit_name(one.limit)}" if one.limit else "no limit"
+    return name if record.by_limit else f"{one.method}, {name}"
 
 
-def _best_logged(record: Results, limit: tuple[float, ...]) -> float | None:
+def best_logged(record: Results, limit: Sequence[float] | None) -> float | None:
+    """The highest return of a logged episode within the limit; None: there is none, or no data."""
     if record.dataset is None:
         return None
-    within = (record.dataset.cost_return <= np.asarray(limit)).all(axis=1)
+    within = (record.dataset.cost_return <= np.asarray(limit or [])).all(axis=1)
     return float(record.dataset.reward_return[within].max()) if within.any() else None
 
 
@@ -75,16 +49,15 @@ def of_training(record: Results) -> Table:
     heads += ["Cost per episode", "Episodes over the limit", "CVaR90", "Safe"] if names else []
     heads += ["Best logged return within the limit"] if record.dataset is not None else []
     body, belongs = [], []
-    for row in rows:
-        score = row.score
-        series = record.series(row.method, limit_name(row.limit))
+    for score in rows:
+        limit, earned = limit_name(score.limit or []), score.episode_reward or 0.0
         line = [
-            Text(row.label, series=series),
+            Text(label(record, score), series=record.series(score.method, limit)),
             Text(decimal(score.reward, 3), "safe", below=_below(score.reward_interval, 3), value=score.reward),
-            Text(amount(row.reward), value=row.reward),
+            Text(amount(earned), value=earned),
         ]
         if names:
-            costs = [amount(cost, 1) for cost in row.cost]
+            costs = [amount(cost, 1) for cost in score.episode_costs]
             costs = costs if len(names) == 1 else [f"{n} {cost}" for n, cost in zip(names, costs, strict=True)]
             share = f"{decimal(score.cost)} of the limit"
             line += [
@@ -93,14 +66,14 @@ def of_training(record: Results) -> Table:
                 Text("✓ yes", "yes") if score.safe else Text("✗ no", "no"),
             ]
         if record.dataset is not None:
-            best = row.best_logged
+            best = best_logged(record, score.limit)
             line.append(Text("none", value="") if best is None else Text(amount(best), value=best))
         body.append(tuple(line))
-        belongs.append((("method", row.method), ("limit", limit_name(row.limit))))
-    seeds = "one training seed" if rows[0].score.trainings == 1 else f"{rows[0].score.trainings} training seeds"
-    over = "episodes only, for want of another training" if rows[0].score.intervals_over == "episodes" else "trainings"
+        belongs.append((("method", score.method), ("limit", limit)))
+    seeds = "one training seed" if rows[0].trainings == 1 else f"{rows[0].trainings} training seeds"
+    over = "episodes only, for want of another training" if rows[0].intervals_over == "episodes" else "trainings"
     note = (
-        f"{record.tasks[0]}, {rows[0].score.episodes} episodes of each policy's last checkpoint, {seeds}; in brackets "
+        f"{record.tasks[0]}, {rows[0].episodes} episodes of each policy's last checkpoint, {seeds}; in brackets "
         f"95 % intervals, over {over}. Safe: mean cost within the limit. {TAIL_NOTE}"
     )
     return _table("Result table", heads, body, note, rows=belongs)
@@ -130,10 +103,10 @@ def of_estimates(record: Results) -> Table:
     return _table("Estimates from the data alone", heads, body, note)
 
 
-def _tail(score: Score) -> tuple[Text, Text]:
+def _tail(score: Summary) -> tuple[Text, Text]:
     """Episodes over the limit with the exact interval below, also of trainings over it, and the CVaR."""
     count, interval, cvar, trainings, share = tail_cells(score)
-    more = (f"{trainings.text} trainings {share.text}",) if score.trainings > 1 and trainings.text != DASH else ()
+    more = (f"{trainings.text} trainings {share.text}",) if score.trainings > 1 else ()
     return dataclasses.replace(count, below=(interval.text, *more)), cvar
 
 
@@ -146,23 +119,24 @@ def _estimated(value: float | None, interval: tuple[float, float] | None) -> Tex
     return Text(decimal(value), below=_below(interval), value=value)
 
 
-def _as_played(run: PlayedRun | None) -> Text:
+def _as_played(run: RunScore | None) -> Text:
     if run is None:
         return NO_VALUE
-    return Text(f"{decimal(run.reward)} / {decimal(run.cost)}", "safe" if run.safe else "unsafe", value=run.cost)
+    text = f"{decimal(run.normalized_reward)} / {decimal(run.normalized_cost)}"
+    return Text(text, "safe" if run.safe else "unsafe", value=run.normalized_cost)
 
 
 def headline(record: Results) -> Table:
     """Methods × tasks, the best method first: reward, below it cost, below that what the paper prints."""
-    by_place = {(cell.task, cell.method): cell for cell in record.cells}
-    best = {task: best_safe(record.cells, task) for task in record.tasks}
-    overall = {standing.method: standing for standing in standings(record.cells)}
+    by_place = {(one.task, one.method): one for one in record.summaries}
+    best = {task: best_safe(record.summaries, task) for task in record.tasks}
+    overall = {standing.method: standing for standing in standings(record.runs)}
     body = []
     for method in record.ranked:
         line = [_method(record, method), _overall(overall.get(method), record.scored_tasks)]
         for task in record.tasks:
-            cell = by_place.get((task, method))
-            line.append(_missing(record, task, method) if cell is None else _cell(cell, best[task] == method))
+            one = by_place.get((task, method))
+            line.append(_missing(record, task, method) if one is None else _cell(one, best[task] == method))
         body.append(tuple(line))
     heads = ["Method", "All tasks", *record.tasks]
     columns: list[Belongs] = [(), (), *((("task", task),) for task in record.tasks)]
@@ -182,22 +156,21 @@ def headline(record: Results) -> Table:
     )
 
 
-def _cell(cell: Cell, best: bool) -> Text:
-    score = cell.score
+def _cell(score: Summary, best: bool) -> Text:
     over = "" if score.intervals_over == "trainings" else ", over episodes only"
     words = f"95 % intervals{over}: reward {between(score.reward_interval)}, cost {between(score.cost_interval)}"
     words += f"; interquartile means: reward {decimal(score.reward_iqm)}, cost {decimal(score.cost_iqm)}"
-    below = [f"cost {decimal(score.cost)} ± {cell.cost_std:.2f}", *_often(score.safe_limits, score.limits, score.tail)]
-    below += _paper(published(cell.method, cell.task))
+    below = [f"cost {decimal(score.cost)} ± {score.cost_std:.2f}"]
+    below += _often(score.safe_limits, score.limits, score.tail.share)
+    below += _paper(published(score.method, score.task))
     kind: Style = "best" if best else "safe" if score.safe else "unsafe"
-    text = f"{decimal(score.reward)} ± {cell.reward_std:.2f}"
-    return Text(text, kind, tuple(below), score.reward, words, (("task", cell.task),))
+    text = f"{decimal(score.reward)} ± {score.reward_std:.2f}"
+    return Text(text, kind, tuple(below), score.reward, words, (("task", score.task),))
 
 
-def _often(safe_limits: int, limits: int, tail: Tail | float | None) -> list[str]:
-    """At how many limits the mean is within, and how many single episodes are not."""
-    share = tail.share if isinstance(tail, Tail) else tail
-    return [f"{safe_limits} of {limits} limits"] + ([] if share is None else [f"{100 * share:.0f} % episodes over"])
+def _often(safe_limits: int, limits: int, over: float) -> list[str]:
+    """At how many limits the mean is within, and the share of single episodes that are not."""
+    return [f"{safe_limits} of {limits} limits", f"{100 * over:.0f} % episodes over"]
 
 
 def _paper(known: Published | None) -> list[str]:
@@ -227,22 +200,21 @@ def _missing(record: Results, task: str, method: str) -> Text:
 def per_limit(record: Results) -> Table:
     """A line per task and method, a column per limit, and at how many of them it is safe, which a mean can hide."""
     body, belongs = [], []
-    cells = sorted(record.cells, key=lambda c: (record.tasks.index(c.task), record.ranked.index(c.method)))
-    for cell in cells:
-        score = cell.score
+    order = sorted(record.summaries, key=lambda one: (record.tasks.index(one.task), record.ranked.index(one.method)))
+    for score in order:
         by_limit = {limit_name(own.limit or []): _at_limit(own) for own in score.by_limit}
-        kept = score.safe_limits == score.limits
-        line = [_method(record, cell.method), Text(cell.task)]
+        everywhere = score.safe_limits == score.limits
+        line = [_method(record, score.method), Text(score.task)]
         line += [by_limit.get(n, dataclasses.replace(NO_VALUE, belongs=(("limit", n),))) for n in record.limits]
         share = score.safe_limits / score.limits
-        line.append(Text(f"{score.safe_limits} of {score.limits}", "yes" if kept else "no", value=share))
+        line.append(Text(f"{score.safe_limits} of {score.limits}", "yes" if everywhere else "no", value=share))
         mean = f"{decimal(score.reward)} / {decimal(score.cost)}"
         line.append(Text(mean, "safe" if score.safe else "unsafe", _both(score), score.reward))
         body.append(tuple(line))
-        belongs.append((("method", cell.method), ("task", cell.task)))
+        belongs.append((("method", score.method), ("task", score.task)))
     heads = ["Method", "Task", *(f"Limit {limit}" for limit in record.limits), "Safe at", "Mean over limits"]
     columns: list[Belongs] = [(), (), *((("limit", limit),) for limit in record.limits), (), ()]
-    over = sorted({cell.score.intervals_over for cell in cells})
+    over = sorted({score.intervals_over for score in order})
     note = (
         "Reward / cost at each limit, mean over seeds and episodes, with 95 % intervals over "
         f"{' or, of one training, '.join(reversed(over))}, and below them how many single episodes cost more than the "
@@ -251,7 +223,7 @@ def per_limit(record: Results) -> Table:
     return _table("Results at each limit", heads, body, note, columns, belongs)
 
 
-def _at_limit(score: Score) -> Text:
+def _at_limit(score: Summary) -> Text:
     text = f"{decimal(score.reward)} / {decimal(score.cost)}"
     belongs = (("limit", limit_name(score.limit or [])),)
     return Text(text, "safe" if score.safe else "unsafe", _both(score), score.reward, belongs=belongs)
@@ -259,22 +231,19 @@ def _at_limit(score: Score) -> Text:
 
 def rank_data(record: Results) -> list[dict[str, object]]:
     """Means at each limit, from which the page's script ranks what the filters leave; of one constraint."""
-    if len({cell.method for cell in record.cells}) < 2 or any(
-        len(at.limit) != 1 for c in record.cells for at in c.limits
-    ):
+    if len({run.method for run in record.runs}) < 2 or any(len(run.cost_limit) != 1 for run in record.runs):
         return []
     return [
         {
-            "task": cell.task,
-            "method": cell.method,
-            "limit": limit_name(at.limit),
+            "task": at.task,
+            "method": at.method,
+            "limit": limit_name(at.limit or []),
             "reward": at.reward,
             "cost": at.cost,
-            "over": at.over,
-            "episodes": at.rewards.size,
+            "over": at.tail.over,
+            "episodes": at.tail.episodes,
         }
-        for cell in record.cells
-        for at in cell.limits
+        for at in at_one_limit(record)
     ]
 
 
@@ -282,11 +251,11 @@ def _method(record: Results, method: str) -> Text:
     return Text(method, series=None if record.by_limit else record.methods.index(method))
 
 
-def _both(score: Score) -> tuple[str, ...]:
-    tail = () if score.tail is None else (f"{score.tail.over} of {score.tail.episodes} over",)
+def _both(score: Summary) -> tuple[str, ...]:
+    tail = f"{score.tail.over} of {score.tail.episodes} over"
     if score.reward_interval is None:
-        return tail
-    return (f"{between(score.reward_interval)} / {between(score.cost_interval)}", *tail)
+        return (tail,)
+    return (f"{between(score.reward_interval)} / {between(score.cost_interval)}", tail)
 
 
 def _below(interval: Interval | None, digits: int = 2) -> tuple[str, ...]:

@@ -13,11 +13,11 @@ from markupsafe import Markup
 
 from pdocrl.data.dataset import Dataset
 from pdocrl.evaluation.intervals import Floats
-from pdocrl.evaluation.score import Cell
+from pdocrl.evaluation.score import RunScore, Summary
 from pdocrl.ope.result import OpeRun
 from pdocrl.report import chart
 from pdocrl.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis
-from pdocrl.report.record import PlayedRun, Results
+from pdocrl.report.record import Results
 from pdocrl.table import amount
 
 ROW, GAP = 11.0, 7.0  # of a limit in a picture of episodes, and between methods
@@ -39,9 +39,9 @@ def data_planes(record: Results) -> Drawings:
 
 def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     cost, earned = dataset.cost_return[:, k], dataset.reward_return
-    asked = sorted({run.asked[k] for run in record.runs} or _trained_limits(record, k))
+    asked = sorted({run.cost_limit[k] for run in record.runs} or _trained_limits(record, k))
     height = 300.0
-    means = [(run, float(run.costs[:, k].mean()), float(run.returns.mean())) for run in record.runs]
+    means = [(run, run.cost[k], run.reward) for run in record.runs]
     everything = np.concatenate([cost, [c for _, c, _ in means]])
     x = chart.spanning(everything, LEFT + 8, WIDTH - RIGHT, also=(0.0, *asked))
     y = chart.spanning(np.concatenate([earned, [r for *_, r in means]]), height - BOTTOM, TOP + 12)
@@ -52,7 +52,7 @@ def _data_plane(record: Results, dataset: Dataset, k: int) -> Markup:
     for (run, spent, gained), place, seen in zip(means, places, chart.apart(places, 15.0), strict=True):
         words = f"{run.method}, limit {run.limit}, seed {run.seed}: return {amount(gained)}, cost {amount(spent, 1)}"
         series = record.series(run.method, run.limit)
-        mark = chart.mark(series, *seen, words, filled=spent <= run.asked[k], large=True)
+        mark = chart.mark(series, *seen, words, filled=spent <= run.cost_limit[k], large=True)
         body += chart.group(chart.leader(place, seen) + mark, method=run.method, limit=run.limit)
     told = "; ".join(
         f"{run.method}, limit {run.limit}: return {amount(gained)}, cost {amount(spent, 1)}"
@@ -88,23 +88,25 @@ def planes(record: Results) -> Drawings:
     return {task: _plane(record, task, own) for task in record.tasks if (own := record.runs_of(task))}
 
 
-def _plane(record: Results, task: str, runs: list[PlayedRun]) -> Markup:
+def _plane(record: Results, task: str, runs: list[RunScore]) -> Markup:
     height = 250.0
-    x = chart.from_zero([run.cost for run in runs], LEFT, WIDTH - RIGHT)
-    y = chart.spanning([run.reward for run in runs], height - BOTTOM, TOP + 12, also=(0.0,))
+    x = chart.from_zero([run.normalized_cost for run in runs], LEFT, WIDTH - RIGHT)
+    y = chart.spanning([run.normalized_reward for run in runs], height - BOTTOM, TOP + 12, also=(0.0,))
     body = chart.axes(x, y, "cost / limit", "normalised reward")
     body += chart.upright(float(x(1)), y.end - 4, y.start, "limit")
     for run in runs:
-        words = f"{run.method}, limit {run.limit}, seed {run.seed}: reward {run.reward:.2f}, cost {run.cost:.2f}"
+        reward, cost = run.normalized_reward, run.normalized_cost
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: reward {reward:.2f}, cost {cost:.2f}"
         series = record.series(run.method, run.limit)
-        mark = chart.mark(series, float(x(run.cost)), float(y(run.reward)), words, filled=run.safe)
+        mark = chart.mark(series, float(x(cost)), float(y(reward)), words, filled=run.safe)
         body += chart.group(mark, method=run.method, limit=run.limit)
     safe = sum(run.safe for run in runs)
-    best = max((run for run in runs if run.safe), key=lambda run: run.reward, default=None)
+    best = max((run for run in runs if run.safe), key=lambda run: run.normalized_reward, default=None)
     description = f"{len(runs)} runs by cost and reward, {safe} of them within their limit. "
-    description += (
-        "None is safe." if best is None else f"The highest safe reward is {best.reward:.2f}, by {best.method}."
-    )
+    if best is None:
+        description += "None is safe."
+    else:
+        description += f"The highest safe reward is {best.normalized_reward:.2f}, by {best.method}."
     return chart.drawing(f"plane-{record.tasks.index(task)}", height, f"{task}: reward against cost", description, body)
 
 
@@ -113,13 +115,13 @@ def episode_costs(record: Results) -> Drawings:
     found = {}
     for task in record.tasks:
         own = record.runs_of(task)
-        if own and own[0].asked:
-            found[task] = Markup("").join(_costs(record, task, own, k) for k in range(len(own[0].asked)))
+        if own and own[0].cost_limit:
+            found[task] = Markup("").join(_costs(record, task, own, k) for k in range(len(own[0].cost_limit)))
     return found
 
 
-def _costs(record: Results, task: str, runs: list[PlayedRun], k: int) -> Markup:
-    rows: dict[str, dict[str, list[PlayedRun]]] = {}
+def _costs(record: Results, task: str, runs: list[RunScore], k: int) -> Markup:
+    rows: dict[str, dict[str, list[RunScore]]] = {}
     for method in record.ranked:
         for limit in record.limits:
             own = [run for run in runs if (run.method, run.limit) == (method, limit)]
@@ -127,14 +129,14 @@ def _costs(record: Results, task: str, runs: list[PlayedRun], k: int) -> Markup:
                 rows.setdefault(method, {})[limit] = own
     bottom = TOP + sum(ROW * len(limits) + GAP for limits in rows.values())
     names = chart.LETTER * max(len(method) for method in rows) + 24
-    x = chart.from_zero(np.concatenate([run.shares[:, k] for run in runs]), names, WIDTH - RIGHT)
-    which = f" {k + 1}" if len(runs[0].asked) > 1 else ""
+    x = chart.from_zero(np.concatenate([run.normalised_costs[:, k] for run in runs]), names, WIDTH - RIGHT)
+    which = f" {k + 1}" if len(runs[0].cost_limit) > 1 else ""
     body = chart.base(x, bottom, f"cost{which} of an episode / limit") + chart.upright(float(x(1)), TOP - 4, bottom)
     top, told = TOP, []
     for method, limits in rows.items():
         inside = chart.words(0, top + ROW * len(limits) / 2 + 4, method, kind="name")
         for limit, own in limits.items():
-            cost = np.concatenate([run.shares[:, k] for run in own])
+            cost = np.concatenate([run.normalised_costs[:, k] for run in own])
             mean, middle = float(cost.mean()), top + ROW / 2
             series = record.series(method, limit)
             words = f"{method}, limit {limit}: mean {mean:.2f}, {(cost > 1).sum()} of {len(cost)} episodes over"
@@ -155,22 +157,22 @@ def asked_and_played(record: Results) -> Drawings:
     """{task: pictures}: reward and cost against the limit that was asked for, of methods with several limits."""
     found = {}
     for task in record.scored_tasks:
-        cells = [c for c in record.cells if c.task == task and len(c.limits) > 1 and len(c.limits[0].limit) == 1]
-        if cells:
-            found[task] = _against_limit(record, task, cells, "cost") + _against_limit(record, task, cells, "reward")
+        own = [one for one in record.summaries if one.task == task and one.limits > 1]
+        own = [one for one in own if len(one.by_limit[0].costs) == 1]
+        if own:
+            found[task] = _against_limit(record, task, own, "cost") + _against_limit(record, task, own, "reward")
     return found
 
 
-def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> Markup:
+def _against_limit(record: Results, task: str, summaries: list[Summary], what: str) -> Markup:
     height = 220.0
-    asked = {cell.method: np.array([at.limit[0] for at in cell.limits]) for cell in cells}
+    asked = {one.method: np.array([at.limit for at in one.by_limit])[:, 0] for one in summaries}
     scale = {m: own if what == "cost" else np.ones(len(own)) for m, own in asked.items()}  # shares → costs per episode
     means, between = {}, {}
-    for cell in cells:
-        scores = cell.score.by_limit
-        means[cell.method] = np.array([getattr(s, what) for s in scores]) * scale[cell.method]
-        spans = [getattr(s, f"{what}_interval") or (getattr(s, what),) * 2 for s in scores]
-        between[cell.method] = np.array(spans) * scale[cell.method][:, None]
+    for one in summaries:
+        means[one.method] = np.array([getattr(at, what) for at in one.by_limit]) * scale[one.method]
+        spans = [getattr(at, f"{what}_interval") or (getattr(at, what),) * 2 for at in one.by_limit]
+        between[one.method] = np.array(spans) * scale[one.method][:, None]
     x = chart.spanning(np.concatenate(list(asked.values())), LEFT, WIDTH - RIGHT, also=(0.0,))
     # An interval of two or three trainings can be very wide; the means decide the scale, and bars end at the frame.
     highest = max(1.5 * float(np.concatenate(list(means.values())).max()), x.high if what == "cost" else 0.0)
@@ -184,9 +186,9 @@ def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> 
         same = np.array([0.0, min(x.high, y.high)])
         body += chart.dashed(x(same), y(same))
     told = []
-    beside = _beside(x, np.unique(np.concatenate(list(asked.values()))), len(cells))
-    for cell, aside in zip(cells, beside, strict=True):
-        method, order = cell.method, np.argsort(asked[cell.method])
+    beside = _beside(x, np.unique(np.concatenate(list(asked.values()))), len(summaries))
+    for one, aside in zip(summaries, beside, strict=True):
+        method, order = one.method, np.argsort(asked[one.method])
         series = record.methods.index(method)
         across, up = x(asked[method][order]) + aside, y(means[method][order])
         places = [(float(a), float(b)) for a, b in zip(across, up, strict=True)]
@@ -195,7 +197,7 @@ def _against_limit(record: Results, task: str, cells: list[Cell], what: str) -> 
             low, high = np.clip(between[method][i], y.low, y.high)
             words = f"{method}, limit {asked[method][i]:g} asked: {what} {means[method][i]:.2f}"
             inside += chart.whisker(series, place[0], float(y(low)), float(y(high))) + chart.leader(place, seen)
-            inside += chart.mark(series, *seen, words, filled=cell.limits[i].safe)
+            inside += chart.mark(series, *seen, words, filled=one.by_limit[i].safe)
             told.append(words)
         body += chart.group(inside, method=method)
     name = f"asked-{what}-{record.tasks.index(task)}"
@@ -218,10 +220,11 @@ def profiles(record: Results) -> Drawings:
 
 def _profile(record: Results, what: str) -> Markup:
     height, of_episodes = 220.0, what == "episode cost"
-    rewards = np.array([run.reward for run in record.runs])
-    costs, methods = np.array([run.cost for run in record.runs]), [run.method for run in record.runs]
+    rewards = np.array([run.normalized_reward for run in record.runs])
+    costs, methods = np.array([run.normalized_cost for run in record.runs]), [run.method for run in record.runs]
     if of_episodes:
-        costs, methods = np.array([row.normalized_cost for row in record.rows]), [row.method for row in record.rows]
+        played = [(run.method, one.normalized_cost) for run in record.runs for one in run.episodes]
+        costs, methods = np.array([cost for _, cost in played]), [method for method, _ in played]
     if what == "reward":
         x = chart.spanning(rewards, LEFT, WIDTH - RIGHT, also=(0.0,))
     else:
@@ -261,7 +264,7 @@ def estimates(record: Results) -> Drawings:
     return found
 
 
-def judged(record: Results, task: str) -> list[tuple[PlayedRun, OpeRun]]:
+def judged(record: Results, task: str) -> list[tuple[RunScore, OpeRun]]:
     """Runs that were both estimated and played at the limit of their training."""
     played = {(run.method, run.limit, run.seed): run for run in record.runs_of(task)}
     return [
@@ -273,7 +276,7 @@ def judged(record: Results, task: str) -> list[tuple[PlayedRun, OpeRun]]:
     ]
 
 
-def _estimate(record: Results, task: str, what: str, pairs: list[tuple[PlayedRun, OpeRun]]) -> Markup:
+def _estimate(record: Results, task: str, what: str, pairs: list[tuple[RunScore, OpeRun]]) -> Markup:
     known = [
         (run, told, value, span)
         for run, told in pairs
@@ -283,7 +286,7 @@ def _estimate(record: Results, task: str, what: str, pairs: list[tuple[PlayedRun
     if not known:
         return Markup("")
     height = 220.0
-    played: Floats = np.array([getattr(run, what) for run, *_ in known])
+    played: Floats = np.array([getattr(run, f"normalized_{what}") for run, *_ in known])
     between: Floats = np.array([span for *_, span in known])  # [n, 2]
     everything = np.concatenate([played, [value for *_, value, _ in known], between.ravel()])
     make = chart.from_zero if what == "cost" else chart.spanning
@@ -291,11 +294,11 @@ def _estimate(record: Results, task: str, what: str, pairs: list[tuple[PlayedRun
     body = chart.axes(x, y, f"{what} played", f"{what} estimated")
     same = np.linspace(max(x.low, y.low), min(x.high, y.high), 40)
     body += chart.dashed(x(same), y(same))
-    for run, told, value, (low, high) in known:
-        words = f"{run.method}, limit {run.limit}, seed {run.seed}: {what} {getattr(run, what):.2f} played, "
+    for at_run, (run, told, value, (low, high)) in zip(played.tolist(), known, strict=True):
+        words = f"{run.method}, limit {run.limit}, seed {run.seed}: {what} {at_run:.2f} played, "
         words += f"{value:.2f} [{low:.2f}, {high:.2f}] estimated"
         words += "" if told.trusted else "; not trusted"
-        at, series = float(x(getattr(run, what))), record.series(run.method, run.limit)
+        at, series = float(x(at_run)), record.series(run.method, run.limit)
         mark = chart.whisker(series, at, float(y(low)), float(y(high)))
         mark += chart.mark(series, at, float(y(value)), words, filled=told.trusted)
         body += chart.group(mark, method=run.method, limit=run.limit)

@@ -9,7 +9,8 @@ from pathlib import Path
 from pdocrl.bench.results import GROUPS, Row
 from pdocrl.bench.suite import named_suites
 from pdocrl.errors import PdocrlError
-from pdocrl.report.record import Results, Training, limit_name
+from pdocrl.evaluation.score import limit_name
+from pdocrl.report.record import Results, Training
 from pdocrl.table import DASH, Belongs, Table, Text
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import train_seconds

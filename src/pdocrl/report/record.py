@@ -19,9 +19,7 @@ from pdocrl.bench.results import (
     GroupStatus,
     Row,
     SuiteFile,
-    limits_of_run,
-    make_rows,
-    method_name,
+    make_runs,
     read_rows,
     read_status,
 )
@@ -33,13 +31,13 @@ from pdocrl.errors import PdocrlError
 from pdocrl.evaluation.evaluate import FILE as SCORES
 from pdocrl.evaluation.evaluate import Scores, read_scores
 from pdocrl.evaluation.intervals import Floats
-from pdocrl.evaluation.score import Cell
+from pdocrl.evaluation.score import RunScore, Summary, limit_name, method_name, summarise, variant_of
 from pdocrl.ope.result import FILE as OPE
 from pdocrl.ope.result import OffPolicy, read_ope
 from pdocrl.records import Part, from_plain
-from pdocrl.report.statistics import make_cells, standings
+from pdocrl.report.statistics import standings
 from pdocrl.training.config import TrainingConfig
-from pdocrl.training.folder import Trained, load_trained, read_lines, train_seconds
+from pdocrl.training.folder import Trained, load_trained, read_lines
 
 Curve = tuple[Floats, Floats]  # steps [T], values [T]
 Run = tuple[str, str, int]  # method, limit and seed
@@ -61,33 +59,6 @@ class EvaluationLine(Part, frozen=True, kw_only=True):
     run: int
     reward: float
     cost: list[float]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PlayedRun:
-    """One policy at the limit it was asked to keep, on the scales of the scores."""
-
-    task: str
-    method: str
-    limit: str  # "10", or "10, 5" with two constraints
-    asked: tuple[float, ...]
-    seed: int
-    training: int
-    reward: float
-    cost: float  # of its worst constraint
-    returns: Floats  # [E] undiscounted
-    costs: Floats  # [E, K] undiscounted
-
-    @property
-    def safe(self) -> bool:
-        return self.cost <= 1
-
-    @property
-    def shares(self) -> Floats:
-        """[E, K] costs over their limits."""
-        from pdocrl.evaluation.normalise import normalised_cost
-
-        return normalised_cost(self.costs, self.asked) if self.asked else self.costs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,9 +130,9 @@ class Results:
 
     folder: Path
     suite: SuiteFile
-    rows: list[Row]
-    cells: list[Cell]  # one per task and method that was scored
-    runs: list[PlayedRun]
+    rows: list[Row]  # of a benchmark
+    summaries: list[Summary]  # one per task and method that was scored
+    runs: list[RunScore]
     trainings: list[Training]
     trained: Trained | None = None  # of a training on its own: its policies
     scores: Scores | None = None
@@ -180,7 +151,7 @@ class Results:
 
     @cached_property
     def scored_tasks(self) -> list[str]:
-        there = {cell.task for cell in self.cells}
+        there = {one.task for one in self.summaries}
         return [task for task in self.tasks if task in there]
 
     @cached_property
@@ -191,13 +162,13 @@ class Results:
     @cached_property
     def ranked(self) -> list[str]:
         """Methods, the best first; those without scores last."""
-        order = [standing.method for standing in standings(self.cells)]
+        order = [standing.method for standing in standings(self.runs)]
         return order + [method for method in self.methods if method not in order]
 
     @cached_property
     def limits(self) -> list[str]:
         """From the tightest to the loosest: those played, and of a training on its own those trained for."""
-        played = {row.cost_limit for row in self.rows}
+        played = {tuple(run.cost_limit) for run in self.runs}
         if played and not self.alone:
             return [limit_name(limit) for limit in sorted(played)]
         plans = [training.plan for training in self.trainings if training.plan is not None]
@@ -231,7 +202,7 @@ class Results:
         except PdocrlError:
             return None
 
-    def runs_of(self, task: str) -> list[PlayedRun]:
+    def runs_of(self, task: str) -> list[RunScore]:
         return [run for run in self.runs if run.task == task]
 
 
@@ -249,11 +220,9 @@ def read_results(folder: str | os.PathLike[str], dataset: Dataset | None = None)
     if is_suite(folder):
         rows = read_rows(folder)
         trainings = [read_training(folder / GROUPS / status.name, status) for status in read_status(folder)]
-        return Results(folder, read_suite_file(folder), rows, make_cells(rows), played_runs(rows), trainings)
+        runs = make_runs(rows)
+        return Results(folder, read_suite_file(folder), rows, summarise(runs), runs, trainings)
     return _read_alone(folder, dataset)
-
-
-NO_SETTINGS = {"cost_limit", "seed", "limits"}  # of a run: what it is asked, and its seed
 
 
 def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
@@ -268,26 +237,14 @@ def _read_alone(folder: Path, dataset: Dataset | None) -> Results:
     name = scores.task if scores is not None else plan.task or Path(plan.data).name
     status = GroupStatus(folder.name, name, plan.agent, "", len(plan.runs), "trained" if scores is None else "done")
     variants = [
-        "-".join(filter(None, (_variant({k: v for k, v in run.items() if k not in NO_SETTINGS}), limits_of_run(run))))
+        variant_of({name: value for name, value in run.items() if name not in {"cost_limit", "seed"}})
         for run in plan.runs
     ]
     training = read_training(folder, status, tuple(method_name(plan.agent, variant) for variant in variants))
-    rows = []
-    if scores is not None:
-        rows = make_rows(
-            plan,
-            scores,
-            _task(scores.task, plan),
-            suite=folder.name,
-            protocol=scores.protocol,
-            variant=lambda run: _variant({k: v for k, v in run.settings.items() if k not in NO_SETTINGS}),
-            seconds=train_seconds(trained.metrics),
-        )
     suite = SuiteFile(name=folder.name, kind="control", steps=plan.steps)
     embedded = dataset is not None and any(load(path).digest == dataset.digest for path in EMBEDDED.glob("*.hdf5"))
-    return Results(
-        folder, suite, rows, make_cells(rows), played_runs(rows), [training], trained, scores, dataset, embedded
-    )
+    runs, summaries = ([], []) if scores is None else (scores.runs, scores.summary)
+    return Results(folder, suite, [], summaries, runs, [training], trained, scores, dataset, embedded)
 
 
 def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = ()) -> Training:
@@ -304,50 +261,6 @@ def read_training(folder: Path, status: GroupStatus, methods: tuple[str, ...] = 
         _read_ope(folder, plan),
         methods or (own,) * runs,
     )
-
-
-def played_runs(rows: Sequence[Row]) -> list[PlayedRun]:
-    """Episodes by the policy that played them."""
-    found: dict[tuple[str, str, tuple[float, ...], int], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row.task, row.method, row.cost_limit, row.seed), []).append(row)
-    made = []
-    for (task, method, limit, seed), own in found.items():
-        (cell,) = make_cells(own)  # of one run: its means
-        returns = np.array([row.reward for row in own])
-        costs = np.array([row.cost for row in own]).reshape(len(own), len(limit))
-        made.append(
-            PlayedRun(
-                task,
-                method,
-                limit_name(limit),
-                limit,
-                seed,
-                own[0].training,
-                cell.score.reward,
-                cell.score.cost,
-                returns,
-                costs,
-            )
-        )
-    return made
-
-
-def limit_name(limit: Sequence[float]) -> str:
-    """(10.0,) → "10"."""
-    return ", ".join(f"{value:g}" for value in limit) or "none"
-
-
-def _task(name: str, plan: TrainingConfig) -> Task:
-    """As it is known here; one that was played by an environment given in Python has a name alone."""
-    try:
-        return find_task(name)
-    except PdocrlError:
-        return Task(name, plan.horizon)
-
-
-def _variant(settings: dict[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _lines(path: Path, kind: type[Part]) -> list:  # type: ignore[type-arg]

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pdocrl.bench.results import Row
+from pdocrl.bench.results import Row, make_runs
 from pdocrl.bench.sources import refuse_unsourced, source_notes
 from pdocrl.evaluation.intervals import binomial_interval, interval_words, number
 from pdocrl.evaluation.protocols import protocols_in
-from pdocrl.evaluation.score import Cell, Score
+from pdocrl.evaluation.score import RunScore, Summary, summarise
 from pdocrl.report.published import AVERAGE, published
-from pdocrl.report.statistics import LEVELS, best_safe, compare, make_cells, names_of, standings
+from pdocrl.report.statistics import LEVELS, best_safe, compare, names_of, standings
 from pdocrl.table import DASH, Style, Table, Text
 
 Colour = Callable[[str], int | None]
@@ -33,17 +33,18 @@ Colour = Callable[[str], int | None]
 def make_tables(rows: Sequence[Row]) -> list[Table]:
     """All tables the rows give; none without rows."""
     refuse_unsourced(rows)
-    cells = make_cells(rows)
-    if not cells:
+    runs = make_runs(rows)
+    summaries = summarise(runs)
+    if not runs:
         return []
-    notes = _notes(rows, cells)
-    several = len({cell.method for cell in cells}) > 1
-    beside = any(published(cell.method, cell.task) for cell in cells)
+    notes = _notes(rows, summaries)
+    several = len({one.method for one in summaries}) > 1
+    beside = any(published(one.method, one.task) for one in summaries)
     return [
         *_by_protocol(rows, notes, beside),
-        *([overview_table(rows, cells, notes)] if several else []),
-        limits_table(cells, notes),
-        *([ranks_table(cells, notes), profile_table(cells, notes), improvement_table(cells, notes)] if several else []),
+        *([overview_table(rows, summaries, notes)] if several else []),
+        limits_table(summaries, notes),
+        *([ranks_table(runs, notes), profile_table(runs, notes), improvement_table(runs, notes)] if several else []),
     ]
 
 
@@ -54,8 +55,8 @@ def _by_protocol(rows: Sequence[Row], notes: Sequence[str], beside: bool) -> lis
     made = []
     for protocol in protocols if len(protocols) > 1 else [None]:
         limits = None if protocol is None else {(limit,) for limit in protocol.limits}
-        cells = make_cells([row for row in rows if limits is None or row.cost_limit in limits])
-        for table in [results_table(cells, notes), *([published_table(cells, notes)] if beside else [])]:
+        own = make_runs(row for row in rows if limits is None or row.cost_limit in limits)
+        for table in [results_table(own, notes), *([published_table(summarise(own), notes)] if beside else [])]:
             if protocol is not None:
                 told = f"{table.title}, limits {', '.join(f'{limit:g}' for limit in protocol.limits)} ({protocol.name})"
                 table = dataclasses.replace(table, name=f"{table.name}_{protocol.name}", title=told)
@@ -63,19 +64,19 @@ def _by_protocol(rows: Sequence[Row], notes: Sequence[str], beside: bool) -> lis
     return made
 
 
-def overview_table(rows: Sequence[Row], cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+def overview_table(rows: Sequence[Row], summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
     """Reward / cost of every method on every task, the mean over limits; the safest methods first.
 
     What was not run is a gap. Methods with gaps stand behind those without.
     """
-    methods, tasks = names_of(cells)
-    by_place = {(cell.task, cell.method): cell for cell in cells}
+    methods, tasks = names_of(summaries)
+    by_place = {(one.task, one.method): one for one in summaries}
     own = {method: [by_place[task, method] for task in tasks if (task, method) in by_place] for method in methods}
 
     def merit(method: str) -> tuple[float, ...]:
-        limits = sum(cell.score.limits for cell in own[method])
-        kept = sum(cell.score.safe_limits for cell in own[method])
-        reward = sum(cell.score.reward for cell in own[method]) / len(own[method])
+        limits = sum(one.limits for one in own[method])
+        kept = sum(one.safe_limits for one in own[method])
+        reward = sum(one.reward for one in own[method]) / len(own[method])
         return (len(own[method]), kept / limits, reward)
 
     body = []
@@ -85,12 +86,9 @@ def overview_table(rows: Sequence[Row], cells: Sequence[Cell], notes: Sequence[s
             (
                 Text(method),
                 *(_reward_and_cost(by_place.get((task, method))) for task in tasks),
-                Text(
-                    f"{sum(cell.score.safe_limits for cell in own[method])} of "
-                    f"{sum(cell.score.limits for cell in own[method])}"
-                ),
+                Text(f"{sum(one.safe_limits for one in own[method])} of {sum(one.limits for one in own[method])}"),
                 Text(_listed({f"{row.step:,}" for row in made_by})),
-                Text(_listed({str(cell.score.runs // cell.score.limits) for cell in own[method]})),
+                Text(_listed({str(one.runs // one.limits) for one in own[method]})),
                 Text(_listed({row.pdocrl for row in made_by})),
             )
         )
@@ -104,55 +102,56 @@ def overview_table(rows: Sequence[Row], cells: Sequence[Cell], notes: Sequence[s
     return Table("overview", "Every method on every task", columns, tuple(body), (note, *notes), row_belongs=belongs)
 
 
-def _reward_and_cost(cell: Cell | None) -> Text:
-    if cell is None:
+def _reward_and_cost(one: Summary | None) -> Text:
+    if one is None:
         return Text(DASH)
-    return Text(f"{number(cell.score.reward)} / {number(cell.score.cost)}", "safe" if cell.score.safe else "unsafe")
+    return Text(f"{number(one.reward)} / {number(one.cost)}", "safe" if one.safe else "unsafe")
 
 
 def _listed(values: set[str]) -> str:
     return ", ".join(sorted(values, key=lambda text: (len(text), text)))
 
 
-def results_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+def results_table(runs: Sequence[RunScore], notes: Sequence[str] = ()) -> Table:
     """Tasks × methods as the paper's table, with the mean over tasks as the last line."""
-    methods, tasks = names_of(cells)
-    by_place = {(cell.task, cell.method): cell for cell in cells}
+    summaries = summarise(runs)
+    methods, tasks = names_of(summaries)
+    by_place = {(one.task, one.method): one for one in summaries}
     body = []
     for task in tasks:
-        best = best_safe(cells, task)
+        best = best_safe(summaries, task)
         line = [Text(task)]
         for method in methods:
             line += _pair(by_place.get((task, method)), best)
         body.append(tuple(line))
     if len(tasks) > 1:
-        body.append(tuple([Text(AVERAGE), *_averages(cells, methods, tasks)]))
+        body.append(tuple([Text(AVERAGE), *_averages(summaries, runs, methods)]))
     columns = [("", "task"), *((method, name) for method in methods for name in ("reward", "cost"))]
     title = "Normalised reward and cost, mean ± standard deviation over limits × seeds"
     return Table("results", title, tuple(columns), tuple(body), tuple(notes))
 
 
-def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+def published_table(summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
     """One line per task and method: measured, with intervals, and what the paper prints."""
     body = []
-    for cell in cells:
-        paper, style, score = published(cell.method, cell.task), _style(cell, best_safe(cells, cell.task)), cell.score
+    for one in summaries:
+        paper, style = published(one.method, one.task), _style(one, best_safe(summaries, one.task))
         own: tuple[Text, ...] = (Text(DASH), Text(DASH))
         if paper is not None:
             kind: Style = "safe" if paper.safe else "unsafe"
             own = (Text(_spread(paper.reward, paper.reward_std), kind), Text(_spread(paper.cost, paper.cost_std), kind))
         body.append(
             (
-                Text(cell.task),
-                Text(cell.method),
-                Text(_spread(score.reward, cell.reward_std), style),
-                Text(score.words("reward")),
-                Text(number(score.reward_iqm)),
-                Text(_spread(score.cost, cell.cost_std), style),
-                Text(score.words("cost")),
-                Text(number(score.cost_iqm)),
-                *tail_cells(score),
-                Text(f"{score.safe_limits} of {score.limits}"),
+                Text(one.task),
+                Text(one.method),
+                Text(_spread(one.reward, one.reward_std), style),
+                Text(one.words("reward")),
+                Text(number(one.reward_iqm)),
+                Text(_spread(one.cost, one.cost_std), style),
+                Text(one.words("cost")),
+                Text(number(one.cost_iqm)),
+                *tail_cells(one),
+                Text(f"{one.safe_limits} of {one.limits}"),
                 *own,
             )
         )
@@ -173,16 +172,16 @@ def published_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
     return Table("published", "Measured, and what the paper prints", columns, tuple(body), (*notes, TAIL_NOTE))
 
 
-def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
+def limits_table(summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
     """One line per task, method and limit."""
     body = []
-    for cell in cells:
-        for score in cell.score.by_limit:
+    for one in summaries:
+        for score in one.by_limit:
             style: Style = "safe" if score.safe else "unsafe"
             body.append(
                 (
-                    Text(cell.task),
-                    Text(cell.method),
+                    Text(one.task),
+                    Text(one.method),
                     Text(", ".join(f"{x:g}" for x in score.limit or []) or DASH),
                     Text(number(score.reward), style),
                     Text(score.words("reward")),
@@ -190,7 +189,7 @@ def limits_table(cells: Sequence[Cell], notes: Sequence[str] = ()) -> Table:
                     Text(score.words("cost")),
                     *tail_cells(score),
                     Text("yes" if score.safe else "no"),
-                    Text(f"{cell.score.safe_limits} of {cell.score.limits}"),
+                    Text(f"{one.safe_limits} of {one.limits}"),
                 )
             )
     names = ("task", "method", "limit", "reward", "95 %", "cost", "95 %", *TAIL_HEADS, "safe", "safe limits")
@@ -207,10 +206,8 @@ TAIL_NOTE = (
 )
 
 
-def tail_cells(score: Score) -> tuple[Text, ...]:
-    """What the mean hides, under `TAIL_HEADS`; dashes for scores of before version 0.3."""
-    if score.tail is None or score.trainings_over is None:
-        return (Text(DASH, value=""),) * len(TAIL_HEADS)
+def tail_cells(score: Summary) -> tuple[Text, ...]:
+    """What the mean hides, under `TAIL_HEADS`."""
     count, interval = score.tail.words()
     low, high = binomial_interval(score.trainings_over, score.trainings)
     return (
@@ -222,9 +219,9 @@ def tail_cells(score: Score) -> tuple[Text, ...]:
     )
 
 
-def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
+def ranks_table(runs: Sequence[RunScore], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
     """Methods by average rank; `colour` gives the number of a method's colour and shape on a page."""
-    order = standings(cells)
+    order = standings(runs)
     body = [
         (
             Text(s.method, series=colour(s.method)),
@@ -260,11 +257,11 @@ def ranks_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour
     return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 
 
-def profile_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
+def profile_table(runs: Sequence[RunScore], notes: Sequence[str] = (), colour: Colour = lambda method: None) -> Table:
     """The performance profile of every method, at a few levels of reward."""
     body = [
         (Text(s.method, series=colour(s.method)), *(Text(f"{share:.2f}") for share in s.profile))
-        for s in standings(cells)
+        for s in standings(runs)
     ]
     names = ("method", *(f"reward ≥ {level:g}" for level in LEVELS))
     note = "Share of all runs (tasks × limits × seeds) that satisfy their limit with at least this reward."
@@ -272,16 +269,16 @@ def profile_table(cells: Sequence[Cell], notes: Sequence[str] = (), colour: Colo
 
 
 def improvement_table(
-    cells: Sequence[Cell], notes: Sequence[str] = (), order: Sequence[str] = (), colour: Colour = lambda method: None
+    runs: Sequence[RunScore], notes: Sequence[str] = (), order: Sequence[str] = (), colour: Colour = lambda method: None
 ) -> Table:
     """Method × method, in their order or a given one; on a page the fill follows the number."""
-    there = names_of(cells)[0]
+    there = list(dict.fromkeys(run.method for run in runs))
     methods = [method for method in order if method in there] or there
     body = []
     for method in methods:
         line = [Text(method, series=colour(method))]
         for other in methods:
-            found = None if other == method else compare(cells, method, other)
+            found = None if other == method else compare(runs, method, other)
             if found is None:
                 line.append(Text(DASH, value=""))
                 continue
@@ -304,23 +301,21 @@ def _by_method(
     return Table(name, title, tuple(("", head) for head in heads), tuple(body), tuple(notes), row_belongs=belongs)
 
 
-def _pair(cell: Cell | None, best: str | None) -> list[Text]:
-    if cell is None:
+def _pair(one: Summary | None, best: str | None) -> list[Text]:
+    if one is None:
         return [Text(DASH), Text(DASH)]
-    style = _style(cell, best)
+    style = _style(one, best)
     return [
-        Text(_spread(cell.score.reward, cell.reward_std), style),
-        Text(_spread(cell.score.cost, cell.cost_std), style),
+        Text(_spread(one.reward, one.reward_std), style),
+        Text(_spread(one.cost, one.cost_std), style),
     ]
 
 
-def _averages(cells: Sequence[Cell], methods: Sequence[str], tasks: Sequence[str]) -> list[Text]:
+def _averages(summaries: Sequence[Summary], runs: Sequence[RunScore], methods: Sequence[str]) -> list[Text]:
     """Mean over tasks, spread over all runs; of methods that were run on every task, which alone compare."""
-    whole = {m: [c for c in cells if c.method == m] for m in methods}
-    means = {
-        m: (np.mean([c.score.reward for c in own]), np.mean([c.score.cost for c in own])) for m, own in whole.items()
-    }
-    complete = [m for m in methods if len(whole[m]) == len(tasks)]
+    whole = {m: [one for one in summaries if one.method == m] for m in methods}
+    means = {m: (np.mean([one.reward for one in own]), np.mean([one.cost for one in own])) for m, own in whole.items()}
+    complete = [m for m in methods if len(whole[m]) == len({one.task for one in summaries})]
     safe = [m for m in complete if means[m][1] <= 1]
     best = max(safe, key=lambda m: means[m][0]) if safe else None
     line = []
@@ -329,28 +324,28 @@ def _averages(cells: Sequence[Cell], methods: Sequence[str], tasks: Sequence[str
             line += [Text(DASH), Text(DASH)]
             continue
         style: Style = "unsafe" if m not in safe else "best" if m == best else "safe"
-        spread = [np.concatenate([getattr(c, name) for c in whole[m]]).std() for name in ("run_rewards", "run_costs")]
+        spread = np.std([(run.normalized_reward, run.normalized_cost) for run in runs if run.method == m], axis=0)
         line += [Text(_spread(float(mean), float(std)), style) for mean, std in zip(means[m], spread, strict=True)]
     return line
 
 
-def _notes(rows: Sequence[Row], cells: Sequence[Cell]) -> list[str]:
+def _notes(rows: Sequence[Row], summaries: Sequence[Summary]) -> list[str]:
     """How the numbers came about, and what they do not compare with."""
     protocols = ", ".join(dict.fromkeys(row.protocol for row in rows))
-    runs = ", ".join(str(n) for n in sorted({cell.score.runs for cell in cells}))
-    episodes = ", ".join(str(n) for n in sorted({cell.score.episodes for cell in cells}))
+    runs = ", ".join(str(n) for n in sorted({one.runs for one in summaries}))
+    episodes = ", ".join(str(n) for n in sorted({one.episodes for one in summaries}))
     notes = [
         f"Protocol {protocols}; {runs} runs per task and method, {steps_told(rows)} steps, {episodes} episodes each."
     ]
-    if any(cell.score.intervals_over == "trainings" for cell in cells):
+    if any(one.intervals_over == "trainings" for one in summaries):
         notes.append("Intervals: 95 %, over trainings (t); a training that plays several limits counts once.")
-    if any(cell.score.intervals_over == "episodes" for cell in cells):
+    if any(one.intervals_over == "episodes" for one in summaries):
         notes.append("One training only: these intervals are over episodes and know nothing of how trainings differ.")
     if any(row.recollected for row in rows):
         tasks = ", ".join(dict.fromkeys(row.task for row in rows if row.recollected))
         notes.append(f"Data not the published files: {tasks}. Compare methods here, not with published numbers.")
     notes += source_notes(rows)
-    broken = [f"{cell.method} on {cell.task} ({cell.failures})" for cell in cells if cell.failures]
+    broken = [f"{one.method} on {one.task} ({one.failures})" for one in summaries if one.failures]
     if broken:
         notes.append(f"Runs whose training broke off, scored with their last whole policy: {', '.join(broken)}.")
     return notes
@@ -367,8 +362,8 @@ def steps_told(rows: Sequence[Row]) -> str:
     return f"{usual} ({others})" if others else usual
 
 
-def _style(cell: Cell, best: str | None) -> Style:
-    return "best" if cell.method == best else "safe" if cell.score.safe else "unsafe"
+def _style(one: Summary, best: str | None) -> Style:
+    return "best" if one.method == best else "safe" if one.safe else "unsafe"
 
 
 def _spread(mean: float, std: float | None) -> str:
