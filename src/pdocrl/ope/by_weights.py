@@ -138,7 +138,6 @@ class Gathered:
         self.largest: dict[str, list[Floats]] = {}  # policy → [A]
         self.who: list[Any] = []  # names of deciders, [E]
         self.cut = 0
-        self.ignored: set[str] = set()
         self.q: dict[str, SampledQ] = {}
         if not self.continuous:
             for name, target in named_policies(policies, parts.sample).items():
@@ -176,7 +175,6 @@ class Gathered:
                 self.steps.setdefault(policy, Steps()).add(log.step, weight, values)
         self.rows += len(log)
         self.cut += int(log.cut_short.sum())
-        self.ignored |= {*log.ignored}
         if log.decider is not None:
             self.who.append(_deciders(log))
 
@@ -232,7 +230,7 @@ class Gathered:
             choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
             warnings=[
                 *self._how(),
-                *([UNUSED_PROPENSITY] if not logged and PROPENSITY in self.ignored else []),
+                *([UNUSED_PROPENSITY] if not logged and PROPENSITY in self.parts.sample.ignored else []),
                 *(f"`{cost}` never occurred in the log" for cost, x in whole.costs.items() if not x.any()),
                 *([f"{self.cut} of {count} episodes were cut short"] if self.cut else []),
                 *([] if self.continuous else drift_of(self.parts.sample, newer)),
