@@ -36,6 +36,17 @@ def test_policies_act_as_they_did(agent: str) -> None:
             np.testing.assert_array_equal(step(data.obs[i], *before), action)
 
 
+def test_its_records_say_what_each_run_was_and_predicts() -> None:
+    first, second = load_trained(FOLDER / "dial").records()
+    assert (first["run"], first["cost_limit"], first["step"], first["failure"]) == (0, [10.0], 20, None)
+    assert second["cost_limit"] == [20.0]
+    assert first["metrics"] == load_trained(FOLDER / "dial").metrics[-2]["metrics"]
+    assert isinstance(first["predicted_within"], bool)
+    assert len(first["predicted_cost"]) == len(first["predicted_bound"]) == 1
+    (plain, _) = load_trained(FOLDER / "bc").records()
+    assert (plain["predicted_within"], plain["predicted_cost"], plain["predicted_tails"]) == (None, None, [])
+
+
 def test_a_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = shutil.copytree(FOLDER / "bc", tmp_path / "bc")
     trained = resume(folder, pdocrl.load("BallRun"), steps=30)

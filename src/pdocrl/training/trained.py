@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pdocrl.deprecations import attribute
 from pdocrl.errors import PdocrlError
 from pdocrl.limits import amounts, as_limits, in_words
-from pdocrl.policies.dial import serves_tails
+from pdocrl.policies.dial import prediction, serves_tails
 from pdocrl.policies.policy import Policy
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.loggers import History
@@ -146,6 +146,29 @@ class Trained:
             raise PdocrlError("this training has no state: it was neither trained here nor loaded from a folder.")
         policy: Any = self.policies[0]
         return FinalState.load(self.folder / CHECKPOINT, self.config, policy.normaliser)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One JSON-able row per run: its limit, seed and settings, step, last metrics, and what its policy predicts.
+
+        Predictions are those of policies that state them before anything is played (`dial`); None of others.
+        """
+        last = {line["run"]: line["metrics"] for line in self.metrics}
+        predicted = [prediction(policy) for policy in self.policies] or [None] * len(self.config.runs)
+        return [
+            {
+                "run": i,
+                **run,
+                "step": self.step,
+                "failure": self.failures.get(i),
+                "metrics": last.get(i),
+                "predicted_reward": None if said is None else said.reward,
+                "predicted_cost": None if said is None else said.cost.tolist(),
+                "predicted_bound": None if said is None else said.bound.tolist(),
+                "predicted_within": None if said is None else said.within,
+                "predicted_tails": [] if said is None else [tail._asdict() for tail in said.tails],
+            }
+            for i, (run, said) in enumerate(zip(self.config.runs, predicted, strict=True))
+        ]
 
     def __repr__(self) -> str:
         data = self.config.task or Path(self.config.data).name

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pdocrl.table import DASH, Table
-from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedRecord
+
+if TYPE_CHECKING:
+    from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedRecord
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
 LEARNED = {
