@@ -38,6 +38,9 @@ def test_the_critic_objects_by_more_than_it_differs_at_most_settings() -> None:
     reward = np.asarray([10.0, 20.0, 30.0])
     model = estimate(reward, np.asarray([0.0, 3.0, 18.0]), probed)
     critic = estimate(reward, np.asarray([8.0, 4.0, 17.0]), probed)  # differs by 1 at the median
+    right = select(targets, uncapped, model, critic, outcomes, probed)  # of the logged episodes it overstates nothing:
+    np.testing.assert_allclose(right.cost[:, 0], [8.0, 4.0, 18.0])  # where they differ, the models are wrong
+    critic.cost[3:] += 1.5 + np.where(np.arange(len(probed.outcomes)) % 2, 2.0, -2.0)[:, None]  # luck cancels
     found = select(targets, uncapped, model, critic, outcomes, probed)
     np.testing.assert_allclose(found.cost[:, 0], [7.0, 3.0, 18.0])
     np.testing.assert_allclose(found.bound[:, 0], [7.0, 5.0, 18.0])  # no less than the target
@@ -62,6 +65,26 @@ def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> 
     critic.cost[3:] -= 2.0  # of logged episodes it misses two units
     found = select(targets, uncapped, failed, critic, outcomes, probed)
     np.testing.assert_allclose(found.bound[:, 0], [2.0, 7.0, 12.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("who", ["model", "critic"])
+def test_nothing_is_predicted_where_an_estimate_does_not_account_for_the_logged_cost(who: str) -> None:
+    """Three quarters of the mean over all groups; a group alone tells nothing, since luck made it."""
+    outcomes, relative = log()
+    probed = probes(outcomes, relative)
+    targets, uncapped = table([0.0, 5.0, 10.0])
+    reward, cost = np.asarray([10.0, 20.0, 30.0]), np.asarray([0.0, 5.0, 10.0])
+    given = {name: estimate(reward, cost, probed) for name in ("model", "critic")}
+    own = given[who].cost[3:]
+    own[-1] = 0.0  # a sixth of the cost
+    found = select(targets, uncapped, given["model"], given["critic"], outcomes, probed)
+    assert not found.unlearned.any()
+    assert found.bound.max() < COSTS.max()
+    own[-4:] = 0.0  # more than half
+    found = select(targets, uncapped, given["model"], given["critic"], outcomes, probed)
+    assert found.unlearned.all()
+    np.testing.assert_allclose(found.bound[:, 0], cost + COSTS.max())  # the least of them still acts
+    np.testing.assert_allclose(found.cost[:, 0], cost)
 
 
 def test_returns_are_the_models_unless_the_log_bears_the_critic_out() -> None:

@@ -233,7 +233,7 @@ class Dial(Agent[DialConfig, DialState]):
         model, drawn = by_rollouts(config, state, both, plain)
         critic, exceeded = by_critic(state, both)
         chosen = select(targets, uncapped, model, critic, outcomes, probed)
-        kept = tails(targets, uncapped, drawn, exceeded, largest, chosen.failed, outcomes, probed).rows(chosen.kept)
+        kept = tails(targets, uncapped, drawn, exceeded, largest, chosen, outcomes, probed).rows(chosen.kept)
         rollouts, starts, confidence = drawn.cost.shape[1], len(state.starts), float(config.confidence)
         return DialPolicy(
             network.weights,

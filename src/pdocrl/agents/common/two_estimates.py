@@ -1,20 +1,23 @@
 """Settings of a conditional policy, predicted by two estimates that are checked against the log and each other.
 
-    cost_j = max(C_model, C_critic − τ)_j,   τ = median_i |C_critic − C_model|_i    of each constraint
+    cost_j = max(C_model, C_critic − τ)_j,   τ = min(median_i |C_critic − C_model|_i, overstated)   of each constraint
     bound_j = max(cost_j + error_j, target_j)
     reward_j = the models', or the critic's where it misses the returns of logged episodes by half as much at most
 
 A limit is predicted to be satisfied where the bound is within it: the models say so, and the critic does not object by
-more than the two differ at most settings. τ is the critic's own error where the models are right; it is small where the
-critic can follow the world, so that there both must agree, and large where costs begin so sharply that it smooths over
-them. A setting without a cap copies whole episodes: it costs no less than its target and returns no more than the best
-logged episodes of its predicted cost.
+more than the two differ at most settings, nor by more than it overstates the cost of logged episodes on average. Where
+it does not, a difference is the models' error, and both must agree. A setting without a cap copies whole episodes: it
+costs no less than its target and returns no more than the best logged episodes of its predicted cost.
 
 Both are compared with groups of logged episodes of like cost, under settings that ask for what these had. A model that
 misses them by much where the critic does not has failed (in many dimensions rollouts fall over within an episode), and
 is left out; then what the critic misses them by is added. It is not done the other way round: episodes are grouped by
 what they came to, luck included, and an estimate that sees the chance in them is not to be outvoted by one that does
 not.
+
+Over all groups luck cancels. An estimate that accounts for less than three quarters of their mean cost has not learned
+what costs (a training of too few steps), and no limit is predicted to be satisfied: the costliest logged episode is
+added to every bound.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ class Selected(NamedTuple):
     cost: Float[NDArray[np.float32], "M K"]
     bound: Float[NDArray[np.float32], "M K"]
     failed: bool  # whether the models are left out
+    unlearned: Bool[NDArray[np.bool_], " K"]  # whether an estimate that counts does not account for the logged cost
 
 
 def probes(outcomes: Float[NDArray[np.float32], "E 1+K"], relative: Float[NDArray[np.float32], " E"]) -> Probes:
@@ -89,6 +93,18 @@ def misses(estimate: Estimate, outcomes: Float[NDArray[np.float32], "G 1+K"]) ->
     )
 
 
+def overstated(said: NDArray[np.float32], real: NDArray[np.float32]) -> NDArray[np.float32]:
+    """By how much the groups' mean is overstated, [G, …] → […]; groups of like cost are lucky and unlucky ones."""
+    found: NDArray[np.float32] = np.maximum((said - real).mean(0), 0)
+    return found
+
+
+def unlearned(cost: Float[NDArray[np.float32], "G K"], real: Float[NDArray[np.float32], "G K"]) -> NDArray[np.bool_]:
+    """Whether less than three quarters of the groups' mean cost is accounted for, [K]."""
+    found: NDArray[np.bool_] = cost.mean(0) < (1 - FAILED) * real.mean(0)
+    return found
+
+
 def select(
     targets: Targets,
     uncapped: Bool[NDArray[np.bool_], " N"],
@@ -101,21 +117,25 @@ def select(
     own, groups = slice(0, len(uncapped)), slice(len(uncapped), None)
     of_model, of_critic = (misses(x.at(groups), probed.outcomes) for x in (model, critic))
     failed = any(m > max(FAILED, WORSE * c) for m, c in zip(of_model, of_critic, strict=True))
-    spread = model.error[own]
+    spread, real = model.error[own], probed.outcomes[:, 1:]
+    little = unlearned(critic.at(groups).cost, real)
     if failed:
-        beyond = np.maximum(probed.outcomes[:, 1:] - critic.at(groups).cost, 0)
+        beyond = np.maximum(real - critic.at(groups).cost, 0)
         cost, bound = critic.cost[own], critic.cost[own] + spread + np.quantile(beyond, MISSED, axis=0)
     else:
+        little |= unlearned(model.at(groups).cost, real)
         doubt = np.median(np.abs(critic.cost[own] - model.cost[own]), axis=0)
+        doubt = np.minimum(doubt, overstated(critic.at(groups).cost, real))
         cost = np.maximum(model.cost[own], critic.cost[own] - doubt)
         bound = cost + spread
     better = critic if failed or WORSE * of_critic[0] < of_model[0] else model
     reward = better.reward[own]
     reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
     bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)
+    bound = bound + little * outcomes[:, 1:].max(0)
     kept = monotone(bound, reward, logged_evidence(targets, uncapped, outcomes))
     reward, cost, bound = (table[kept].astype(np.float32) for table in (reward, cost, bound))
-    return Selected(kept, reward, cost, bound, failed)
+    return Selected(kept, reward, cost, bound, failed, little)
 
 
 def logged_evidence(
