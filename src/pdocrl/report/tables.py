@@ -250,9 +250,10 @@ def ranks_table(runs: Sequence[RunScore], notes: Sequence[str] = (), colour: Col
         "IQM",
     )
     note = (
-        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
-        "means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: interquartile "
-        "mean over all runs, the mean of the middle half."
+        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Of equal average "
+        "ranks the method that is safe on more tasks stands first, then at more limits, then by reward. Reward and "
+        "cost: means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: "
+        "interquartile mean over all runs, the mean of the middle half."
     )
     return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 

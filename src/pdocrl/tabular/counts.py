@@ -148,7 +148,8 @@ class Counts:
         size = int(np.count_nonzero(self.ending)) * int(np.count_nonzero(self.starts))
         if size > LARGEST_RESTART:
             raise DataError(
-                f"limits per step would join {size:,} ends and starts, too many to hold; name one start (--start)."
+                f"limits per step would join {size:,} ends and starts, too many to hold; name one start (start=…, "
+                "--start)."
             )
         return dataclasses.replace(self, restarts=True)
 

@@ -173,7 +173,7 @@ def run_limits(
         if tail is not None and not agent.tail_limits:
             raise PdocrlError(
                 f"{agent.name} serves limits on the mean cost alone, not {tail}; `dial` serves limits on tails. "
-                "(`pdocrl evaluate --limits` scores any agent on them.)"
+                "(`pdocrl evaluate --limits`, in Python `evaluate(limits=…)`, scores any agent on them.)"
             )
         told = tuple(map(str, words)) if tail is not None else ()
         found.append(RunLimit(amounts(words, names, horizon), told))

@@ -300,7 +300,7 @@ def _reach(
             means = " ".join(f'"{column.name}<=…"' for column in columns)
             raise PdocrlError(
                 f"limits on tails: states that remember {told} make more than {LARGEST:,} pairs; "
-                f"give a coarser unit (--cost-unit), or limit the mean, {means}."
+                f"give a coarser unit (unit=…, --cost-unit), or limit the mean, {means}."
             )
         if not len(following):
             break
