@@ -1,6 +1,6 @@
 """`pdocrl.ope(policies, log, limits=…)`: one call for every kind of policy and log.
 
-a folder of `pdocrl train`, its dataset           ─▶ `estimate.estimate`: learned dynamics, calibrated   ─▶ OffPolicy
+a folder of `pdocrl train`, its dataset           ─▶ `estimate`: learned dynamics, calibrated            ─▶ OffPolicy
 any policies, a dataset of vectors                ─▶ `judge_dataset`: learned dynamics, calibrated       ─▶ OpeReport
 any policies, a log with columns, discrete actions ─▶ `judge.judge`: every off-policy estimator           ─▶ OpeReport
 the same larger than memory                       ─▶ `judge_by_weights`: importance sampling, doubly robust ─▶ OpeReport
@@ -57,9 +57,10 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
             `terminal`, `decider`, `propensity`, `columns`, `keep`; a column `propensity` of probabilities is taken as
             such unless `propensity=None`); those of `judge.judge` (`confidence`, `discount`,
             `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
-            `estimate.estimate`.
+            `of_training.estimate`.
     """
-    from pdocrl.ope.ensemble.judge import estimate, judge_dataset
+    from pdocrl.ope.ensemble.of_dataset import judge_dataset
+    from pdocrl.ope.ensemble.of_training import estimate
     from pdocrl.ope.ensemble.prepare import Prepared
 
     columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}

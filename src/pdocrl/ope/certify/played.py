@@ -24,7 +24,7 @@ from pdocrl.errors import PdocrlError, by_door
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.certify.audit import Audited, audit_statement, limit_statement, play_until_shown, read_audit
 from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
-from pdocrl.ope.ensemble.judge import training_data
+from pdocrl.ope.ensemble.of_training import training_data
 from pdocrl.ope.result import FILE, read_ope
 from pdocrl.training.folder import Trained, load_trained
 

@@ -21,8 +21,9 @@ from pdocrl.files import atomic_path
 from pdocrl.ope.any_policy import remembers_spending
 from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
 from pdocrl.ope.certify.played import policy_name
-from pdocrl.ope.ensemble.judge import Judged, judge_training, training_data
+from pdocrl.ope.ensemble.judge import Judged
 from pdocrl.ope.ensemble.models import EnsembleConfig
+from pdocrl.ope.ensemble.of_training import judge_training, training_data
 from pdocrl.ope.ensemble.prepare import Prepared
 from pdocrl.ope.ensemble.support import never_seen
 from pdocrl.records import write_record
