@@ -34,6 +34,8 @@ class Details:
     """The task to play, when the training did not name one."""
     run: int | None = None
     """Whose policy played all audited episodes, where the file does not say."""
+    stream: bool = False
+    """Of --log: read it part by part; of itself beyond 3,000,000 rows."""
     seed: int = 0
     """Of the starts, the models and the simulator."""
     workers: int | None = None
@@ -124,7 +126,7 @@ def certify(
         confidence=confidence,
         largest_cost=largest or None,
         out=out,
-        **own,
+        **own | {"stream": details.stream or None},
         **(columns.read_as(state_columns) if log is not None else {}),
     )
     folder = out if out is not None else Path(policies[0]) if log is None and policies else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.api import solve
@@ -47,7 +47,9 @@ def parse_frontier(text: str) -> tuple[str, tuple[float, ...]]:
     except ValueError:
         points = ()
     if not (name and 2 <= len(points) <= 1000 and np.all(np.isfinite(points))):
-        raise PdocrlError(f"--frontier {text!r} is not understood; write it as stockout=0.01:0.1:10.")
+        raise PdocrlError(
+            f"{by_door('frontier', '--frontier')} {text!r} is not understood; write it as stockout=0.01:0.1:10."
+        )
     return name, points
 
 
@@ -167,7 +169,7 @@ def cells_of(policies: Mapping[str, TabularPolicy]) -> CellSpec | None:
         return None
     for name, cells in made.items():
         if cells != made[first]:
-            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same --bins or --cells.")
+            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same cells.")
     return CellSpec(learned=made[first])
 
 

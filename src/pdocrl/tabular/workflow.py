@@ -201,7 +201,8 @@ def load_policy(folder: Path, seed: int | None = None) -> TabularPolicy:
     try:
         return load(folder, seed)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PdocrlError(f"{folder}: no policy of `solve --out` can be read here ({type(error).__name__}).") from None
+        why = type(error).__name__
+        raise PdocrlError(f"{folder}: no policy that `solve` wrote can be read here ({why}).") from None
 
 
 def _limits(limits: Limits, limit_horizon: float | None, horizon: int | None) -> tuple[Limit, ...]:

@@ -90,10 +90,10 @@ def notes(result: Result, counts: Counts) -> list[str]:
     if result.coverage.outside > 0.01:
         found.append(f"the policy spends {100 * result.coverage.outside:.2g} % of its time where the log never was.")
     if result.low_count_share > FEW:
-        help_ = "" if result.shown is not None else ", or --confidence,"
+        help_ = "" if result.shown is not None else ", or a confidence (--confidence),"
         found.append(
             f"{100 * result.low_count_share:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: "
-            f"what they earn and cost is a guess, and probably too good. More rows there{help_} help."
+            f"their reward and cost are a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):
@@ -107,7 +107,8 @@ def notes(result: Result, counts: Counts) -> list[str]:
         most = int(dead[times.argmax()])
         found.append(
             f"{len(dead)} states are entered and never acted in, such as {counts.states[most]!r} ({times.max():.0f} "
-            "times); what follows there is unknown and taken to be the worst. If episodes end there: --absorbing end."
+            "times); what follows there is unknown and taken to be the worst. If episodes end there: "
+            "--absorbing end, in Python counts.ending_in(counts.dead_ends)."
         )
     if counts.trajectories is None and np.array_equal(counts.starts, counts.n.sum(axis=1)):
         found.append("the log does not say where episodes begin; they are taken to begin wherever it has been.")
