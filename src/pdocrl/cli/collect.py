@@ -100,12 +100,11 @@ def collect(
 def _report(found: Collected, json: bool) -> None:
     from pdocrl.cli.data import info
     from pdocrl.collect import grid
-    from pdocrl.data.summary import summarise
 
     if json:
         told: dict[str, Any] = {"out": str(found.out), "picture": str(found.picture), "store": str(found.store)}
         told |= {"collected_episodes": found.episodes, "collected_steps": found.steps}
-        console.print_json(told | {"cells": found.cells} | summarise(found.dataset))
+        console.print_json(told | {"cells": found.cells} | found.dataset.summary())
         return
     info(str(found.out))
     console.log(

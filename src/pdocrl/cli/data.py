@@ -30,11 +30,10 @@ def info(dataset: Positional[str], task: str | None = None, tasks_file: Path | N
         json: Print one JSON object instead of a table.
     """
     from pdocrl.data.load import load
-    from pdocrl.data.summary import summarise
 
     _register(tasks_file)
     data = load(dataset, task)
-    summary = summarise(data)
+    summary = data.summary()
     if json:
         console.print_json(summary)
         return
@@ -264,7 +263,6 @@ def split(
     """
     from pdocrl.data import filters
     from pdocrl.data.load import load, save
-    from pdocrl.data.summary import summarise
 
     _register(tasks_file)
     if Path(out[0]).resolve() == Path(out[1]).resolve():
@@ -273,7 +271,7 @@ def split(
     for part, path in zip(parts, out, strict=True):
         save(part, path)
     if json:
-        told = [{"out": path} | summarise(part) for part, path in zip(parts, out, strict=True)]
+        told = [{"out": path} | part.summary() for part, path in zip(parts, out, strict=True)]
         console.print_json({"parts": told})
         return
     for part, path in zip(parts, out, strict=True):
@@ -282,10 +280,8 @@ def split(
 
 def _report(data: Dataset, out: str, json: bool) -> None:
     """What was written."""
-    from pdocrl.data.summary import summarise
-
     if json:
-        console.print_json({"out": out} | summarise(data))
+        console.print_json({"out": out} | data.summary())
     else:
         for note in data.notes:  # the file that is written does not know what was changed or assumed
             console.log(f"{data.name}: {note}")

@@ -40,8 +40,8 @@ def evaluate(
         cost_limit: limits to ask for instead of those of the training, where one policy serves every limit; of `dial`
             also on tails.
         limits: limits per episode to score, such as 'P(cost>20)<=0.1', 'CVaR90(cost)<=40' or 'max(cost)<=1'. Without
-            --cost-limit, policies that serve limits on tails are asked to keep them, all together.
-        from_every_start: of policies that serve limits on tails, ask them to keep limits from every first state.
+            --cost-limit, policies that serve limits on tails are asked for them, all together.
+        from_every_start: of policies that serve limits on tails, ask for limits from every first state.
         largest_cost: what an episode can cost at most; upper bounds on a mean and a CVaR rest on it.
         task: the task to play, when the training did not name one.
         seed: decides the starts of all episodes.
@@ -105,5 +105,5 @@ def evaluate(
 
 
 def words(run: Any) -> Any:
-    """What a run was asked to keep."""
+    """The limits a run was asked for."""
     return ", ".join(run.settings.get("limits") or ()) or shown(run.cost_limit)

@@ -227,6 +227,24 @@ class Dataset:
         """The episodes, to iterate over; called with numbers, `data.episodes([0, 3])`, the dataset of these."""
         return EpisodeList(self)
 
+    def summary(self) -> dict[str, Any]:
+        """Counts, dimensions, return and cost quantiles per episode, digest. `cost_return` is a list unless K = 1."""
+        costs = [_quantiles(self.cost_return[:, k]) for k in range(self.n_costs)]
+        bounds = {"action_low": list(self.action_low), "action_high": list(self.action_high)}
+        return {
+            "episodes": self.n_episodes,
+            "transitions": len(self),
+            "obs_dim": self.obs_dim,
+            "action_dim": self.action_dim,
+            **({"discrete_actions": list(self.discrete_actions)} if self.discrete_actions else bounds),
+            "n_costs": self.n_costs,
+            "reward_return": _quantiles(self.reward_return),
+            "cost_return": costs[0] if len(costs) == 1 else costs,
+            "terminals": int(self.terminal.sum()),
+            "timeouts": int(self.timeout.sum()),
+            "digest": self.digest,
+        }
+
     def filter(self, keep: Callable[[LoggedEpisode], Any] | Sequence[bool] | NDArray[Any]) -> Dataset:
         """The dataset of the episodes for which a function of the episode, or a mask [E], is true."""
         return self.choose_episodes(chosen_by(self, keep))
@@ -350,3 +368,7 @@ def make_dataset(
         action_high=bounds[1],
         discrete_actions=known,
     )
+
+
+def _quantiles(values: NDArray[np.float64]) -> dict[str, float]:
+    return {"min": float(values.min()), "median": float(np.median(values)), "max": float(values.max())}

@@ -1,6 +1,6 @@
 """`evaluate`: trained policies in the simulator, every episode counted, scored under a named protocol.
 
-folder ─▶ policies, each at the limit it is asked to satisfy ─▶ episodes ─▶ Scores, which scores.json holds
+folder ─▶ policies, each at the limit it is asked for ─▶ episodes ─▶ Scores, which scores.json holds
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Standing:
     reward_iqm: float  # interquartile mean over all runs
     cost: float
     cost_iqm: float
-    profile: tuple[float, ...]  # share of runs that are safe and earn at least each of LEVELS
+    profile: tuple[float, ...]  # share of runs that are safe with at least each of LEVELS
 
 
 @dataclasses.dataclass(frozen=True)

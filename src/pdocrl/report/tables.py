@@ -5,7 +5,7 @@
     published    each of those with its 95 % interval and its interquartile mean, and what the paper prints
     limits       every limit for itself
     ranks        methods over all tasks
-    profile      the share of runs that are safe and earn at least so much
+    profile      the share of runs that are safe with at least so much reward
     improvement  how probably a run of one method is better than one of another
 
 Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the terminal) the safe method of highest reward.

@@ -1,4 +1,4 @@
-"""A log as its sufficient statistics: the distinct transitions, how often each occurred, and what it paid.
+"""A log as its sufficient statistics: the distinct transitions, how often each occurred, its reward and costs.
 
     L̂(w, π; Q, λ) = (1−γ) d₀·Q_π + Σ_{s,a} w μ̂_D (r_λ + γ P̂ Q_π − Q) − λ·τ
 

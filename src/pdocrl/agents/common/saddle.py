@@ -65,6 +65,6 @@ def move_multiplier(
 def saddle_metrics(
     config: SaddleConfig, batch: Transitions, w: Float[Array, " B"], residual: Float[Array, " B"], lam: Array
 ) -> Metrics:
-    """How the game stands: the Bellman residual, w, its share at the bound, each λ and the cost w says is paid."""
+    """How the game stands: the Bellman residual, w, its share at the bound, each λ and the cost by w."""
     figures = {"residual": residual.mean(), "w": w.mean(), "w_at_clip": (w >= config.w_max).mean()}
     return figures | per_constraint("lambda", lam) | per_constraint("weighted_cost", w @ batch.cost / len(w))

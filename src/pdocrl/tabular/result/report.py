@@ -93,7 +93,7 @@ def notes(result: Result, counts: Counts) -> list[str]:
         help_ = "" if result.shown is not None else ", or a confidence (--confidence),"
         found.append(
             f"{100 * result.low_count_share:.2g} % of the policy's steps are at pairs with fewer than {BELIEVED} rows: "
-            f"what they earn and cost is a guess, and probably too good. More rows there{help_} help."
+            f"their reward and cost are a guess, and probably too good. More rows there{help_} help."
         )
     for kind, labels in (("state", counts.states), ("action", counts.actions)):
         if alike := lookalikes(labels):

@@ -132,7 +132,7 @@ def choices(solved: SolvedRecord) -> Table:
 
 
 def frontier(line: Frontier) -> Table:
-    """One row per limit: what it allows to earn, and its price."""
+    """One row per limit: the reward it allows, and its price."""
     rows = [
         [
             p.limit,

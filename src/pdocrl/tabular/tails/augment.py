@@ -105,7 +105,7 @@ class Augmented:
         return CMDP(self.P, weight * reward, g, tau, self.start, self.delta)
 
     def expected(self, values: Floats) -> Floats:
-        """[X, A] the mean of what transitions pay, [E] per edge."""
+        """[X, A] the mean of a signal of transitions, [E] per edge."""
         X, A = self.shape
         paid = np.bincount(self.edges.pair, weights=self.edges.chance * values, minlength=X * A).reshape(X, A)
         return np.asarray(np.take_along_axis(paid, self.stands_for, axis=1))
