@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.common.conditioning import NO_CAP, Targets
-from pdocrl.agents.common.two_estimates import Estimate, Probes, logged_evidence, misses, monotone, probes, select
+from pdocrl.agents.common.two_estimates import (
+    Estimate,
+    Probes,
+    logged_evidence,
+    misses,
+    monotone,
+    probes,
+    select,
+)
 
 COSTS = np.linspace(0, 20, 21, dtype=np.float32)
 
@@ -67,24 +75,26 @@ def test_a_model_that_misses_the_log_where_the_critic_does_not_is_left_out() -> 
     np.testing.assert_allclose(found.bound[:, 0], [2.0, 7.0, 12.0], atol=1e-5)
 
 
-@pytest.mark.parametrize("who", ["model", "critic"])
-def test_nothing_is_predicted_where_an_estimate_does_not_account_for_the_logged_cost(who: str) -> None:
-    """Three quarters of the mean over all groups; a group alone tells nothing, since luck made it."""
+def test_nothing_is_predicted_before_both_estimates_account_for_the_logged_cost() -> None:
+    """The critic for three quarters of the groups' mean, or of what the models say of it where that is less."""
     outcomes, relative = log()
     probed = probes(outcomes, relative)
     targets, uncapped = table([0.0, 5.0, 10.0])
     reward, cost = np.asarray([10.0, 20.0, 30.0]), np.asarray([0.0, 5.0, 10.0])
-    given = {name: estimate(reward, cost, probed) for name in ("model", "critic")}
-    own = given[who].cost[3:]
-    own[-1] = 0.0  # a sixth of the cost
-    found = select(targets, uncapped, given["model"], given["critic"], outcomes, probed)
+    model, critic = (estimate(reward, cost, probed) for _ in range(2))
+    critic.cost[-1] = 0.0  # of the costliest group, a sixth of the cost
+    found = select(targets, uncapped, model, critic, outcomes, probed)
     assert not found.unlearned.any()
     assert found.bound.max() < COSTS.max()
-    own[-4:] = 0.0  # more than half
-    found = select(targets, uncapped, given["model"], given["critic"], outcomes, probed)
-    assert found.unlearned.all()
-    np.testing.assert_allclose(found.bound[:, 0], cost + COSTS.max())  # the least of them still acts
-    np.testing.assert_allclose(found.cost[:, 0], cost)
+    late = select(targets, uncapped, model, critic, outcomes, probed, np.ones(1, bool))
+    critic.cost[-4:] = 0.0  # more than half
+    early = select(targets, uncapped, model, critic, outcomes, probed)
+    for found in (late, early):
+        assert found.unlearned.all()
+        np.testing.assert_allclose(found.bound[:, 0], cost + COSTS.max())  # the least of them still acts
+        np.testing.assert_allclose(found.cost[:, 0], cost)
+    model.cost[-4:] = 1.0  # the policy is more careful than the log
+    assert not select(targets, uncapped, model, critic, outcomes, probed).unlearned.any()
 
 
 def test_returns_are_the_models_unless_the_log_bears_the_critic_out() -> None:

@@ -15,9 +15,11 @@ is left out; then what the critic misses them by is added. It is not done the ot
 what they came to, luck included, and an estimate that sees the chance in them is not to be outvoted by one that does
 not.
 
-Over all groups luck cancels. An estimate that accounts for less than three quarters of their mean cost has not learned
-what costs (a training of too few steps), and no limit is predicted to be satisfied: the costliest logged episode is
-added to every bound.
+After a training of too few steps nothing is predicted to be satisfied, and the costliest logged episode is added to
+every bound: where the models' cost of logged steps that they have not learned from is off by a quarter, where the
+critic's backups have not reached the first step of an episode, and where it accounts for less than three quarters of
+the mean cost of the groups, as logged or as the models have it, whichever is less. Over all groups luck cancels; but π
+acts by its mode and may be more careful than the log.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class Selected(NamedTuple):
     cost: Float[NDArray[np.float32], "M K"]
     bound: Float[NDArray[np.float32], "M K"]
     failed: bool  # whether the models are left out
-    unlearned: Bool[NDArray[np.bool_], " K"]  # whether an estimate that counts does not account for the logged cost
+    unlearned: Bool[NDArray[np.bool_], " K"]  # whether an estimate does not account for the logged cost yet
 
 
 def probes(outcomes: Float[NDArray[np.float32], "E 1+K"], relative: Float[NDArray[np.float32], " E"]) -> Probes:
@@ -99,12 +101,6 @@ def overstated(said: NDArray[np.float32], real: NDArray[np.float32]) -> NDArray[
     return found
 
 
-def unlearned(cost: Float[NDArray[np.float32], "G K"], real: Float[NDArray[np.float32], "G K"]) -> NDArray[np.bool_]:
-    """Whether less than three quarters of the groups' mean cost is accounted for, [K]."""
-    found: NDArray[np.bool_] = cost.mean(0) < (1 - FAILED) * real.mean(0)
-    return found
-
-
 def select(
     targets: Targets,
     uncapped: Bool[NDArray[np.bool_], " N"],
@@ -112,18 +108,23 @@ def select(
     critic: Estimate,
     outcomes: Float[NDArray[np.float32], "E 1+K"],
     probed: Probes,
+    early: Bool[NDArray[np.bool_], " K"] | bool = False,
 ) -> Selected:
-    """The settings that may be chosen and what is predicted of each; estimates are of the settings, then the probes."""
+    """The settings that may be chosen and what is predicted of each; estimates are of the settings, then the probes.
+
+    `early`: whether, of each cost, the estimates are of too short a training whatever they say.
+    """
     own, groups = slice(0, len(uncapped)), slice(len(uncapped), None)
     of_model, of_critic = (misses(x.at(groups), probed.outcomes) for x in (model, critic))
     failed = any(m > max(FAILED, WORSE * c) for m, c in zip(of_model, of_critic, strict=True))
     spread, real = model.error[own], probed.outcomes[:, 1:]
-    little = unlearned(critic.at(groups).cost, real)
+    unlearned = np.zeros(real.shape[1], bool) | early
     if failed:
         beyond = np.maximum(real - critic.at(groups).cost, 0)
         cost, bound = critic.cost[own], critic.cost[own] + spread + np.quantile(beyond, MISSED, axis=0)
     else:
-        little |= unlearned(model.at(groups).cost, real)
+        least = np.minimum(real.mean(0), model.at(groups).cost.mean(0))
+        unlearned |= critic.at(groups).cost.mean(0) < (1 - FAILED) * least
         doubt = np.median(np.abs(critic.cost[own] - model.cost[own]), axis=0)
         doubt = np.minimum(doubt, overstated(critic.at(groups).cost, real))
         cost = np.maximum(model.cost[own], critic.cost[own] - doubt)
@@ -132,10 +133,10 @@ def select(
     reward = better.reward[own]
     reward = np.where(uncapped, np.minimum(reward, best_return(cost, outcomes)), reward)
     bound = np.where(uncapped[:, None], np.maximum(bound, targets.target_cost), bound)
-    bound = bound + little * outcomes[:, 1:].max(0)
+    bound = bound + unlearned * outcomes[:, 1:].max(0)
     kept = monotone(bound, reward, logged_evidence(targets, uncapped, outcomes))
     reward, cost, bound = (table[kept].astype(np.float32) for table in (reward, cost, bound))
-    return Selected(kept, reward, cost, bound, failed, little)
+    return Selected(kept, reward, cost, bound, failed, unlearned)
 
 
 def logged_evidence(
