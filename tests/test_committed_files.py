@@ -17,13 +17,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 @pytest.fixture(scope="module")
 def suite():
-    return find_suite(ROOT / "benchmarks" / "five.toml")
+    return find_suite(ROOT / "benchmarks" / "bullet.toml")
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("five")
-    shutil.copy(RESULTS / "five.parquet", folder / PARQUET)
+    shutil.copy(RESULTS / "bullet.parquet", folder / PARQUET)
     return read_rows(folder)
 
 
@@ -41,7 +41,7 @@ def test_every_episode_the_suite_asks_for_is_there_once(suite, rows):
 
 def test_tables_are_made_of_these_rows(rows, tmp_path):
     write_tables(tmp_path, make_tables(rows))
-    written = (RESULTS / "five.md").read_text(encoding="utf-8")
+    written = (RESULTS / "bullet.md").read_text(encoding="utf-8")
     for name in ("overview", "results", "published", "limits", "ranks", "profile", "improvement"):
         [made] = tmp_path.rglob(f"{name}.md")
         assert made.read_text(encoding="utf-8") in written, name
