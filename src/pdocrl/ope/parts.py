@@ -138,6 +138,8 @@ class Parts:
         self.many = max(every, math.ceil(self.count / rows))
         self.many += -self.many % every
         self.sample, self.fold = self._sampled(sample) if self.in_files else self._whole(seed)
+        if self.complete and int(self.sample.episode[-1]) == 0:
+            raise DataError(f"{self.sample.name}: one episode tells nothing of how episodes differ; give two or more.")
         # What names rows in one part may not in another, and words of one part may be numbers: as in the sample.
         columns = self.sample.columns
         self.given["columns"] = [column.name for column in columns]
@@ -201,11 +203,9 @@ class Parts:
 
     def _whole(self, seed: int) -> tuple[EventLog, Ints]:
         log = self._log(read_table(self.source))
-        if int(log.episode[-1]) == 0:
-            raise DataError(f"{log.name}: one episode tells nothing of how episodes differ; give two or more.")
         if self.half is not None:
             log = log.split(seed)[self.half]
-        return log, log.folds(seed)
+        return log, log.folds(seed) if int(log.episode[-1]) else np.zeros(1, np.int64)
 
     def _log(self, table: Table) -> EventLog:
         given = self.given
