@@ -81,6 +81,18 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("pdocrl_anchored", "control", {"improvement": 0.0, "tilt": 0.0}),
 ]
 PAGES = ("README.md", "benchmarks/README.md", "docs/agents")
+GLANCE = {  # of README.md: method and what it is called there
+    "dial": "`dial`",
+    "bc-safe": "`bc`, safe episodes",
+    "bcq_lag": "`bcq_lag`",
+    "pdocrl-published": "`pdocrl`, published code",
+    "pdocrl": "`pdocrl`",
+    "pdocrl_extraction": "`pdocrl_extraction`",
+    "bc": "`bc`, all episodes",
+    "pdocrl_anchored": "`pdocrl_anchored`",
+    "cpq": "`cpq`",
+    "cdt-by-cost-16k": "`cdt`, published sampling",
+}
 BEGIN, END = "<!-- made by benchmarks/table.py from results/bullet.parquet -->", "<!-- end -->"
 NAME = "bullet-recorded"
 THREE = ("pdocrl", "jax", "numpy")
@@ -111,7 +123,9 @@ def main() -> None:
     limits = {limit for (limit,) in planned.limits}
     lines = [line for line in read_lines(arguments.lines) if line["limit"] in limits]
     lines = [line for line in lines if line["agent"] not in arguments.without]
-    benched = [from_bench(folder, dict(word.split("=") for word in arguments.called), limits) for folder in arguments.bench]
+    benched = [
+        from_bench(folder, dict(word.split("=") for word in arguments.called), limits) for folder in arguments.bench
+    ]
     methods = [*methods_of(lines, planned), *(method for own, _ in benched for method in own)]
     new = {row.task for _, own in benched for row in own} | {entry.task.name for entry in planned.entries}
     tasks = [task for task in BULLET if task.name in new]
@@ -148,11 +162,39 @@ def main() -> None:
 
 
 def write_generated(rows: Sequence[Row]) -> None:
-    """What benchmarks/README.md says of these rows stands between two marks, and is made of them."""
-    page = ROOT / "benchmarks" / "README.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    write_text(page, f"{before}{generated(rows)}{after}")
+    """What two pages say of these rows stands between two marks, and is made of them."""
+    for place, made in (("benchmarks/README.md", generated(rows)), ("README.md", at_a_glance(rows))):
+        before, _, rest = (ROOT / place).read_text(encoding="utf-8").partition(BEGIN)
+        write_text(ROOT / place, f"{before}{made}{rest.partition(END)[2]}")
+
+
+def at_a_glance(rows: Sequence[Row]) -> str:
+    """The table of README.md: one line for each of `GLANCE`, those that were run on more tasks first."""
+    cells, every = cells_of(rows), list(dict.fromkeys(row.task for row in rows))
+    tasks = [task.name for task in BULLET]
+    lines = []
+    for method, words in GLANCE.items():
+        own = [row for row in rows if row.method == method]
+        found = [cells.get((task, method)) for task in tasks]
+        scores = [one for one in found if one is not None]
+        safe, of = sum(one.safe_limits for one in scores), sum(one.limits for one in scores)
+        shown = ["–" if one is None else short(one).strip("*").replace(" / ", "/") for one in found]
+        seeds = sorted({len({row.seed for row in own if row.task == task}) for task in every} - {0})
+        versions = sorted({".".join(row.pdocrl.split(".")[:2]) for row in own})
+        told = [
+            f"{safe} of {of}",
+            f"{max(row.step for row in own) // 1000}",
+            ", ".join(map(str, seeds)),
+            ", ".join(versions),
+        ]
+        lines.append((-len(scores), -safe, f"| {' | '.join([words, *shown, *told])} |"))
+    heads = ["agent", *tasks, "satisfied", "steps / 1,000", "seeds", "version"]
+    text = [
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+        *(line for *_, line in sorted(lines, key=lambda x: x[:2])),
+    ]
+    return "\n".join([BEGIN, "", *text, "", END])
 
 
 def generated(rows: Sequence[Row]) -> str:
@@ -212,7 +254,8 @@ def from_bench(folder: Path, called: dict[str, str], limits: set[float]) -> tupl
     seeds = {place: {row.seed for row in rows if (row.task, row.method) == place} for place in whole}
     every = [(limit,) for limit in sorted(limits)]
     rows = [
-        dataclasses.replace(row, protocol=protocol_of(every, seeds[row.task, row.method], suite.episodes)) for row in rows
+        dataclasses.replace(row, protocol=protocol_of(every, seeds[row.task, row.method], suite.episodes))
+        for row in rows
     ]
     return [method for method in methods.values() if any(method.name == name for _, name in whole)], rows
 
@@ -360,7 +403,7 @@ def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
 def suite_text(suite: Suite) -> str:
     """The suite as its file has it."""
     lines = [
-        "# Bullet tasks with re-collected data, as results/bullet.parquet has them: its methods, steps, seeds and tasks.",
+        "# Bullet tasks with re-collected data, as results/bullet.parquet has them: methods, steps, seeds and tasks.",
         "#     pdocrl bench benchmarks/bullet.toml --data FOLDER --out runs/bullet",
         "# or, from episodes played elsewhere, benchmarks/table.py, which wrote this file, too. Of what either writes,",
         "# results.parquet is committed as benchmarks/results/bullet.parquet, the tables as bullet.md and the page",
