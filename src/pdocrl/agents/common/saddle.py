@@ -28,8 +28,7 @@ class SaddleConfig(AgentConfig):
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     w_max: float = 10.0  # w is clipped to [0, w_max]
     initial_states: Literal["batch", "starts"] = static("batch")  # d₀: the mini-batch's states, or true episode starts
-    # The w-weighted squared Bellman error; the same with backups clipped to the largest value there can be; or L̂ in Q.
-    critic: Literal["squared", "clipped", "linear"] = static("squared")
+    critic: Literal["squared", "clipped", "linear"] = static("squared")  # Bellman error; backups clipped; or L̂ in Q
     ratio: Literal["clipped", "normalised"] = static("clipped")  # w in [0, w_max], or such a w with mean 1 in the batch
     multiplier_signal: Literal["weighted", "dataset"] = static("weighted")  # E_D[w·c], or the plain mean cost
     multiplier: Literal["softplus", "published"] = static("softplus")  # projected ascent on L̂, or the published rule
