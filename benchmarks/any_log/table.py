@@ -120,11 +120,14 @@ def summary(policies: Any) -> None:
 def rates(policies: Any) -> None:
     """Of each policy: limits broken with an exact interval of 95 %, wins, logs far below the best decider.
 
-    A win: on a problem, the largest mean reward among policies over a limit in at most a tenth of its logs; on a log,
-    the largest among those within.
+    A win: on a problem, the largest mean reward among policies measured on all its logs and over a limit in at most a
+    tenth of them; on a log, the largest among those within.
     """
-    tried = policies.groupby(["problem", "policy"]).agg(reward=("reward", "mean"), over=("over", "mean"))
-    eligible = tried[tried["over"] <= 0.1]["reward"]
+    tried = policies.groupby(["problem", "policy"]).agg(
+        reward=("reward", "mean"), over=("over", "mean"), logs=("seed", "size")
+    )
+    everywhere = tried["logs"] == tried["logs"].groupby("problem").transform("max")
+    eligible = tried[everywhere & (tried["over"] <= 0.1)]["reward"]
     winners = eligible.groupby("problem").idxmax().map(lambda place: place[1])
     within = policies[~policies["over"]]
     by_log = within.loc[within.groupby(["problem", "seed"])["reward"].idxmax(), "policy"]
