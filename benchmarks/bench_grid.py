@@ -3,7 +3,7 @@
     python benchmarks/bench_grid.py --data FOLDER --out grid.csv
     python benchmarks/bench_grid.py --steps 5000 --readings 1
 
-All 72 runs train as one program, as `pdocrl bench paper --agents pdocrl --train-only` does. Timed is what the command
+All 72 runs train as one program, as `pdocrl bench paper --agents pdocrl --no-play` does. Timed is what the command
 does once its data lie in memory: data to the device, compiling, all steps, metrics, checkpoints and policies of every
 task. Later readings in one process compile again too. Tasks without a file in FOLDER learn from 100,000 random
 transitions of their shape, which changes no time.

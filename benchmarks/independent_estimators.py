@@ -24,7 +24,7 @@ import numpy as np
 ROWS = Path(__file__).parent / "results" / "independent_estimators.csv"
 PROBLEMS = (("bandit", 1, 1.0, 0), ("episodes of 5", 5, 1.0, 1), ("episodes of 20, γ = 0.9", 20, 0.9, 2))
 ACTIONS, EPISODES = 4, 60
-UNUSED = ("torch", "d3rlpy", "gym", "gymnasium", "hydra", "omegaconf", "pytorch_revgrad", "pyieoe")
+UNUSED = ("torch", "seaborn", "d3rlpy", "gym", "gymnasium", "hydra", "omegaconf", "pytorch_revgrad", "pyieoe")
 Problem = dict[str, Any]
 
 

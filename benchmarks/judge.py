@@ -35,6 +35,7 @@ FIRST = 3_000  # seed of the first log
 KINDS = ("logged", "estimated")  # propensities
 CELL = ["world", "episodes", "propensities"]  # what is measured at once
 ROLES: dict[str, Callable[[], list[Any]]] = {"report": report, "simulator": simulators, "design": design}
+SHORT = ("tabular, 5 steps", "menu", "clinic")  # of the worlds only reported on: up to eight decisions
 MEASURES = ("mean", "share", "CVaR90")
 TIMED = 2  # logs of which each estimator is timed by itself
 
@@ -229,7 +230,6 @@ def note(table: pd.DataFrame) -> str:
     columns = [*keys, "estimator", "truth", "bias", "rmse", "coverage", "coverage where it decides", "width"]
     columns += ["ess", "given", "seconds"]
     return (
-        "# Judging policies from logs: coverage and errors\n\n"
         "Made by `python benchmarks/judge.py run`, nominal coverage .95. Expected "
         "cost of an episode of the target policy. Limits are multiples of the true value: `within` below 1 is a false "
         "clearance, `over` above 1 a false alarm, the worst case being a limit at the truth itself.\n\n## Verdicts\n\n"
@@ -245,35 +245,61 @@ def note(table: pd.DataFrame) -> str:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """The table of docs/ope.md: worlds in rows, pooled over sizes and kinds of propensities."""
-    verdict = table[table["estimator"].str.startswith("verdict")]
-    rest = table[~table["estimator"].str.startswith("verdict")]
+    """The table of docs/ope.md: worlds in rows, pooled over the logs of all sizes and kinds of propensities."""
     lines = [
-        "|world|logs|at the truth, wrongly within: mean, share, CVaR90|wrongly over|decided at .8, 1.25|at .5, 2"
-        "|coverage: WDR, dynamics, DRL forward|",
+        "|world|logs|at the truth, wrongly within: mean/share/CVaR90|wrongly over|decided at .8/1.25|at .5/2"
+        "|coverage: WDR/dynamics/DRL forward|",
         "|---|---|---|---|---|---|---|",
     ]
-    for (role, world), part in verdict.groupby(["role", "world"], sort=False):
-        rates = {}
-        for measure in MEASURES:
-            own = part[part["estimator"] == f"verdict on the {measure}"]
-            rates[measure] = own.groupby("scale")[["within", "over"]].mean()
-        mean = rates["mean"]
-        own = rest[rest["world"] == world]
-        names = ("weighted doubly robust", "dynamics model (counts)", "double reinforcement learning (forward)")
-        mark = "*" if role == "design" else ""
-        logs = part[part["estimator"] == "verdict on the mean"]
-        cells = [
-            f"{mark}{world}{mark}",
-            str(int(logs.groupby(["episodes", "propensities"])["logs"].first().sum())),
-            ", ".join(_share(rates[measure]["within"], 0.999) for measure in MEASURES),
-            ", ".join(_share(rates[measure]["over"], 1.001) for measure in MEASURES),
-            f"{_share(mean['over'], 0.8)}, {_share(mean['within'], 1.25)}",
-            f"{_share(mean['over'], 0.5)}, {_share(mean['within'], 2.0)}",
-            ", ".join(_covered(own, name) for name in names),
-        ]
-        lines.append(f"|{'|'.join(cells)}|")
+    designed = table["role"] == "design"
+    for of_design, name in ((False, "**only reported on**"), (True, "***designed on***")):
+        own = table[designed == of_design]
+        if len(own):
+            lines.append(_line(name, own))
+            lines += [
+                _line(f"*{world}*" if of_design else world, part) for world, part in own.groupby("world", sort=False)
+            ]
+    return "\n".join(lines) + f"\n\n{estimators(table[~designed])}"
+
+
+def estimators(table: pd.DataFrame) -> str:
+    """Error (median over cells, in true values), coverage (of all logs) and seconds of estimators, but clipped ones."""
+    rows = table[~table["estimator"].str.startswith("verdict")]
+    short = rows["world"].isin(SHORT)
+    lines = ["|estimator|error: short/long|coverage: short/long|seconds|", "|---|---|---|---|"]
+    for name in (one for one in rows["estimator"].unique() if not one.startswith("clipped")):
+        parts = [rows[(rows["estimator"] == name) & chosen] for chosen in (short, ~short)]
+        errors = [(part["rmse"] / part["truth"]).median() for part in parts]
+        error = "/".join("–" if x != x else f"{x:.2f}" if x < 10 else ">10" for x in errors)
+        seconds = rows.loc[(rows["estimator"] == name) & (rows["episodes"] == 800), "seconds"].median()
+        covered = "/".join(_covered(part, name) for part in parts)
+        lines.append(f"|{name}|{error}|{covered}|{seconds:.2g}|")
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str, table: pd.DataFrame) -> str:
+    """One row of the summary."""
+    rates = {measure: _pooled(table, f"verdict on the {measure}") for measure in MEASURES}
+    mean = rates["mean"]
+    estimators = ("weighted doubly robust", "dynamics model (counts)", "double reinforcement learning (forward)")
+    cells = [
+        name,
+        str(int(table.groupby(CELL)["logs"].first().sum())),
+        "/".join(_share(rates[measure]["within"], 0.999) for measure in MEASURES),
+        "/".join(_share(rates[measure]["over"], 1.001) for measure in MEASURES),
+        f"{_share(mean['over'], 0.8)}/{_share(mean['within'], 1.25)}",
+        f"{_share(mean['over'], 0.5)}/{_share(mean['within'], 2.0)}",
+        "/".join(_covered(table, estimator) for estimator in estimators),
+    ]
+    return f"|{'|'.join(cells)}|"
+
+
+def _pooled(table: pd.DataFrame, verdict: str) -> pd.DataFrame:
+    """Shares of logs that were called within and over, by the scale of the limit."""
+    rows = table[table["estimator"] == verdict]
+    words = rows[["within", "over"]].mul(rows["logs"], axis=0).assign(scale=rows["scale"], logs=rows["logs"])
+    total = words.groupby("scale").sum()
+    return total[["within", "over"]].div(total["logs"], axis=0)
 
 
 def _share(column: Any, scale: float) -> str:

@@ -29,7 +29,8 @@ from pdocrl.envs.rollout import Rollouts
 from pdocrl.files import write_csv
 from pdocrl.nn.mlp import MLP
 from pdocrl.ope import METHODS, Prepared
-from pdocrl.ope.ensemble.judge import Judged, judge_training
+from pdocrl.ope.ensemble.judge import Judged
+from pdocrl.ope.ensemble.of_training import judge_training
 from pdocrl.ope.ensemble.support import MOST_OUTSIDE
 from pdocrl.policies.policy import MLPPolicy
 from pdocrl.training.config import TrainingConfig

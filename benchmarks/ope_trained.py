@@ -27,7 +27,7 @@ from pdocrl.data.tasks import find_task
 from pdocrl.files import write_csv
 from pdocrl.ope import Prepared
 from pdocrl.ope.ensemble.calibrate import Calibrated
-from pdocrl.ope.ensemble.judge import judge_training
+from pdocrl.ope.ensemble.of_training import judge_training
 from pdocrl.ope.ensemble.support import MOST_OUTSIDE
 from pdocrl.policies.policy import Policy, load_all
 from pdocrl.training.config import TrainingConfig

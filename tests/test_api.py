@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import pdocrl
 from pdocrl.errors import PdocrlError
 
+SOURCE = Path(pdocrl.__file__).parent
 MODULES = ("callbacks", "loggers", "testing")
 
 
@@ -64,3 +68,29 @@ def test_listing_commands_load_no_jax(command: str) -> None:
         "sys.exit('jax' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_messages_outside_the_command_line_name_what_python_calls_an_option() -> None:
+    """A text that names an option does so in `by_door`, in a whole command line, or beside the word for Python."""
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name == "cli" or path.name in {"deprecations.py", "install.py"}:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        passed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "by_door":
+                passed |= {id(part) for part in ast.walk(node)}
+            if isinstance(node, ast.JoinedStr):
+                passed |= {id(part) for part in ast.walk(node) if isinstance(part, ast.Constant)}
+            if isinstance(node, ast.JoinedStr) and id(node) not in passed:
+                text = "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in passed:
+                text = node.value
+            else:
+                continue
+            option = re.search(r"(?<![\w-])--[a-z][a-z-]+", text)
+            beside = re.search(r"pdocrl|python -m|ray start|Python|\w=|a confidence \(", text)
+            if option and not beside and " " in text.strip():
+                wrong.append(f"{path.relative_to(SOURCE)}: {text.strip()}")
+    assert wrong == []

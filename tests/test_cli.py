@@ -44,13 +44,29 @@ def test_a_family_shows_its_own_commands_only(run_cli: Run) -> None:
     assert "pdocrl tasks" not in out
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "ope", "certify", "solve", "bench"])
+@pytest.mark.parametrize("name", built_commands())
 def test_about_a_dozen_options_stand_in_plain_sight(name: str) -> None:
     module, function, _ = cli.COMMANDS[name]
     taken = inspect.signature(getattr(importlib.import_module(f"pdocrl.cli.{module}"), function)).parameters.values()
     options = [one for one in taken if one.kind is not one.POSITIONAL_ONLY]
     plain = [one.name for one in options if not dataclasses.is_dataclass(one.default)]
     assert len(plain) <= 12, plain
+
+
+@pytest.mark.parametrize("name", built_commands())
+def test_a_switch_has_one_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` or `--no-play`; never `--no-no-train`, `--no-json`, nor a name that ends in "-only"."""
+    with pytest.raises(SystemExit):
+        cli.main([*name.split(), "--help"])
+    switches = set(re.findall(r"(?<![`\w-])--[a-z-]+", capsys.readouterr().out))
+    assert "--json" in switches
+    assert not [one for one in switches if one.startswith("--no-no-") or one.endswith("-only")]
+    assert not [one for one in switches if one.replace("--no-", "--") in switches - {one}]
+
+
+def test_the_negation_of_a_switch_that_is_off_changes_nothing(run_cli: Run) -> None:
+    assert run_cli("agents", "--no-json") == run_cli("agents")
+    assert run_cli("ope", "nowhere", "--no-compare") == run_cli("ope", "nowhere")
 
 
 @pytest.mark.parametrize("name", built_commands())

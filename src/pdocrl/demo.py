@@ -172,5 +172,5 @@ def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:
         )
     plan = TrainingConfig.read(folder)
     if (plan.agent, plan.steps, plan.data_digest) != (agent, steps, dataset.digest):
-        raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); choose another --out.")
+        raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); name another.")
     return resume(folder, dataset)

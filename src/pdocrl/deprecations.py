@@ -25,6 +25,8 @@ OPTIONS: dict[str, dict[str, str]] = {  # command → {option}, without dashes
     "ope": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
     "certify": {"thorough": "model-selection", "no-thorough": "no-model-selection"},
     "train": {"sink": "logger", "window": "buffer-size"},
+    "bench": {"train-only": "no-play"},
+    "collect": {"write-only": "no-play"},
 }
 REMOVED: dict[str, dict[str, str]] = {  # command → {option: what replaces it}; refused in one line
     "ope": {

@@ -151,7 +151,7 @@ def as_limits(limits: Limits) -> tuple[Limit, ...]:
                 raise PdocrlError(f"limits {first} and {second} are on the same column; keep the one that is meant.")
             least, most = (first, second) if first.sense == ">=" else (second, first)
             if least.value > most.value:
-                raise PdocrlError(f"limits {least} and {most} contradict each other: nothing can keep both.")
+                raise PdocrlError(f"limits {least} and {most} contradict each other: nothing can satisfy both.")
     return chosen
 
 

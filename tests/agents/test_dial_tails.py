@@ -16,7 +16,7 @@ from pdocrl.agents.base import make_config
 from pdocrl.agents.common.conditional_fqe import SHARES
 from pdocrl.agents.common.conditioning import NO_CAP, Targets
 from pdocrl.agents.common.tail_estimates import Drawn, Exceedance, exceedance, quantiles, share_bounds, tails
-from pdocrl.agents.common.two_estimates import probes
+from pdocrl.agents.common.two_estimates import Selected, probes
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset, make_dataset
 from pdocrl.errors import PdocrlError
@@ -165,14 +165,21 @@ def test_the_larger_of_two_distributions_counts_and_targets_are_not_undercut() -
     drawn = Drawn(model, np.arange(n) % 30, model.max(1), np.zeros_like(model))
     targets = Targets(np.ones(10, np.float32), np.zeros((10, 1), np.float32), np.full((10, 1), 1e6, np.float32))
     targets.target_cost[3] = 2.0
-    found = tails(targets, uncapped, drawn, critic, largest, False, outcomes, probed)
+    none = np.zeros(10, np.float32)
+    chosen = Selected(np.arange(10), none, none[:, None], none[:, None], False, np.zeros(1, bool))
+    found = tails(targets, uncapped, drawn, critic, largest, chosen, outcomes, probed)
     over = (found.episode_costs[:, :, 0] > 4).mean(1)
     assert over[0] == pytest.approx(0.1)
     assert over[9] == pytest.approx(0.5, abs=0.02)
     assert found.episode_costs[3].mean() == pytest.approx(2.0)
-    alone = tails(targets, uncapped, drawn, critic, largest, True, outcomes, probed)  # the models have failed
+    failed = chosen._replace(failed=True)
+    alone = tails(targets, uncapped, drawn, critic, largest, failed, outcomes, probed)
     assert (alone.episode_costs[:, :, 0] > 4).mean(1)[0] > 0.3  # with what the critic misses of the logged costs
     assert np.isinf(alone.max_step_cost).all()
+    unlearned = chosen._replace(unlearned=np.ones(1, bool))
+    above = tails(targets, uncapped, drawn, critic, largest, unlearned, outcomes, probed)
+    assert above.episode_costs.min() >= outcomes[:, 1].max()
+    assert np.isinf(above.max_step_cost).all()
 
 
 HORIZON = 4

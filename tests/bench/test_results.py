@@ -61,7 +61,7 @@ def test_text_and_parquet_hold_the_same_numbers(row: Row, tmp_path: Path) -> Non
 
 def test_a_folder_without_results_is_told_in_one_line(tmp_path: Path) -> None:
     for read in (read_rows, read_suite, read_status):
-        with pytest.raises(PdocrlError, match="pdocrl bench --out"):
+        with pytest.raises(PdocrlError, match="`pdocrl bench` wrote"):
             read(tmp_path)
     (tmp_path / "results.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(PdocrlError, match="cannot be read"):

@@ -199,7 +199,7 @@ def test_a_plan_says_why_the_time_of_short_work_is_not_known(
         (["no.toml"], "no.toml: cannot read the suite"),
         (["smoke", "--agents", "pdocrll"], "Did you mean `pdocrl`?"),
         (["smoke", "--tasks", "CarRun"], "unknown task of suite smoke 'CarRun'"),
-        (["smoke", "--train-only", "--no-train"], "leave nothing to do"),
+        (["smoke", "--no-play", "--no-train"], "leave nothing to do"),
         (["smoke", "--ray-address", "auto"], "--engine ray"),
         (["paper", "--data", "nowhere"], "nowhere: no such folder"),
     ],

@@ -187,7 +187,7 @@ def test_the_command_writes_a_dsrl_file_that_says_how_it_was_made(tmp_path, run_
     status, _, error = run_cli(*more, "--costs", "cost", "right")
     assert status == 2
     assert "`steps` is 4000 there and 8000 now" in error
-    assert run_cli(*words, "--costs", "cost", "right", "--write-only")[0] == 0
+    assert run_cli(*words, "--costs", "cost", "right", "--no-play")[0] == 0
 
 
 def test_a_cost_function_of_ones_own_makes_any_environment_safe_rl(tmp_path, run_cli, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_plan_says_what_and_how_long_and_writes_nothing(tmp_path, run_cli, mon
         (["Slide-v0", "--cost-function", "no_such_module:f"], "No module named 'no_such_module'"),
         (["Slide-v0", "--cost-function", "math:sine"], "Did you mean `sin`?"),
         (["Slide-v0", "--cost-function", "math:sin"], "cost function math:sin fails on Slide-v0's first step"),
-        (["Slide-v0", "--cost-max", "20", "--write-only"], "no collection here to write"),
+        (["Slide-v0", "--cost-max", "20", "--no-play"], "no collection here to write"),
         (["BalRun"], "Did you mean `BallRun`?"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,3 +105,13 @@ def test_shapes_that_disagree_are_refused(small_dataset: Dataset) -> None:
         dataclasses.replace(small_dataset, cost_names=("a", "b"))
     with pytest.raises(DataError, match="keeps no episode"):
         small_dataset.episodes([])
+
+
+def test_a_summary_counts_and_has_the_range_of_returns(make_random_dataset: Any) -> None:
+    data = make_random_dataset(episodes=7, n_costs=2)
+    told = data.summary()
+    assert (told["episodes"], told["transitions"], told["n_costs"]) == (7, len(data), 2)
+    assert told["terminals"] + told["timeouts"] == 7
+    low, high = (float(extreme(data.cost_return[:, 1])) for extreme in (np.min, np.max))
+    assert (told["cost_return"][1]["min"], told["cost_return"][1]["max"]) == (low, high)
+    assert told["digest"] == data.digest

@@ -273,7 +273,7 @@ def test_the_next_mirror_is_asked_when_one_is_down(server, monkeypatch):
 def test_all_mirrors_are_named_when_none_delivers(server, monkeypatch, tmp_path):
     monkeypatch.setattr(fetch_module, "MIRRORS", ("http://127.0.0.1:9", server.url))
     server.tricks = ["410"]
-    with pytest.raises(PdocrlError, match=r"127\.0\.0\.1:9: .*refused; 127\.0\.0\.1:\d+: HTTP 410 Gone.*--url"):
+    with pytest.raises(PdocrlError, match=r"127\.0\.0\.1:9: .*refused; 127\.0\.0\.1:\d+: HTTP 410 Gone.*url=…"):
         fetch("BallRun", pause=0.0, tries=1)
     assert left_over(tmp_path / "data") == set()
 

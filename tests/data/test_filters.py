@@ -159,3 +159,14 @@ def test_one_cost_takes_the_fast_way_to_the_same_frontier(data: Dataset) -> None
     """The sorted pass for one cost and the general definition for several agree when a cost is doubled."""
     doubled = one_step_episodes(np.repeat(data.cost, 2, axis=1), data.reward)
     assert (filters.best_within(data) == filters.best_within(doubled)).all()
+
+
+def test_several_filters_apply_in_their_order(make_random_dataset: Any) -> None:
+    data = make_random_dataset(episodes=200)
+    limit = float(np.median(data.cost_return))
+    assert filters.apply(data) is data
+    found = filters.apply(data, safe_limit=limit, slack=0.8, target=40, share=0.5, noise_scale=0.1, seed=4)
+    expected = filters.density(filters.frontier(filters.safe(data, limit), 0.8), 40, seed=4)
+    assert found.digest == filters.noise(filters.fraction(expected, 0.5, seed=4), 0.1, seed=4).digest
+    lying = filters.apply(data, lying_share=0.02, outlier_limit=2, seed=1)
+    assert lying.digest == filters.outliers(data, 0.02, 2, seed=1).digest

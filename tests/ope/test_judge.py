@@ -124,7 +124,7 @@ def visits(**columns: Any) -> dict[str, Any]:
 def seen(columns: dict[str, Any]) -> Any:
     """A policy that is shown the state columns alone."""
     assert list(columns) == ["age"]
-    return np.full(400, "yes")
+    return np.full(len(columns["age"]), "yes")
 
 
 def test_a_column_propensity_is_taken_as_that_and_never_as_a_state(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_column_propensity_is_taken_as_that_and_never_as_a_state(tmp_path: Pat
     for log in (visits(), file):
         for given in ({}, {"stream": True}):
             told = pdocrl.ope(seen, log, episode=None, **given)
-            assert (told.propensities, told.warnings[1:] if given else told.warnings[:0]) == ("logged", [])
+            assert (told.propensities, told.warnings) == ("logged", [])
             assert pdocrl.ope(seen, log, episode=None, propensity=None, **given).propensities == "estimated"
     score = visits(propensity=np.arange(400) / 100)
     for given in ({}, {"stream": True}):

@@ -261,3 +261,13 @@ def test_episodes_handed_over_and_copies_show_nothing() -> None:
     assert any("40 of 200 episodes are copies" in note for note in found.record.notes)
     assert not any(one.held_out["cost"].estimator == "own episodes" for one in found.record.candidates)
     assert not found.record.validation
+
+
+def test_which_solver_a_log_is_for(log: pd.DataFrame) -> None:
+    assert entry.solver_for(log, ["cost<=4"]) == "columns"
+    states = pd.DataFrame({"state": [0], "action": [0], "next_state": [0], "reward": [1.0], "cost": [0.0]})
+    assert entry.solver_for(states, ["cost<=4"]) == "states"
+    assert entry.solver_for(states, ["cost<=4", "P(cost>4)<=0.1"]) == "tails"
+    assert entry.solver_for(states, ["cost<=4"], state_columns=["state"]) == "columns"
+    assert entry.solver_for(states.rename(columns={"state": "room"}), columns={"state": "room"}) == "states"
+    assert entry.solver_for(log, ["P(cost>4)<=0.1"], made_states=True) == "tails"

@@ -131,6 +131,19 @@ def test_ranks_put_safe_before_unsafe(play: Play) -> None:
     assert next(iter(found)) == "good"
 
 
+def test_of_equal_average_ranks_the_safer_method_stands_first(play: Play) -> None:
+    """`bold` is first on BallRun and unsafe on CarRun, `meek` second and first, and safe: 1.5 for either."""
+    rows = (
+        play({(10.0, 0): [(0.9, 1.0)]}, agent="bold")
+        + play({(10.0, 0): [(0.2, 1.0)]}, agent="meek")
+        + play({(10.0, 0): [(0.9, 30.0)]}, agent="bold", task="CarRun")
+        + play({(10.0, 0): [(0.2, 1.0)]}, agent="meek", task="CarRun")
+    )
+    found = standings(make_runs(rows))
+    assert [(s.method, s.rank, s.safe_tasks) for s in found] == [("meek", 1.5, 2), ("bold", 1.5, 1)]
+    assert found[0].reward < found[1].reward
+
+
 def test_ties_share_their_ranks(play: Play) -> None:
     rows = [row for agent in "abc" for row in play({(10.0, 0): [(0.5, 1.0)]}, agent=agent)]
     assert [s.rank for s in standings(make_runs(rows))] == [2.0, 2.0, 2.0]

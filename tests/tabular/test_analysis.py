@@ -154,7 +154,7 @@ def test_the_command_answers_all_of_it(run_cli: Run, tmp_path: Path) -> None:
     assert len(json.loads(text)["policies"]) == 1
     status, _, err = run_cli("solve", "inventory", *quick, "--compare", str(tmp_path))
     assert status == 2
-    assert "no policy of `solve --out`" in err
+    assert "no policy that `solve` wrote" in err
 
 
 def test_the_sepsis_log_is_a_sample_of_its_model() -> None:

@@ -55,7 +55,7 @@ def test_results_do_not_depend_on_units(reward: float, cost: float) -> None:
     units = np.array([reward, cost])[:, None]
     other = Counts(**{**vars_of(counts), "mean": counts.mean * units, "variance": counts.variance * units**2})
     scaled = solve(other, 0.9, {"cost": cost * limit}, resamples=20, refits=2)
-    assert scaled.sets.C == plain.sets.C
+    assert scaled.C == plain.C
     assert scaled.status == plain.status
     np.testing.assert_allclose(scaled.policy, plain.policy, atol=1e-6)
     assert scaled.value == pytest.approx(reward * plain.value)

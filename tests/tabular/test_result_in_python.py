@@ -17,7 +17,7 @@ from pdocrl.records import as_plain
 from pdocrl.tabular import Counts
 from pdocrl.tabular.result.record import read_solved
 from pdocrl.tabular.result.report import notes
-from pdocrl.tabular.solved import PolicyTable, SolvedResult
+from pdocrl.tabular.result.result import PolicyTable, Result
 
 pandas = pytest.importorskip("pandas")
 OPTIONS: dict[str, Any] = {"gamma": 0.9, "limits": {"stockout": 0.02}, "resamples": 10, "refits": 1}
@@ -33,13 +33,13 @@ def log() -> Any:
 
 
 @pytest.fixture(scope="module")
-def result(log: Any) -> SolvedResult:
+def result(log: Any) -> Result:
     found = pdocrl.solve(log, **OPTIONS)
-    assert isinstance(found, SolvedResult)
+    assert isinstance(found, Result)
     return found
 
 
-def test_a_path_a_frame_arrays_and_counts_give_the_same(log: Any, result: SolvedResult, tmp_path: Path) -> None:
+def test_a_path_a_frame_arrays_and_counts_give_the_same(log: Any, result: Result, tmp_path: Path) -> None:
     log.to_csv(tmp_path / "log.csv", index=False)
     arrays = {name: log[name].to_numpy() for name in log}
     four = {name: arrays[name] for name in ("state", "action", "next_state", "reward")}
@@ -51,7 +51,7 @@ def test_a_path_a_frame_arrays_and_counts_give_the_same(log: Any, result: Solved
         pdocrl.solve(log, gamma=0.9, limits={"stockouts": 0.02})
 
 
-def test_it_acts_by_names_as_its_array_says(result: SolvedResult) -> None:
+def test_it_acts_by_names_as_its_array_says(result: Result) -> None:
     drawn = np.array([result.policy.sample(2, seed) for seed in range(400)])
     assert drawn.mean() == pytest.approx(result.policy[2, 1], abs=0.08)
     assert result.policy.act(0) in (0, 1)
@@ -67,7 +67,7 @@ def test_it_acts_by_names_as_its_array_says(result: SolvedResult) -> None:
         PolicyTable.of(result.policy).act(0)
 
 
-def test_a_saved_folder_is_read_back_and_reported(result: SolvedResult, tmp_path: Path) -> None:
+def test_a_saved_folder_is_read_back_and_reported(result: Result, tmp_path: Path) -> None:
     files = result.save(tmp_path / "policy")
     assert {path.name for path in files} >= {"policy.json", "act.py", "result.json", "map.json"}
     again = pdocrl.load_policy(tmp_path / "policy")
@@ -93,7 +93,7 @@ def test_what_is_saved_is_the_record_and_arrays_are_its_numbers(log: Any, tmp_pa
     assert (told.value, found.value) == (2.0, read.value)
 
 
-def test_a_frontier_costs_reward_as_the_multiplier_says(result: SolvedResult) -> None:
+def test_a_frontier_costs_reward_as_the_multiplier_says(result: Result) -> None:
     line = result.frontier("stockout", [0.015, 0.02, 0.025])
     values, price = [point.value for point in line.points], line.points[1].multiplier
     assert values == sorted(values)
@@ -108,7 +108,7 @@ def test_a_frontier_costs_reward_as_the_multiplier_says(result: SolvedResult) ->
         result.frontier("stockouts")
 
 
-def test_it_explains_and_prints_itself(result: SolvedResult) -> None:
+def test_it_explains_and_prints_itself(result: Result) -> None:
     explained = result.explain(2)
     assert [one.policy for one in explained] == sorted(result.policy[2].tolist(), reverse=True)
     assert "stockout" in result.summary()

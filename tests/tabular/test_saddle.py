@@ -90,7 +90,7 @@ def test_infeasible_and_infeasible_among_covered_policies_are_told_apart() -> No
     covered = solve(counts, 0.9, ["cost<=0.2"], C=2, resamples=0)
     assert covered.status == "infeasible_covered"
     assert covered.slater_margin == pytest.approx(-(0.2 * 0.1 + 0.8 * 0.5 - 0.2))
-    assert covered.multipliers[0] == pytest.approx(covered.sets.B / 0.5)  # B is in units of the largest cost
+    assert covered.multipliers[0] == pytest.approx(covered.record.B / 0.5)  # B is in units of the largest cost
     assert covered.costs[0] == pytest.approx(0.42)  # it comes as close as it can
     none = solve(counts, 0.9, ["cost<=0.05"], C=10, resamples=0)
     assert none.status == "infeasible"

@@ -21,7 +21,7 @@ def test_without_the_onnx_package_nothing_is_written_unless_it_is_left_out(
     trained = SimpleNamespace(policies=[policy], step=1, config=SimpleNamespace(agent="bc", runs=[{}]))
     monkeypatch.setattr(folder, "load_trained", lambda _: trained)
     monkeypatch.setitem(sys.modules, "onnx", None)  # as if not installed
-    with pytest.raises(MissingExtraError, match="--no-onnx leaves it out"):
+    with pytest.raises(MissingExtraError, match="onnx=False leaves it out"):
         folder.export("runs", tmp_path / "robot")
     assert not (tmp_path / "robot").exists()
     written = folder.export("runs", tmp_path / "robot", onnx=False)

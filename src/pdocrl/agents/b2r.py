@@ -50,7 +50,7 @@ class B2R(SequenceAgent[B2RConfig]):
     Config = B2RConfig
 
     def columns(self, config: B2RConfig, dataset: Dataset) -> Columns:
-        """One row per step, with the return still to come and the cost paid before, both by their scales."""
+        """One row per step, with the return still to come and the cost so far, both by their scales."""
         check_width(self.name, config)
         if config.embedding // config.heads % 2:
             raise PdocrlError(

@@ -1,11 +1,11 @@
-"""CAPS with heads from implicit Q-learning: each copies logged actions, weighed by what they earn or save.
+"""CAPS with heads from implicit Q-learning: each copies logged actions, weighed by their advantage in reward or cost.
 
     V_r, V_c the τ-expectiles of Q_r and of −Q_c over logged actions,   Q_r ← r + γ V_r(s′),   Q_c ← c + γ V_c(s′)
     head 1 maximises   E_D[ w_r log π(a|s) ],   w_r = e^{β (Q_r − V_r)}
     head H maximises   E_D[ w_c log π(a|s) ],   w_c = e^{β_c (V_c − Q_c)}
     head k between     E_D[ (w_r + 2(k−1)/(H−1) w_c) log π(a|s) ]
 
-Weights are cut at 100. No head, and no critic, is told a limit: `caps.py` has how one is kept. docs/agents/caps.md.
+Weights are cut at 100. No head, and no critic, is told a limit: `caps.py` has that. docs/agents/caps.md.
 """
 
 from __future__ import annotations

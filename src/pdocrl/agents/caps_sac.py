@@ -99,7 +99,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
 
     def columns(self, config: CAPSSACConfig, dataset: Dataset) -> Columns:
         """Beyond a time limit there is a future, but the critics, each the worst of M at actions that nobody logged,
-        find no end to it: Q_c outgrows what can be paid, and no head satisfies any limit."""
+        find no end to it: Q_c outgrows what an episode can cost, and no head satisfies any limit."""
         columns = super().columns(config, dataset)
         return columns | {"not_done": not_done_at_timeout(dataset)} if config.time_limit_ends else columns
 
@@ -150,7 +150,7 @@ class CAPSSAC(Agent[CAPSSACConfig, CAPSSACState]):
         def actor_loss(actor: SquashedHeads) -> tuple[Array, Array]:
             action, log_prob = actor.act(batch.obs, noise)
             tried = jnp.concatenate([jnp.broadcast_to(batch.obs, (heads, *batch.obs.shape)), action], -1)
-            # The last head is not asked what it earns, nor the first what it costs: each [H−1, B].
+            # The last head is not asked for its reward, nor the first for its cost: each [H−1, B].
             value = state.critic(tried[:-1].reshape(-1, tried.shape[-1]))[..., 0].min(0).reshape(-1, size)
             cost = state.cost_critic(tried[1:].reshape(-1, tried.shape[-1])).max(0).sum(-1).reshape(-1, size)
             between = [value[k] - price_of_cost(k, heads) * cost[k - 1] for k in range(1, heads - 1)]

@@ -47,7 +47,7 @@ class CDTConfig(SequenceConfig):
     published: bool = static(False)  # the reference's network, loss, sampling and augmentation: docs/agents/cdt.md
     frontier_degree: int = static(4)  # published: of the polynomial wishes lie above; this and the next two by task
     wish_return: float = static(600.0)  # published: the highest return wished for
-    wish_slack: float = static(100.0)  # published: what an answer may earn less than the one it stands in for
+    wish_slack: float = static(100.0)  # published: by how much its return may be below that of the one it stands in for
     target_return: float = 0.0  # to ask for when acting; 0: the best logged within the limit
 
     @property

@@ -62,7 +62,7 @@ def without_outliers(points: Floats, rng: Any) -> Indices:
 
 
 def is_undominated(points: Floats) -> NDArray[np.bool_]:
-    """Of (cost, return) [E, 2]: whether no other costs no more and earns no less, but for equals."""
+    """Of (cost, return) [E, 2]: whether no other has at most its cost and at least its return, but for equals."""
     cost, earned = points.T
     no_worse = (cost[:, None] <= cost) & (earned[:, None] >= earned)
     better = (cost[:, None] < cost) | (earned[:, None] > earned)

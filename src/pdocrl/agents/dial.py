@@ -29,7 +29,7 @@ from pdocrl.agents.common.conditioning import max_episode_cost, relative_returns
 from pdocrl.agents.common.dial_estimates import MEMBERS, STARTS, by_critic, by_rollouts, return_unit
 from pdocrl.agents.common.numpy_policy import mode_policy
 from pdocrl.agents.common.tail_estimates import error_factor, share_bounds, tails
-from pdocrl.agents.common.two_estimates import probes, select
+from pdocrl.agents.common.two_estimates import FAILED, probes, select
 from pdocrl.data.dataset import Dataset
 from pdocrl.dynamics.mixture import MixtureModel
 from pdocrl.dynamics.mixture import Step as ModelStep
@@ -89,6 +89,7 @@ class DialState(eqx.Module):
     max_episode_cost: Float[Array, " K"]
     outcomes: Float[Array, "E 1+K"]  # return and costs of logged episodes
     relative: Float[Array, " E"]  # their relative returns
+    held_out: Float[Array, "2 K"]  # mean cost of steps a model has not learned from: by the models, and as logged
     steps: Array  # taken so far
     actor_opt: optax.OptState
     models_opt: optax.OptState
@@ -186,6 +187,7 @@ class Dial(Agent[DialConfig, DialState]):
             max_episode_cost=jnp.asarray(problem.max_episode_cost, jnp.float32),
             outcomes=outcomes[:, :-1],
             relative=outcomes[:, -1],
+            held_out=jnp.zeros((2, k)),
             steps=jnp.zeros((), jnp.int32),
             actor_opt=adam.init(actor),
             models_opt=adam.init(models),
@@ -197,7 +199,9 @@ class Dial(Agent[DialConfig, DialState]):
     ) -> tuple[DialState, Metrics]:
         for_jitter, for_dropout, for_targets = jax.random.split(key, 3)
         loss_pi, grad_pi = jax.value_and_grad(actor_loss)(state.actor, config, batch, for_jitter, for_dropout)
-        loss_models, grad_models = jax.value_and_grad(models_loss)(state.models, config, state, batch)
+        (loss_models, held_out), grad_models = jax.value_and_grad(models_loss, has_aux=True)(
+            state.models, config, state, batch
+        )
         (_, losses), grad_critic = jax.value_and_grad(critic_loss, has_aux=True)(
             state.critic, config, state, batch, for_targets
         )
@@ -205,7 +209,7 @@ class Dial(Agent[DialConfig, DialState]):
         actor, actor_opt = adam_step(grad_pi, state.actor_opt, state.actor, slower * config.actor_rate)
         models, models_opt = adam_step(grad_models, state.models_opt, state.models, slower * config.model_rate)
         critic, critic_opt = adam_step(grad_critic, state.critic_opt, state.critic, slower * config.model_rate)
-        rate = jnp.maximum(config.average_rate, 10 / (10 + state.steps))  # over about the last tenth of the steps
+        rate = average_rates(config, state.steps)
         state = dataclasses.replace(
             state,
             actor=actor,
@@ -215,6 +219,7 @@ class Dial(Agent[DialConfig, DialState]):
             critic=critic,
             critic_target=polyak(state.critic_target, critic, jnp.maximum(config.target_rate, rate)),
             critic_average=polyak(state.critic_average, critic, rate),
+            held_out=state.held_out + rate * (held_out - state.held_out),
             steps=state.steps + 1,
             actor_opt=actor_opt,
             models_opt=models_opt,
@@ -232,8 +237,8 @@ class Dial(Agent[DialConfig, DialState]):
         plain = np.concatenate([uncapped, np.ones(len(probed.outcomes), bool)])
         model, drawn = by_rollouts(config, state, both, plain)
         critic, exceeded = by_critic(state, both)
-        chosen = select(targets, uncapped, model, critic, outcomes, probed)
-        kept = tails(targets, uncapped, drawn, exceeded, largest, chosen.failed, outcomes, probed).rows(chosen.kept)
+        chosen = select(targets, uncapped, model, critic, outcomes, probed, too_early(config, state))
+        kept = tails(targets, uncapped, drawn, exceeded, largest, chosen, outcomes, probed).rows(chosen.kept)
         rollouts, starts, confidence = drawn.cost.shape[1], len(state.starts), float(config.confidence)
         return DialPolicy(
             network.weights,
@@ -268,15 +273,27 @@ def actor_loss(
     return loss
 
 
-def models_loss(models: MixtureModel, config: DialConfig, state: DialState, batch: DialBatch) -> Array:
-    """Σ over the models, each on rows of its own, [M, b]: together they see all of the batch."""
+def models_loss(
+    models: MixtureModel, config: DialConfig, state: DialState, batch: DialBatch
+) -> tuple[Array, Float[Array, "2 K"]]:
+    """Σ over the models, each on rows of its own, [M, b]: together they see all of the batch.
+
+    And the mean cost of those rows that their model does not learn from: as it expects it, and as it was.
+    """
     data, members = batch.transitions, np.arange(MEMBERS)[:, None]
     own = (members * len(batch.fold) // MEMBERS + np.arange(config.model_batch)) % len(batch.fold)
     learns = (batch.fold[own] != members).astype(jnp.float32)
     step = ModelStep(data.next_obs, data.reward, data.cost, 1 - data.not_done)
     rows = jax.tree.map(lambda x: x[own], (data.obs, data.action, step))
-    losses: Array = jax.vmap(lambda model, some, w: model.loss(state.normaliser, *some, w))(models, rows, learns)
-    return losses.sum()
+
+    def of_model(model: MixtureModel, some: Any, w: Array) -> tuple[Array, Array]:
+        obs, action, step = some
+        return model.loss(state.normaliser, obs, action, step, w), model.expected_cost(state.normaliser, obs, action)
+
+    losses, expected = jax.vmap(of_model)(models, rows, learns)
+    held_out = (1 - learns) / jnp.maximum((1 - learns).sum(), 1)
+    costs = jnp.stack([expected, rows[2].cost])  # [2, M, b, K]
+    return losses.sum(), jax.lax.stop_gradient((held_out[..., None] * costs).sum((1, 2)))
 
 
 def critic_loss(
@@ -306,6 +323,21 @@ def critic_loss(
     mean = fqe_loss(critic.mean, state.critic_target.mean, state.average, backup, largest)
     tail = tail_loss(critic.tail, state.critic_target.tail, state.average, backup, largest)
     return mean + tail, {"critic_loss": mean, "tail_loss": tail}
+
+
+def too_early(config: DialConfig, state: DialState) -> NDArray[np.bool_]:
+    """Whether the training is too short for any statement on a cost, [K].
+
+    A backup travels one step of an episode while the target network moves by its whole distance, Σ rate = 1.
+    """
+    expected, logged = np.asarray(state.held_out)
+    travelled = np.maximum(config.target_rate, average_rates(config, np.arange(int(state.steps)))).sum()
+    return np.asarray((np.abs(expected - logged) > FAILED * logged) | (travelled < config.horizon))
+
+
+def average_rates(config: DialConfig, steps: Any) -> Any:
+    """Of the moving averages, after so many steps: over about the last tenth of them."""
+    return jnp.maximum(config.average_rate, 10 / (10 + steps))
 
 
 def masks(key: PRNGKeyArray, config: DialConfig, rows: int) -> list[Array]:

@@ -200,7 +200,7 @@ class PDOCRLAnchored(Agent[AnchoredConfig, AnchoredState]):
         w = w / w.mean()
 
         # Q: (1 − γ)(r, c) + γ Q(s′, π̄), the smaller reward of the twins, the mean cost. Times (1 − γ), a value is an
-        # average of what steps pay, so |Q_r| ≤ 1 and 0 ≤ Q_c ≤ 1 in units of the largest: no target leaves that box.
+        # average over steps, so |Q_r| ≤ 1 and 0 ≤ Q_c ≤ 1 in units of the largest: no target leaves that box.
         ahead = state.critic_target(data.next_obs, state.average.mode(data.next_obs))  # [2, 2B, 1 + K]
         ahead = jnp.concatenate([ahead[..., :1].min(0).clip(-1, 1), ahead[..., 1:].mean(0).clip(0, 1)], -1)
         paid = jnp.concatenate([data.reward[:, None] / state.reward_scale, data.cost / cost_scale], -1)

@@ -34,7 +34,7 @@ RESPONSE_UP_TO = 20_000_000  # distinct states times coefficients: of the progra
 CLOSE_ENOUGH = 1e-3  # of the largest reward: a gap at which the temperature falls no further
 SPREAD = 10.0  # a coefficient of overlapping, signed combinations may be so many times a value of Q
 POLICIES = 100  # of an average of iterations that are kept
-LARGEST_PRICE = 1000.0  # limits that take more cannot be kept
+LARGEST_PRICE = 1000.0  # limits that take more cannot be satisfied
 PRICE = 10.0  # B of iterations, in units of the largest signals, where none is given
 
 

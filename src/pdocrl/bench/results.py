@@ -92,7 +92,7 @@ class Row:
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 _VECTORS = ("cost_limit", "trained_limit", "cost")
-_REMEDY = "Give the folder that `pdocrl bench --out` wrote; the same command writes it again."
+_REMEDY = "Give the folder that `pdocrl bench` wrote; the same command writes it again."
 _LATER = ("training", "trained_limit")  # not in files of 0.1, where every run counts as a training of its own
 _LATEST = {"commit": UNKNOWN, "packages": "", "machine": "", "played": "", "limits": ""}  # not in files of 0.2
 
@@ -182,7 +182,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[Row]:
     try:
         columns: dict[str, list[Any]] = pyarrow.parquet.ParquetFile(path).read().to_pydict()
     except FileNotFoundError:
-        raise PdocrlError(f"{folder}: no {PARQUET} here; give the folder that `pdocrl bench --out` wrote.") from None
+        raise PdocrlError(f"{folder}: no {PARQUET} here; give the folder that `pdocrl bench` wrote.") from None
     except (pyarrow.ArrowException, OSError) as error:
         raise PdocrlError(f"{path}: cannot be read ({error}). `pdocrl bench` writes it again.") from error
     there = {_field(column) for column in columns}
@@ -285,9 +285,9 @@ def make_rows(
             data=name,
             recollected=name not in task.files if task.files else None,
             train_seconds=seconds,
-            pdocrl=plan.versions["pdocrl"],
-            jax=plan.versions["jax"],
-            numpy=plan.versions["numpy"],
+            pdocrl=plan.versions.get("pdocrl", UNKNOWN),
+            jax=plan.versions.get("jax", UNKNOWN),
+            numpy=plan.versions.get("numpy", UNKNOWN),
             commit=plan.commit,
             packages=in_words(others),
             machine=plan.machine,

@@ -24,8 +24,8 @@ def bench(
     agents: tuple[str, ...] = (),
     tasks: tuple[str, ...] = (),
     plan: bool = False,
-    train_only: bool = False,
-    no_train: bool = False,
+    train: bool = True,
+    play: bool = True,
     engine: Literal["local", "ray"] = "local",
     ray_address: str | None = None,
     json: bool = False,
@@ -43,8 +43,8 @@ def bench(
     Example:
         pdocrl bench smoke --out runs/smoke
         pdocrl bench paper --data datasets/ --tasks BallRun CarRun --agents pdocrl cpq --out runs/paper
-        pdocrl bench paper --data datasets/ --out runs/paper --train-only      # where the GPU is
-        pdocrl bench paper --out runs/paper --no-train                         # where the simulator is
+        pdocrl bench paper --data datasets/ --out runs/paper --no-play         # where the GPU is
+        pdocrl bench paper --out runs/paper --no-train                        # where the simulator is
         pdocrl bench mine.toml --engine ray --ray-address auto
 
     Args:
@@ -54,14 +54,14 @@ def bench(
         agents: only these, e.g. pdocrl bc-safe.
         tasks: only these.
         plan: print the plan and stop.
-        train_only: no roll-outs, for machines without the simulator.
-        no_train: only play what is trained, for machines without the data or a GPU.
+        train: only play what is trained, for machines without the data or a GPU.
+        play: only train, for machines without the simulator.
         engine: local (this machine) or ray (a cluster).
         ray_address: of an existing Ray cluster; default: one is started on this machine.
         json: print one JSON object.
     """
-    if train_only and no_train:
-        raise PdocrlError("--train-only and --no-train leave nothing to do. Give one of them.")
+    if not (train or play):
+        raise PdocrlError("--no-train and --no-play leave nothing to do. Give one of them.")
     if ray_address is not None and engine != "ray":
         raise PdocrlError("--ray-address is for --engine ray. Add it.")
     if data is not None and not data.is_dir():
@@ -77,7 +77,7 @@ def bench(
 
     chosen = find_suite(suite)
     folder = out or Path(f"runs/bench-{chosen.name}")
-    selection = Selection(folder, data, agents, tasks, not no_train, not train_only, engine, ray_address)
+    selection = Selection(folder, data, agents, tasks, train, play, engine, ray_address)
     planned = make_plan(chosen, selection, Rates(), measure=engine == "local")
     if not json:
         _show_plan(planned)

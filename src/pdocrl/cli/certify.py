@@ -34,6 +34,8 @@ class Details:
     """The task to play, when the training did not name one."""
     run: int | None = None
     """Whose policy played all audited episodes, where the file does not say."""
+    stream: bool = False
+    """Of --log: read it part by part; of itself beyond 3,000,000 rows."""
     seed: int = 0
     """Of the starts, the models and the simulator."""
     workers: int | None = None
@@ -124,36 +126,15 @@ def certify(
         confidence=confidence,
         largest_cost=largest or None,
         out=out,
-        **own,
+        **own | {"stream": details.stream or None},
         **(columns.read_as(state_columns) if log is not None else {}),
     )
     folder = out if out is not None else Path(policies[0]) if log is None and policies else None
     if json:
         print_json(as_plain(certificate))
     else:
-        print_table(
-            ["policy", "cost", "limit", "verdict", "confidence", "mean cost (low, high)", "share over ≤", "basis"],
-            [
-                [
-                    s.policy,
-                    s.cost,
-                    s.cost_limit if s.limit is None else s.limit.limit,
-                    s.verdict,
-                    "–" if s.confidence is None else s.confidence,
-                    _bounds(s.mean_cost, s.mean_cost_lower, s.mean_cost_upper),
-                    "–" if s.share_over_upper is None else f"{100 * s.share_over_upper:.3g} %",
-                    s.basis,
-                ]
-                for s in certificate.statements
-            ],
-            title="certificate",
-        )
-        for s in certificate.statements:
-            print(f"{s.policy}, {s.cost}: {s.sentence}")
-        for assumption in dict.fromkeys(s.assumption for s in certificate.statements):
-            print(f"This rests on: {assumption}")
-        for note in certificate.notes:
-            print(f"Note: {note}")
+        certificate.table().show()
+        print("\n".join(certificate.told()))
     if folder is not None:
         console.log(f"wrote {folder / FILE}")
         if (folder / PICTURE).is_file():
@@ -184,8 +165,3 @@ def _plan(
 
 def _numbers(words: tuple[str, ...]) -> list[float]:
     return [value for word in words for value in limit(word)]
-
-
-def _bounds(mean: float | None, low: float | None, high: float | None) -> str:
-    shown = ["–" if x is None else f"{x:.3g}" for x in (mean, low, high)]
-    return f"{shown[0]} ({shown[1]}, {shown[2]})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import OmitArgPrefixes, Positional
 
 from pdocrl import console
 
@@ -13,27 +14,50 @@ if TYPE_CHECKING:
     from pdocrl.collect.pipeline import Collected, Wanted
 
 
+@dataclasses.dataclass(frozen=True)
+class Filtering:
+    """Which of the episodes are kept in the file."""
+
+    target: int | None = None
+    """How many the grid filter keeps."""
+    reward_min: float | None = None
+    """The smallest return it keeps; by default DSRL's for its own tasks, else none."""
+    filter_seed: int = 0
+    """Decides which it keeps."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What the environment costs."""
+
+    costs: tuple[str, ...] = ()
+    """Keys of its info that hold them; by default `cost`."""
+    cost_function: str | None = None
+    """Instead, a function: module:function(obs, action, next_obs, info) → one cost or several."""
+    cost_max: tuple[float, ...] = ()
+    """The largest episode cost wanted, one for all or one for each; by default the task's."""
+
+
+_FILTERING, _COSTS = Filtering(), Costs()
+
+
 def collect(
     task: Positional[str],
     out: Path | None = None,
     budget: str | None = None,
-    target: int | None = None,
     seed: int = 0,
-    reward_min: float | None = None,
-    filter_seed: int = 0,
     schedules: tuple[str, ...] = (),
-    costs: tuple[str, ...] = (),
-    cost_function: str | None = None,
-    cost_max: tuple[float, ...] = (),
     workers: int | None = None,
     store: Path | None = None,
     live: bool = False,
     plan: bool = False,
-    write_only: bool = False,
+    play: bool = True,
     tasks_file: Path | None = None,
     json: bool = False,
+    filtering: Annotated[Filtering, OmitArgPrefixes] = _FILTERING,
+    costs: Annotated[Costs, OmitArgPrefixes] = _COSTS,
 ) -> None:
-    """Collect a dataset as DSRL did: safe experts under changing limits, every episode kept, then a grid filter.
+    """Collect a dataset as DSRL did: safe experts under changing limits, every episode stored, then a grid filter.
 
     Stop it whenever you like: the same line goes on where it stopped.
 
@@ -45,19 +69,13 @@ def collect(
         task: A task's name, or the id of a Gymnasium environment with real-valued actions (module:Name-v0 imports it).
         out: The DSRL file to write; TASK.hdf5 by default. The scatter plot goes beside it, as .png.
         budget: Steps (800000, 800k, 1.5M) or time (20min, 1.5h; turned into steps by a short measurement).
-        target: Episodes the grid filter keeps.
         seed: Decides the experts and all their episodes.
-        reward_min: The smallest return the filter keeps; by default DSRL's for its own tasks, else none.
-        filter_seed: Decides which episodes the grid filter keeps.
         schedules: One expert each, with an equal share of the steps: rising, falling, warmed.
-        costs: Keys of the environment's info that hold its costs; by default `cost`.
-        cost_function: Instead, a function: module:function(obs, action, next_obs, info) → one cost or several.
-        cost_max: The largest episode cost wanted, one for all or one for each; by default the task's.
         workers: Processes that simulate; by default one per core.
         store: Folder for every episode and the state of the training; by default beside `out`, as .raw.
         live: Redraw the scatter plot while collecting.
         plan: Only say what would be run, and how long it should take here.
-        write_only: Play nothing; write what the store holds so far. The same line without it goes on.
+        play: Only write what the store holds so far. The same line without it goes on.
         tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object instead of tables.
     """
@@ -68,30 +86,25 @@ def collect(
         register_file(tasks_file)
     wanted = pipeline.prepare(
         task,
-        target=target,
         seed=seed,
-        reward_min=reward_min,
-        filter_seed=filter_seed,
         schedules=schedules,
-        costs=costs,
-        cost_function=cost_function,
-        cost_max=cost_max,
+        **dataclasses.asdict(filtering),
+        **dataclasses.asdict(costs),
     )
     if plan:
         _plan(wanted, budget, workers, json)
         return
-    _report(pipeline.run(wanted, out, budget, store, workers, write_only, live), json)
+    _report(pipeline.run(wanted, out, budget, store, workers, play, live), json)
 
 
 def _report(found: Collected, json: bool) -> None:
     from pdocrl.cli.data import info
     from pdocrl.collect import grid
-    from pdocrl.data.summary import summarise
 
     if json:
         told: dict[str, Any] = {"out": str(found.out), "picture": str(found.picture), "store": str(found.store)}
         told |= {"collected_episodes": found.episodes, "collected_steps": found.steps}
-        console.print_json(told | {"cells": found.cells} | summarise(found.dataset))
+        console.print_json(told | {"cells": found.cells} | found.dataset.summary())
         return
     info(str(found.out))
     console.log(

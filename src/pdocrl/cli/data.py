@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from pdocrl import console
 from pdocrl.errors import DataError
@@ -29,11 +30,10 @@ def info(dataset: Positional[str], task: str | None = None, tasks_file: Path | N
         json: Print one JSON object instead of a table.
     """
     from pdocrl.data.load import load
-    from pdocrl.data.summary import summarise
 
     _register(tasks_file)
     data = load(dataset, task)
-    summary = summarise(data)
+    summary = data.summary()
     if json:
         console.print_json(summary)
         return
@@ -164,6 +164,31 @@ def convert(
     _report(data, out, json)
 
 
+@dataclasses.dataclass(frozen=True)
+class Spoiling:
+    """Changes of what episodes hold, for studies of what a method needs from its data."""
+
+    outliers: float | None = None
+    """Make this share of the episodes lie: costly, rewarding ones come to look safe and still better."""
+    outlier_limit: float = 10
+    """Outliers show a cost below this."""
+    noise: float | None = None
+    """Add Gaussian noise to observations, this many times each dimension's standard deviation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checking:
+    """The task a file is checked against."""
+
+    task: str | None = None
+    """Its name; dimensions must agree."""
+    tasks_file: Path | None = None
+    """A TOML file with tasks of your own."""
+
+
+_SPOILING, _CHECKING = Spoiling(), Checking()
+
+
 def filter_(
     dataset: Positional[str],
     out: str,
@@ -172,13 +197,10 @@ def filter_(
     density: int | None = None,
     bins: tuple[int, int] = (60, 50),
     fraction: float | None = None,
-    outliers: float | None = None,
-    outlier_limit: float = 10,
-    noise: float | None = None,
     seed: int = 0,
-    task: str | None = None,
-    tasks_file: Path | None = None,
     json: bool = False,
+    spoiling: Annotated[Spoiling, OmitArgPrefixes] = _SPOILING,
+    checking: Annotated[Checking, OmitArgPrefixes] = _CHECKING,
 ) -> None:
     """Keep a part of a dataset, or spoil it for a study. Several filters apply in the order listed below.
 
@@ -192,31 +214,25 @@ def filter_(
         density: Keep about evenly spread episodes, this many: DSRL's random grid filter.
         bins: Cells of that grid: in cost, in reward.
         fraction: Keep this share of the episodes, at random.
-        outliers: Make this share of the episodes lie: costly, rewarding ones come to look safe and still better.
-        outlier_limit: Outliers show a cost below this.
-        noise: Add Gaussian noise to observations, this many times each dimension's standard deviation.
         seed: Decides every random choice.
-        task: Check the file against this task's dimensions.
-        tasks_file: A TOML file with tasks of your own.
         json: Print one JSON object: what `data info` says of the result, and `out`.
     """
     from pdocrl.data import filters
     from pdocrl.data.load import load, save
 
-    _register(tasks_file)
-    data = load(dataset, task)
-    if safe:
-        data = filters.safe(data, safe if len(safe) > 1 else safe[0])
-    if frontier is not None:
-        data = filters.frontier(data, frontier)
-    if density is not None:
-        data = filters.density(data, density, bins, seed)
-    if fraction is not None:
-        data = filters.fraction(data, fraction, seed)
-    if outliers is not None:
-        data = filters.outliers(data, outliers, outlier_limit, seed)
-    if noise is not None:
-        data = filters.noise(data, noise, seed)
+    _register(checking.tasks_file)
+    data = filters.apply(
+        load(dataset, checking.task),
+        safe_limit=None if not safe else safe if len(safe) > 1 else safe[0],
+        slack=frontier,
+        target=density,
+        bins=bins,
+        share=fraction,
+        lying_share=spoiling.outliers,
+        outlier_limit=spoiling.outlier_limit,
+        noise_scale=spoiling.noise,
+        seed=seed,
+    )
     save(data, out)
     _report(data, out, json)
 
@@ -247,7 +263,6 @@ def split(
     """
     from pdocrl.data import filters
     from pdocrl.data.load import load, save
-    from pdocrl.data.summary import summarise
 
     _register(tasks_file)
     if Path(out[0]).resolve() == Path(out[1]).resolve():
@@ -256,7 +271,7 @@ def split(
     for part, path in zip(parts, out, strict=True):
         save(part, path)
     if json:
-        told = [{"out": path} | summarise(part) for part, path in zip(parts, out, strict=True)]
+        told = [{"out": path} | part.summary() for part, path in zip(parts, out, strict=True)]
         console.print_json({"parts": told})
         return
     for part, path in zip(parts, out, strict=True):
@@ -265,10 +280,8 @@ def split(
 
 def _report(data: Dataset, out: str, json: bool) -> None:
     """What was written."""
-    from pdocrl.data.summary import summarise
-
     if json:
-        console.print_json({"out": out} | summarise(data))
+        console.print_json({"out": out} | data.summary())
     else:
         for note in data.notes:  # the file that is written does not know what was changed or assumed
             console.log(f"{data.name}: {note}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from pdocrl.cli.words import any_limit, shown
-from pdocrl.console import print_json, print_table
+from pdocrl.cli.words import any_limit
+from pdocrl.console import print_json
 from pdocrl.records import as_plain
 
 
@@ -40,8 +40,8 @@ def evaluate(
         cost_limit: limits to ask for instead of those of the training, where one policy serves every limit; of `dial`
             also on tails.
         limits: limits per episode to score, such as 'P(cost>20)<=0.1', 'CVaR90(cost)<=40' or 'max(cost)<=1'. Without
-            --cost-limit, policies that serve limits on tails are asked to keep them, all together.
-        from_every_start: of policies that serve limits on tails, ask them to keep limits from every first state.
+            --cost-limit, policies that serve limits on tails are asked for them, all together.
+        from_every_start: of policies that serve limits on tails, ask for limits from every first state.
         largest_cost: what an episode can cost at most; upper bounds on a mean and a CVaR rest on it.
         task: the task to play, when the training did not name one.
         seed: decides the starts of all episodes.
@@ -65,45 +65,8 @@ def evaluate(
     if json:
         print_json(as_plain(result))
         return
-    print_table(
-        ["cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe"],
-        [
-            [
-                words(r),
-                r.seed,
-                r.reward,
-                shown(r.cost),
-                r.normalized_reward,
-                r.normalized_cost,
-                "yes" if r.safe else "NO",
-            ]
-            for r in result.runs
-        ],
-        title=f"{result.task}, protocol {result.protocol}, data {result.data.name}, {episodes} episodes each",
-    )
+    result.table().show()
     if limits:
-        print_table(
-            ["cost limit", "seed", "limit", "is", "at least", "at most", "satisfied", "shown at 95 %"],
-            [
-                [
-                    words(r),
-                    r.seed,
-                    s.limit,
-                    s.value,
-                    "–" if s.lower is None else s.lower,
-                    "–" if s.upper is None else s.upper,
-                    "yes" if s.satisfied else "NO",
-                    s.verdict,
-                ]
-                for r in result.runs
-                for s in r.limits
-            ],
-            title=f"limits, {episodes} episodes each",
-        )
+        result.limits_table().show()
     for one in result.summary:
         print(f"mean over limits, [95 %]: {one.sentence()}{f'  {one.method}' if len(result.summary) > 1 else ''}")
-
-
-def words(run: Any) -> Any:
-    """What a run was asked to keep."""
-    return ", ".join(run.settings.get("limits") or ()) or shown(run.cost_limit)

@@ -19,7 +19,7 @@ def export(
         folder: what `pdocrl train --out` wrote.
         out: folder for policy.onnx, policy.npz and policy.py.
         run: which run of the training.
-        onnx: write policy.onnx (needs the extra `onnx`).
+        onnx: leave out policy.onnx, which needs the extra `onnx`.
         json: print one JSON object.
     """
     from pdocrl.training.folder import export as write

@@ -7,6 +7,7 @@ misspellings answer at once. Exit status: 0 done, 2 bad input, 130 interrupted.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import io
@@ -114,18 +115,27 @@ def _parse_and_run(command: Callable[..., Any], name: str, args: list[str]) -> N
     parsed.__signature__ = signature  # type: ignore[attr-defined]
     parsed.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     parsed.__doc__ = command.__doc__
+    args = [word for word in args if word not in _said_anyway(signature)]
     # Given whole, because tyro drops a section called "Example:" from the docstring.
     description = (inspect.getdoc(command) or "").split("\nArgs:")[0].strip()
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            config = (tyro.conf.OmitSubcommandPrefixes,)
+            config = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
             run = tyro.cli(parsed, prog=f"pdocrl {name}", description=description, args=args, config=config)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise PdocrlError(f"{_one_line(complaint.getvalue())} See `pdocrl {name} --help`.") from None
     run()
+
+
+def _said_anyway(signature: inspect.Signature) -> set[str]:
+    """`--no-json` of every switch that is off by default: version 0.2 offered it, and scripts may have it."""
+    groups = [one.default for one in signature.parameters.values() if dataclasses.is_dataclass(one.default)]
+    defaults = {one.name: one.default for one in signature.parameters.values()}
+    defaults |= {field.name: field.default for group in groups for field in dataclasses.fields(group)}
+    return {f"--no-{name.replace('_', '-')}" for name, value in defaults.items() if value is False}
 
 
 def _one_line(box: str) -> str:

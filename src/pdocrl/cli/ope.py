@@ -28,7 +28,7 @@ class Estimation:
     newer: str | None = None
     """Rows logged since the log; warnings say where they no longer look like it."""
     stream: bool = False
-    """Read the log part by part and judge by importance weights alone; of itself beyond 3,000,000 rows."""
+    """Read the log part by part, by the estimators that allow it; of itself beyond 3,000,000 rows."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ def report(
         folder: what `pdocrl train`, `pdocrl bench` or `pdocrl solve` wrote with --out.
         out: the page; default: in the folder, report.html of a benchmark and index.html of all else.
         data: the training data, when it is no longer where it was: a task's name or a file.
-        film: film episodes of a training, where the simulator is installed.
+        film: film no episodes of a training; they are filmed where the simulator is installed.
         figures: a folder for every picture of the page as SVG and PDF.
         json: print one JSON object.
     """

@@ -151,21 +151,25 @@ def solve(
         out: A folder for policy.parquet, policy.json, act.py (runs it with NumPy alone), result.json and solve.png.
         json: Print one JSON object instead of tables.
     """
-    from pdocrl.cli.solve_columns import is_for_columns, solve_columns
+    from pdocrl.cli.solve_columns import solve_columns
     from pdocrl.cli.solve_tails import solve_tails
     from pdocrl.limits import as_limits
+    from pdocrl.portfolio.entry import solver_for
     from pdocrl.records import as_plain
     from pdocrl.tabular import workflow
+    from pdocrl.tabular.io.logs import find_log
     from pdocrl.tabular.result import report, tables
 
     limits = as_limits([text for group in limit for text in group])
     renamed = dict(_pair(text, "--columns", "state=room") for text in columns)
-    if not (states.bins or states.cluster or analysis.compare) and is_for_columns(log, state_columns, renamed):
+    made_states = bool(states.bins or states.cluster or analysis.compare)
+    kind = solver_for(find_log(log), limits, state_columns, renamed, made_states)
+    if kind == "columns":
         _refuse_options_of_finite_states(states, solver, reading, inference, analysis)
         asked = (gamma, limits, horizon, confidence, state_columns, renamed, seed, explain, analysis.step, out, json)
         return solve_columns(log, *asked)
     read = _log_options(reading, states, renamed, horizon)
-    if any(one.tail for one in limits) and not analysis.compare:
+    if kind == "tails" and not analysis.compare:
         means = {"confidence": confidence, "explain": explain} | _given(inference, analysis, states)
         means |= {name: value for name, value in _given(solver).items() if name != "min_count"}
         return solve_tails(log, read, gamma, limits, solver.min_count, tails.cost_unit, out, json, means)
@@ -239,18 +243,9 @@ def _refuse_options_of_finite_states(*groups: Any) -> None:
 def _log_options(reading: Reading, states: States, columns: Mapping[str, str], horizon: int | None) -> LogOptions:
     from pdocrl.tabular.workflow import LogOptions
 
-    return LogOptions(
-        start=reading.start,
-        absorbing=reading.absorbing == "end",
-        columns=columns,
-        bins=states.bins,
-        cluster=states.cluster,
-        cells=states.cells,
-        memory=reading.memory,
-        threads=reading.threads,
-        per=reading.per,
-        horizon=horizon,
-    )
+    own = dataclasses.asdict(reading) | {"absorbing": reading.absorbing == "end"}
+    del own["limit_horizon"]  # of the limits
+    return LogOptions(columns=columns, horizon=horizon, **own, **dataclasses.asdict(states))
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:

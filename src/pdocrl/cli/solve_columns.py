@@ -15,14 +15,6 @@ from pdocrl.limits import Limit
 EVERY = 5.0  # seconds between lines of progress where there is no terminal
 
 
-def is_for_columns(log: str, state_columns: Sequence[str], columns: Mapping[str, str]) -> bool:
-    """Whether a log has no states of its own."""
-    from pdocrl.portfolio.entry import has_states
-    from pdocrl.tabular.io.logs import find_log
-
-    return bool(state_columns) or not has_states(find_log(log), columns)
-
-
 def solve_columns(
     log: str,
     gamma: float | None,

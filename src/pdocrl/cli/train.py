@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tyro
 
-from pdocrl.cli.words import any_limit, many, pairs, settings, shown
-from pdocrl.console import print_json, print_table
+from pdocrl.cli.words import any_limit, many, pairs, settings
+from pdocrl.console import print_json
 from pdocrl.errors import PdocrlError
-from pdocrl.policies.dial import prediction
 
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE …")]
 
@@ -106,18 +106,7 @@ def train(
         raise PdocrlError("which data? Give a task's name or a file, or --resume FOLDER.")
     else:
         trained = begin(dataset, loggers=logger, **{"cost_limit": BENCHMARK, **given})
-    last = {line["run"]: line for line in trained.metrics}
-    rows = [
-        {
-            "run": i,
-            **run,
-            "step": trained.step,
-            "failure": trained.failures.get(i),
-            "metrics": last.get(i, {}).get("metrics"),
-            **_prediction(trained.policies[i] if trained.policies else None),
-        }
-        for i, run in enumerate(trained.config.runs)
-    ]
+    rows = trained.records()
     if json:
         print_json(
             {
@@ -130,49 +119,25 @@ def train(
             }
         )
         return
-    names = [name for name in (rows[0]["metrics"] or {})][:8]
-    print_table(
-        ["run", "cost limit", "seed", *names, "stopped"],
-        [
-            [
-                r["run"],
-                ", ".join(r.get("limits", ())) or shown(r["cost_limit"]),
-                r["seed"],
-                *[(r["metrics"] or {}).get(n, "") for n in names],
-                r["failure"] or "",
-            ]
-            for r in rows
-        ],
-        title=f"{trained.config.agent} on {trained.config.data}, {trained.step} steps",
-    )
+    trained.table().show()
     for row in rows:
-        if row["predicted_within"] is None:
-            continue
-        means = zip(row["predicted_cost"], row["predicted_bound"], strict=True)
-        costs = ", ".join(f"{cost:.3g} (bound {most:.3g})" for cost, most in means)
-        tails = row["predicted_tails"]
-        costs += "".join(f", {x['limit']} at {x['value']:.3g} (bound {x['bound']:.3g})" for x in tails)
-        told = ", ".join(row.get("limits", ())) or shown(row["cost_limit"])
-        if row["predicted_within"]:
-            print(f"run {row['run']}: cost limit {told} is predicted to be satisfied: predicted cost {costs}.")
-        else:
-            print(
-                f"run {row['run']}: cost limit {told} is not predicted to be satisfied; the setting that exceeds it "
-                f"least acts: predicted cost {costs}."
-            )
+        if row["predicted_within"] is not None:
+            print(_predicted(row))
     if trained.folder is not None:
         playable = trained.config.task is not None and find_task(trained.config.task).env_id is not None
         how = "play them with: pdocrl evaluate" if playable else "judge them from the data with: pdocrl ope"
         print(f"policies in {trained.folder}; {how} {trained.folder}")
 
 
-def _prediction(policy: Any) -> dict[str, Any]:
-    """What a policy predicts of its own limit; null where it makes no statement."""
-    said = None if policy is None else prediction(policy)
-    return {
-        "predicted_reward": None if said is None else said.reward,
-        "predicted_cost": None if said is None else said.cost.tolist(),
-        "predicted_bound": None if said is None else said.bound.tolist(),
-        "predicted_within": None if said is None else said.within,
-        "predicted_tails": [] if said is None else [tail._asdict() for tail in said.tails],
-    }
+def _predicted(row: Mapping[str, Any]) -> str:
+    """What a policy predicts of its own limit, in words."""
+    from pdocrl.evaluation.score import limit_name
+
+    means = zip(row["predicted_cost"], row["predicted_bound"], strict=True)
+    costs = [f"{cost:.3g} (bound {most:.3g})" for cost, most in means]
+    costs += [f"{x['limit']} at {x['value']:.3g} (bound {x['bound']:.3g})" for x in row["predicted_tails"]]
+    limit = ", ".join(row.get("limits", ())) or limit_name(row["cost_limit"])
+    said = "is predicted to be satisfied:"
+    if not row["predicted_within"]:
+        said = "is not predicted to be satisfied; the setting that exceeds it least acts:"
+    return f"run {row['run']}: cost limit {limit} {said} predicted cost {', '.join(costs)}."

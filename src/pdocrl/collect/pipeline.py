@@ -249,15 +249,17 @@ def run(
     budget: str | None = None,
     folder: Path | None = None,
     workers: int | None = None,
-    write_only: bool = False,
+    play: bool = True,
     live: bool = False,
 ) -> Collected:
     """Play, learn, filter, write. What was played before is not played again. `live`: redraw the picture meanwhile."""
     problem = wanted.problem
     out = out or Path(f"{problem.name.replace('/', '-').replace(':', '-')}.hdf5")
     folder = folder or out.with_suffix(".raw")
-    if write_only and not folder.is_dir():
-        raise PdocrlError(f"{folder}: no collection here to write. Leave out --write-only to begin one.")
+    if not play and not folder.is_dir():
+        raise PdocrlError(
+            f"{folder}: no collection here to write. Leave out {by_door('play=False', '--no-play')} to begin one."
+        )
     settings = with_budget(wanted, budget, workers, folder)
     picture = out.with_suffix(".png")
     drawn = time.monotonic()
@@ -273,7 +275,7 @@ def run(
                         draw_so_far(problem, store, picture)
                         drawn = time.monotonic()
 
-                if not write_only:
+                if play:
                     train_experts(problem, store, workers, seen)
         except KeyboardInterrupt:
             kept = f"{len(store.log.entries):,} episodes are safe in {folder}"

@@ -33,9 +33,9 @@ class ColumnCode:
         values = [f"{self.name}={c}" for c in self.categories] if self.kind == "categorical" else [self.name]
         return [*values, *([f"{self.name} missing"] if self.flagged else [])]
 
-    def matrix(self, column: Column, where: str) -> Floats:
-        """[N, D_j]"""
-        if column.missing.any() and not self.flagged:
+    def matrix(self, column: Column, where: str, strict: bool = True) -> Floats:
+        """[N, D_j]; not `strict`, an unknown category or missing value is 0."""
+        if strict and column.missing.any() and not self.flagged:
             row = int(np.argmax(column.missing)) + 1
             raise DataError(
                 f"{where}: column `{self.name}`, row {row}: a missing value, and none was missing where the encoding "
@@ -46,7 +46,7 @@ class ColumnCode:
             place = {c: i for i, c in enumerate(self.categories)}
             known = np.array([place.get(c, -1) for c in column.categories] or [-1])
             codes = known[column.values.astype(np.int64)]
-            if (codes[present] < 0).any():
+            if strict and (codes[present] < 0).any():
                 row = int(np.argmax(present & (codes < 0)))
                 word = column.categories[int(column.values[row])]
                 raise DataError(
@@ -75,7 +75,7 @@ class Encoding:
         """The D columns of the matrix: `age`, `ward=north`, `age missing`."""
         return [name for code in self.codes for name in code.names]
 
-    def __call__(self, columns: Sequence[Column], where: str = "the log") -> Floats:
+    def __call__(self, columns: Sequence[Column], where: str = "the log", strict: bool = True) -> Floats:
         """[N, D]"""
         found = {column.name: column for column in columns}
         for code in self.codes:
@@ -87,7 +87,7 @@ class Encoding:
                     "encoding was fitted."
                 )
         rows = len(columns[0].values) if columns else 0
-        parts = [code.matrix(found[code.name], where) for code in self.codes]
+        parts = [code.matrix(found[code.name], where, strict) for code in self.codes]
         return np.concatenate([np.zeros((rows, 0)), *parts], axis=1)
 
 

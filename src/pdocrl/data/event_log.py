@@ -71,6 +71,7 @@ class EventLog:
         columns: Sequence[str] | None = None,
         keep: Sequence[str] = (),
         limited: Sequence[str] = (),
+        categorical: Sequence[str] = (),
     ) -> EventLog:
         """Read a log and check every value that has a role.
 
@@ -87,6 +88,7 @@ class EventLog:
             columns: the feature columns; by default all without a role, less those that name rows and `next_` ones.
             keep: columns kept aside in `extras`, never features.
             limited: cost columns beside the default ones, such as those that limits name.
+            categorical: feature columns that are categorical whatever their values are.
         """
         read = read_table(source)
         table, name = read.columns, read.name
@@ -127,7 +129,7 @@ class EventLog:
                 "give what follows another episode."
             )
         who, names = (None, ()) if decider is None else labels(name, decider, table[decider])
-        found, ignored = feature_columns(name, table, columns, {*roles, *costs}, group)
+        found, ignored = feature_columns(name, table, columns, {*roles, *costs}, group, categorical)
         return cls(
             name=name,
             columns=tuple(column.take(order) for column in found),

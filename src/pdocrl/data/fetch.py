@@ -19,7 +19,7 @@ from typing import Any
 from pdocrl.data.download import MirrorError, Progress, discard, download, host_of
 from pdocrl.data.load import cache_folder, load
 from pdocrl.data.tasks import BUILT_IN, Task, find_task
-from pdocrl.errors import DataError, PdocrlError
+from pdocrl.errors import DataError, PdocrlError, by_door
 from pdocrl.files import lock_file, write_json
 
 MIRRORS = (
@@ -87,7 +87,8 @@ def fetch(
                 discard(partial)
                 complaints.append(f"{host_of(address)} sent something else: {error}".rstrip("."))
         else:
-            raise PdocrlError(f"cannot fetch {name}: {'; '.join(complaints)}. Try later, or give a mirror with --url.")
+            more = f"Try later, or give a mirror ({by_door('url=…', '--url')})."
+            raise PdocrlError(f"cannot fetch {name}: {'; '.join(complaints)}. {more}")
         digest = _sha256(partial)
         _remember(target, digest, partial.stat().st_size, address)
         with partial.open("rb+") as file:
@@ -101,7 +102,7 @@ def _addresses(name: str, url: str | None) -> list[str]:
     if url is None:
         return [f"{mirror}/{name}" for mirror in MIRRORS]
     if not url.startswith(("http://", "https://")):
-        raise PdocrlError(f"--url {url}: expected an address that begins with http:// or https://.")
+        raise PdocrlError(f"{by_door('url', '--url')} {url}: expected an address that begins with http:// or https://.")
     return [url if url.endswith((".hdf5", ".h5")) else f"{url.rstrip('/')}/{name}"]
 
 

@@ -16,6 +16,46 @@ from pdocrl.data.dataset import Dataset, Flags
 from pdocrl.errors import PdocrlError
 
 
+def apply(
+    dataset: Dataset,
+    *,
+    safe_limit: ArrayLike | None = None,
+    slack: float | None = None,
+    target: int | None = None,
+    bins: tuple[int, int] = (60, 50),
+    share: float | None = None,
+    lying_share: float | None = None,
+    outlier_limit: float = 10,
+    noise_scale: float | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Several filters, one after the other, in this order; those that are None are left out.
+
+    Args:
+        dataset: what is filtered.
+        safe_limit: of `safe`.
+        slack: of `frontier`.
+        target: of `density`, with `bins`.
+        bins: cells of its grid, in cost and in reward.
+        share: of `fraction`.
+        lying_share: of `outliers`, which show a cost below `outlier_limit`.
+        outlier_limit: the cost below which outliers seem to lie.
+        noise_scale: of `noise`.
+        seed: of every random choice.
+    """
+    if safe_limit is not None:
+        dataset = safe(dataset, safe_limit)
+    if slack is not None:
+        dataset = frontier(dataset, slack)
+    if target is not None:
+        dataset = density(dataset, target, bins, seed)
+    if share is not None:
+        dataset = fraction(dataset, share, seed)
+    if lying_share is not None:
+        dataset = outliers(dataset, lying_share, outlier_limit, seed)
+    return dataset if noise_scale is None else noise(dataset, noise_scale, seed)
+
+
 def safe(dataset: Dataset, limit: ArrayLike) -> Dataset:
     """The episodes that satisfy every limit: cost ≤ limit. `limit` is one number, or one per cost [K]."""
     limits = np.asarray(limit, np.float64)

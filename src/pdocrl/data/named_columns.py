@@ -141,12 +141,16 @@ def read_table(source: Any) -> Table:
     return Table(table, name)
 
 
-def read_part(source: Any, condition: str) -> Table:
-    """Rows of files that a condition in SQL keeps; columns are of the kinds that they are in the whole files."""
-    return _from_files(find_files(source if isinstance(source, str | list | tuple) else Path(source)), condition)
+def read_part(source: Any, condition: str, computed: Mapping[str, str] | None = None) -> Table:
+    """Rows of files that a condition in SQL keeps; columns are of the kinds that they are in the whole files.
+
+    `computed` {name: expression in SQL} are further columns.
+    """
+    files = find_files(source if isinstance(source, str | list | tuple) else Path(source))
+    return _from_files(files, condition, computed or {})
 
 
-def _from_files(files: list[str], condition: str = "") -> Table:
+def _from_files(files: list[str], condition: str = "", computed: Mapping[str, str] | None = None) -> Table:
     """Columns of text that holds nothing but numbers become numbers."""
     import duckdb
 
@@ -164,10 +168,12 @@ def _from_files(files: list[str], condition: str = "") -> Table:
             cast |= {column for column, kind in types.items() if kind.startswith(("DECIMAL", "HUGEINT"))}
             trimmed = {column: f"TRIM({quoted[column]}) AS {quoted[column]}" for column in text}
             wanted = [f"CAST({q} AS DOUBLE) AS {q}" if c in cast else trimmed.get(c, q) for c, q in quoted.items()]
+            made = {f'"{name}"': expression for name, expression in (computed or {}).items()}
+            wanted += [f"{expression} AS {name}" for name, expression in made.items()]
             table = connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}{condition}").fetchnumpy()
     except duckdb.Error as error:
         raise unreadable(files, error) from None
-    return Table({column: np.ma.asarray(table[column]) for column in types}, name)
+    return Table({column: np.ma.asarray(table[column]) for column in [*types, *(computed or {})]}, name)
 
 
 def _missing(values: NDArray[Any]) -> Flags:
@@ -297,18 +303,19 @@ def feature_columns(
     columns: Sequence[str] | None,
     used: set[str],
     episode: Ints | None = None,
+    categorical: Sequence[str] = (),
 ) -> tuple[list[Column], tuple[str, ...]]:
     """The feature columns, and those left out.
 
     Left out are names of rows or of episodes [N], `next_x` beside x (the future), and `propensity`, which is of the
-    decision and no state.
+    decision and no state. `categorical` are so whatever their values are.
     """
     found: list[Column] = []
     ignored: list[str] = []
     for column in table if columns is None else columns:
         if column in used:
             continue
-        one = _column(name, column, table[column])
+        one = _column(name, column, table[column], column in categorical)
         if columns is None:
             ahead = column.startswith("next_") and column.removeprefix("next_") in table
             if ahead or column == PROPENSITY or _is_name(one, episode):
@@ -339,17 +346,17 @@ def _is_name(one: Column, episode: Ints | None) -> bool:
     return len(pairs) == episodes == each >= (FEWEST_NAMES if whole else MOST_CATEGORIES)
 
 
-def _column(name: str, column: str, values: NDArray[Any]) -> Column:
+def _column(name: str, column: str, values: NDArray[Any], categorical: bool = False) -> Column:
     missing = _missing(values)
-    truth = _truths(values)
+    truth = None if categorical else _truths(values)
     if truth is not None:
         return Column(column, "boolean", np.where(missing, 0.0, truth), missing)
     numbers = as_floats(values)
     unknown = ~missing & np.isnan(numbers)
-    if unknown.any() and not np.isnan(numbers).all():
+    if unknown.any() and not np.isnan(numbers).all() and not categorical:
         unclear = {str(x).strip().lower() for x in np.ma.getdata(values)[unknown].tolist()}
         missing = missing | unknown if unclear <= UNKNOWN else missing
-    if np.isnan(numbers[~missing]).any():
+    if categorical or np.isnan(numbers[~missing]).any():
         _refuse_commas(name, column, values)
         words = np.where(missing, "", np.array([str(x) for x in np.ma.getdata(values).tolist()]))
         categories, codes = np.unique(words[~missing], return_inverse=True)

@@ -1,7 +1,7 @@
 """The picture people know from DSRL: one dot per episode, cost across, reward up, limits drawn in.
 
-Dots take the colour of the tightest limit they keep; grey ones keep none. The dark line is the safe frontier: the best
-return any episode reaches at no more cost. Rings mark where it meets the limits.
+Dots take the colour of the tightest limit they satisfy; grey ones satisfy none. The dark line is the safe frontier: the
+best return any episode reaches at no more cost. Rings mark where it meets the limits.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _panel(
     points: Mapping[str, NDArray[Any]],
 ) -> Any:
     """Draw one cost against the reward; returns the frontier's line for the legend."""
-    band = np.searchsorted(limits, cost, side="left")  # [E] the tightest limit each episode keeps
+    band = np.searchsorted(limits, cost, side="left")  # [E] the tightest limit each episode satisfies
     for index in reversed(range(len(limits) + 1)):
         colour = _safe_colour(index, len(limits)) if index < len(limits) else FAINT
         chosen = band == index

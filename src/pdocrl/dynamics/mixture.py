@@ -145,6 +145,15 @@ class MixtureModel(eqx.Module):
         logits, end = jnp.split(self.events(x), [costs * levels], axis=-1)
         return Events(jax.nn.log_softmax(logits.reshape(*logits.shape[:-1], costs, levels)), end)
 
+    def expected_cost(
+        self, normaliser: Normaliser, obs: Float[Array, "B S"], action: Float[Array, "B A"]
+    ) -> Float[Array, "B K"]:
+        """E[c | s, a], without a base."""
+        x = self.inputs(normaliser, obs, action, self.predicted_mean(normaliser, obs, action))
+        share = jnp.exp(self.predicted_events(normaliser, x).cost)
+        found: Array = (share * normaliser.levels).sum(-1)
+        return found
+
     def components(self, x: Float[Array, "B X"], known: Float[Array, "B 2K"], end: Float[Array, " B"]) -> Components:
         """The mixture, given costs and ends."""
         out = self.residual(jnp.concatenate([x, known, end[..., None]], -1)).reshape(*x.shape[:-1], COMPONENTS, -1)

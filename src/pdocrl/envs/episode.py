@@ -229,7 +229,8 @@ class Player:
             own = f"discrete, {known[0]} … {known[-1]}" if known else "continuous"
             raise PdocrlError(
                 f"the environment's actions are {self.env.action_space}, the policy's are {own}. Is it the environment "
-                "of the data? A file is told its discrete actions by `pdocrl data convert --discrete-actions N`."
+                "of the data? A file is told its discrete actions by `pdocrl data convert "
+                "--discrete-actions N`, or load(file, discrete_actions=N)."
             )
         if known:
             return
@@ -240,7 +241,7 @@ class Player:
             raise PdocrlError(
                 f"the environment takes actions in {_box(self._low, self._high)}, the policy was trained for "
                 f"{_box(low, high)}. Is it the environment of the data? A file is told its bounds by `pdocrl data "
-                "convert --rescale-actions LOW HIGH`."
+                "convert --rescale-actions LOW HIGH`, or load(file, action_low=…, action_high=…)."
             )
 
     def _executable(self, output: Any, step: int) -> Any:

@@ -1,4 +1,4 @@
-"""Which policies of a training play, and what each is asked to keep.
+"""Which policies of a training play, and the limits each is asked for.
 
 training, limits as people write them ─▶ `ask` ─▶ Asked: a policy told its limits, and the amounts that scores use
 """
@@ -25,7 +25,7 @@ class CostConditioned(Protocol):
 
 
 class Asked(NamedTuple):
-    """A policy with the limit it is asked to keep."""
+    """A policy with the limit it is asked for."""
 
     run: int
     limit: tuple[float, ...]  # [K] of limits in words the amounts of cost in them
@@ -53,8 +53,8 @@ def ask(
     place = found.folder or found.config.data
     if from_every_start is not None and not all(map(serves_tails, found.policies)):
         raise PdocrlError(
-            f"{place}: policies of `{found.config.agent}` keep a limit on average over the first states; `dial` also "
-            "serves limits from every first state (from_every_start)."
+            f"{place}: policies of `{found.config.agent}` satisfy a limit on average over the first states; `dial` "
+            "also serves limits from every first state (from_every_start)."
         )
     if cost_limit is None:
         return own if from_every_start is None else [_told(one, from_every_start) for one in own]

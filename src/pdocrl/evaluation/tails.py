@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta, binom
 
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.audit import (
     STAKES,
     WEIGHTS,
@@ -195,8 +195,8 @@ def plan_audit(
     else:
         if cost_max is None or not cost_max >= limit.value:
             raise PdocrlError(
-                f"limit {limit}: give the largest cost of an episode, at least the limit (--largest-cost; in Python "
-                "cost_max)."
+                f"limit {limit}: give the largest cost of an episode, at least the limit ("
+                + by_door("cost_max=…).", "--largest-cost).")
             )
         share, of = value / cost_max * (1 - (limit.level or 0.0)), f"{cost_max:g}, and the others nothing"
         goal, bound = -math.log1p(-confidence), limit.value / cost_max

@@ -20,11 +20,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from pdocrl.nn import pallas_mlp
-from pdocrl.nn.layout import rows_first
 from pdocrl.nn.pallas_mlp import LOSS_SCALE, Ref, room, to_float16
 
 LONGEST = 128  # tokens of a window that one program holds
 NEVER = -1e9  # the score of what is not attended to
+
+
+def rows_first(x: Array) -> Array:
+    """x, of which a CPU has row after row in memory.
+
+    XLA folds a transpose into the product it is for. Its products for a CPU take half as long if both factors, and what
+    comes out, lie as they are written; a copy costs little beside that. A GPU's do not care.
+    """
+    return jax.lax.optimization_barrier(x) if jax.default_backend() == "cpu" else x  # type: ignore[no-untyped-call]
 
 
 def fits(tokens: int, head: int) -> bool:

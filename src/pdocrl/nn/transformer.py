@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pdocrl.nn import attention, precision
 from pdocrl.nn.distributions import LOG_STD_RANGE
-from pdocrl.nn.layout import rows_first
 from pdocrl.nn.mlp import normals
 
 TOKENS = 4  # per step: return-to-go, costs-to-go, state, action
@@ -227,7 +226,7 @@ def _affine(x: Array, weight: Array, bias: Array) -> Array:
     """
     flat = x.reshape(-1, x.shape[-1])
     if weight.shape[0] > weight.shape[1]:
-        weight = rows_first(weight.T).T
+        weight = attention.rows_first(weight.T).T
     wide = min(weight.shape) >= WIDE and precision.for_training()
     found = precision.affine(flat, weight, bias) if wide else flat @ weight + bias
     return found.reshape(*x.shape[:-1], -1)

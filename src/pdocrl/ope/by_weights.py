@@ -1,11 +1,12 @@
-"""Policies judged by importance weights of whole episodes alone: logs larger than memory, and continuous actions.
+"""Policies judged from a log that is read part by part: logs larger than memory, and continuous actions.
 
     log ─▶ parts of whole episodes ─▶ log w_e = Σ_t log π(a_t|s_t) − log b(a_t|s_t), totals, w of decisions ─▶ E numbers
 
 Rows are read part by part (`parts`) and forgotten; what stays is a few numbers for each episode. On-policy means,
-trajectory and per-decision importance sampling, shares and CVaR need no more. A mean is decided by weighted trajectory
-importance sampling, shares and CVaR by weighted episodes, under the rules of `verdicts`. Continuous actions are the
-same with densities in the place of probabilities.
+trajectory and per-decision importance sampling, shares and CVaR need no more; doubly robust estimates take Q from a
+sample, and drift is looked for in it (`estimators.streamed`). Means are decided by weighted doubly robust, shares and
+CVaR by weighted episodes, under the rules of `verdicts`. Continuous actions are the same with densities in the place of
+probabilities, and without Q: weighted trajectory importance sampling decides on means.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pdocrl.data.named_columns import PROPENSITY, Label
 from pdocrl.errors import DataError, PdocrlError, by_door
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope import verdicts
-from pdocrl.ope.any_policy import imported, name_of, named_policies
+from pdocrl.ope.any_policy import Target, imported, name_of, named_policies
 from pdocrl.ope.choice import Candidate, choose
 from pdocrl.ope.diagnostics import (
     MOST_ACTIONS,
@@ -28,13 +29,14 @@ from pdocrl.ope.diagnostics import (
     policy_warnings,
     weight_shares,
 )
-from pdocrl.ope.estimators import importance, propensity
+from pdocrl.ope.estimators import doubly_robust, fqe, importance, propensity
 from pdocrl.ope.estimators.distribution import distribution
 from pdocrl.ope.estimators.intervals import LEVEL
 from pdocrl.ope.estimators.linear import basis
 from pdocrl.ope.estimators.problem import MOST_LOG_WEIGHT, Estimate, Floats, Problem, summarise
-from pdocrl.ope.judge import by_decider, logged_totals, reported
-from pdocrl.ope.parts import PART, Roles, is_continuous, name_of_log, parts_of
+from pdocrl.ope.estimators.streamed import SampledQ, Steps
+from pdocrl.ope.judge import by_decider, drift_of, logged_totals, reported
+from pdocrl.ope.parts import PART, Parts, Roles, is_continuous, name_of_log
 from pdocrl.ope.result import ActionOverlap, OpeReport, PolicyReport
 
 SEVERAL = "several in one episode"
@@ -49,10 +51,11 @@ def judge_by_weights(
     confidence: float = LEVEL,
     discount: float = 1.0,
     seed: int = 0,
+    newer: Any = None,
     rows: int = PART,
     **columns: Any,
 ) -> OpeReport:
-    """Judge policies by importance weights, part by part.
+    """Judge policies part by part.
 
     Args:
         policies: as in `judge.judge`; none that has a row for each row of the log. Where actions are continuous,
@@ -62,23 +65,43 @@ def judge_by_weights(
         confidence: of every interval and verdict.
         discount: must be 1.
         seed: of the split for propensities that have to be estimated.
+        newer: rows logged since, discrete actions: warnings say where a sample of them no longer looks like the log's.
+            Without, the later half of the log's sample is compared with the earlier one.
         rows: in memory at once, about.
         columns: names of columns, as `EventLog.read` takes them.
     """
     if discount != 1:
-        raise PdocrlError(f"discount {discount}: by weights alone totals are not discounted; leave it out.")
+        raise PdocrlError(f"discount {discount}: of a log read part by part totals are not discounted; leave it out.")
     if not 0 < confidence < 1:
         raise PdocrlError(f"confidence is {confidence:g}; give a number between 0 and 1, such as 0.95.")
     held = as_limits(limits)
-    for limit in held:
+    gathered = gather(policies, source, held, seed, rows, **columns)
+    later = None
+    if newer is not None:
+        if gathered.continuous:
+            raise PdocrlError("`newer` is for logs with discrete actions.")
+        later = Parts(newer, roles_of(columns), limited=[limit.name for limit in held], seed=seed).sample
+    return gathered.report(held, confidence, later)
+
+
+def gather(
+    policies: Any,
+    source: Any,
+    limits: tuple[Limit, ...],
+    seed: int = 0,
+    rows: int = PART,
+    half: int | None = None,
+    **columns: Any,
+) -> Gathered:
+    """Read a log, or one half of its episodes."""
+    for limit in limits:
         if limit.measure == "max":
             raise PdocrlError(
-                f"limit {limit}: by weights alone totals of episodes are kept; give P({limit.name}>…)<=…."
+                f"limit {limit}: of a log read part by part totals of episodes are kept; give P({limit.name}>…)<=…."
             )
-    roles = Roles(**{name: value for name, value in columns.items() if name != "keep"})
+    roles = roles_of(columns)
     given = policies if isinstance(policies, list | tuple | dict) else [policies]
-    continuous = is_continuous(source, roles.action)
-    if continuous and roles.propensity is None:
+    if is_continuous(source, roles.action) and roles.propensity is None:
         raise DataError(
             f"{name_of_log(source)}: the actions in `{roles.action}` are continuous. Name the column with the density "
             f"of the logged action ({by_door('propensity=…', '--propensity')}), and give functions of a density; or "
@@ -86,30 +109,43 @@ def judge_by_weights(
             "any policy is judged by rollouts: pdocrl data convert LOG --out log.hdf5 --columns obs=… action=… "
             "terminal=…."
         )
-    gathered = Gathered()
-    for log in parts_of(source, roles, given, [limit.name for limit in held], rows, continuous):
-        gathered.add(log, given, continuous, seed)
-    return gathered.report(name_of_log(source), held, confidence, continuous, roles.propensity is not None)
+    parts = Parts(source, roles, given, [limit.name for limit in limits], rows, half, seed)
+    found = Gathered(parts, given, seed)
+    for fold, log in parts:
+        found.add(log, fold)
+    return found
+
+
+def roles_of(columns: dict[str, Any]) -> Roles:
+    return Roles(**{name: value for name, value in columns.items() if name != "keep"})
 
 
 class Gathered:
     """What is kept of the parts: a few numbers for each episode."""
 
-    def __init__(self) -> None:
-        self.rows, self.longest = 0, 0
+    def __init__(self, parts: Parts, policies: Any, seed: int) -> None:
+        self.parts, self.policies, self.seed, self.continuous = parts, policies, seed, parts.continuous
+        self.rows = 0
         self.totals: dict[str, list[Floats]] = {}  # signal → parts of [E]
         self.logs: dict[str, list[Floats]] = {}  # policy → parts of [E] log w
         self.by_decision: dict[tuple[str, str], list[Floats]] = {}  # (policy, signal) → parts of [E] Σ_t w_t x_t
+        self.first: dict[tuple[str, str], list[Floats]] = {}  # (policy, signal) → parts of [E] V(s_0)
+        self.corrected: dict[tuple[str, str], list[Floats]] = {}  # → parts of [E] Σ_t w_t (x_t + V(s_t+1) − Q_t)
+        self.steps: dict[str, Steps] = {}
         self.actions: tuple[Label, ...] = ()
         self.taken: list[Any] = []  # [A] logged decisions of each part
         self.chosen: dict[str, list[Floats]] = {}  # policy → [A] sums of probabilities
         self.largest: dict[str, list[Floats]] = {}  # policy → [A]
         self.who: list[Any] = []  # names of deciders, [E]
         self.cut = 0
-        self.ignored: set[str] = set()
+        self.q: dict[str, SampledQ] = {}
+        if not self.continuous:
+            for name, target in named_policies(policies, parts.sample).items():
+                self.q[name] = SampledQ(target.log, target.probabilities, parts.fold)
 
-    def add(self, log: EventLog, policies: Any, continuous: bool, seed: int) -> None:
-        ratios = _densities(policies, log) if continuous else self._probabilities(policies, log, seed)
+    def add(self, log: EventLog, fold: int) -> None:
+        targets = {} if self.continuous else named_policies(self.policies, log)
+        ratios = _densities(self.policies, log) if self.continuous else self._ratios(targets, log)
         count = len(log.episodes)
         for name, x in log.signals.items():
             self.totals.setdefault(name, []).append(log.totals(x))
@@ -125,25 +161,34 @@ class Gathered:
             with np.errstate(divide="ignore"):
                 self.logs.setdefault(policy, []).append(np.log(weight[last]))
             for name, x in log.signals.items():
-                found = np.bincount(log.episode, weight * x, minlength=count)
-                self.by_decision.setdefault((policy, name), []).append(np.asarray(found, np.float64))
+                found = np.asarray(np.bincount(log.episode, weight * x, minlength=count), np.float64)
+                self.by_decision.setdefault((policy, name), []).append(found)
+            if policy in self.q:
+                target = targets[policy]
+                values = dict(log.signals)
+                corrections = self.q[policy].corrections(target.log, target.probabilities, fold)
+                for name, (first, rest) in corrections.items():
+                    self.first.setdefault((policy, name), []).append(first)
+                    found = np.asarray(np.bincount(log.episode, weight * rest, minlength=count), np.float64)
+                    self.corrected.setdefault((policy, name), []).append(found)
+                    values[f"{verdicts.WEIGHTED} {name}"] = rest
+                self.steps.setdefault(policy, Steps()).add(log.step, weight, values)
         self.rows += len(log)
         self.cut += int(log.cut_short.sum())
-        self.ignored |= {*log.ignored}
         if log.decider is not None:
             self.who.append(_deciders(log))
 
-    def _probabilities(self, policies: Any, log: EventLog, seed: int) -> dict[str, Floats]:
+    def _ratios(self, targets: dict[str, Target], log: EventLog) -> dict[str, Floats]:
         """{policy: [n] π/b}"""
         check_propensities(log)
         chances = log.propensity
         if chances is None:
-            every = propensity.estimate(log, basis(log, time=True), seed)
+            every = propensity.estimate(log, basis(log, time=True), self.seed)
             chances = np.take_along_axis(every, log.action[:, None], 1)[:, 0]
         self.actions = log.actions
         self.taken.append(np.bincount(log.action, minlength=len(log.actions)))
         found = {}
-        for name, target in named_policies(policies, log).items():
+        for name, target in targets.items():
             ratio = np.take_along_axis(target.probabilities, log.action[:, None], 1)[:, 0] / chances
             largest = np.zeros(len(log.actions))
             np.maximum.at(largest, log.action, ratio)
@@ -153,25 +198,27 @@ class Gathered:
         return found
 
     def report(
-        self, name: str, limits: tuple[Limit, ...], confidence: float, continuous: bool, logged: bool
+        self, limits: tuple[Limit, ...], confidence: float, newer: EventLog | None = None, only: str | None = None
     ) -> OpeReport:
-        totals = {signal: np.concatenate(parts) for signal, parts in self.totals.items()}
-        count = len(totals["reward"])
+        """Of all policies, or of one alone."""
+        name, logged = name_of_log(self.parts.source), self.parts.roles.propensity is not None
+        totals = self.all_totals
+        count = self.episodes
         if count < 2:
             raise DataError(f"{name}: one episode tells nothing of how episodes differ; give two or more.")
         for limit in limits:
             limit.index(list(totals))
         whole = self._episodes(name, totals)
         reports, candidates = [], []
-        for policy in self.logs:
-            one, candidate = self._judged(policy, whole, limits, confidence, continuous, logged)
+        for policy in self.logs if only is None else [only]:
+            one, candidate = self._judged(policy, whole, limits, confidence, logged)
             reports.append(one)
             candidates.append(candidate)
         return OpeReport(
             log=name,
             rows=self.rows,
             episodes=count,
-            actions=[] if continuous else [str(a) for a in self.actions],
+            actions=[] if self.continuous else [str(a) for a in self.actions],
             costs=list(whole.costs),
             propensities="logged" if logged else "estimated",
             discount=1.0,
@@ -182,12 +229,38 @@ class Gathered:
             policies=reports,
             choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
             warnings=[
-                "judged by importance weights alone, the log being read part by part or its actions being continuous",
-                *([UNUSED_PROPENSITY] if not logged and PROPENSITY in self.ignored else []),
+                *self._how(),
+                *([UNUSED_PROPENSITY] if not logged and PROPENSITY in self.parts.sample.ignored else []),
                 *(f"`{cost}` never occurred in the log" for cost, x in whole.costs.items() if not x.any()),
                 *([f"{self.cut} of {count} episodes were cut short"] if self.cut else []),
+                *([] if self.continuous else drift_of(self.parts.sample, newer)),
             ],
         )
+
+    def _how(self) -> list[str]:
+        """What was done in parts."""
+        if self.continuous:
+            return ["judged by importance weights alone, the actions being continuous"]
+        if self.parts.complete:
+            return []
+        rows, episodes = len(self.parts.sample), len(self.parts.sample.episodes)
+        return [
+            f"read part by part: Q is fitted, and drift looked for, in a sample of {rows} rows ({episodes} episodes); "
+            "estimators that need all rows at once are left out"
+        ]
+
+    @property
+    def all_totals(self) -> dict[str, Floats]:
+        """{signal: [E]}"""
+        return {signal: np.concatenate(parts) for signal, parts in self.totals.items()}
+
+    @property
+    def episodes(self) -> int:
+        return sum(map(len, self.totals.get("reward", [])))
+
+    def weights(self, policy: str) -> Floats:
+        """[E] of whole episodes."""
+        return np.asarray(np.exp(np.minimum(np.concatenate(self.logs[policy]), MOST_LOG_WEIGHT)), np.float64)
 
     def _episodes(self, name: str, totals: dict[str, Floats]) -> EventLog:
         """A log with a row for each episode."""
@@ -209,23 +282,21 @@ class Gathered:
         )
 
     def _judged(
-        self, name: str, log: EventLog, limits: tuple[Limit, ...], confidence: float, continuous: bool, logged: bool
+        self, name: str, log: EventLog, limits: tuple[Limit, ...], confidence: float, logged: bool
     ) -> tuple[PolicyReport, Candidate]:
-        weights = np.exp(np.minimum(np.concatenate(self.logs[name]), MOST_LOG_WEIGHT))
+        weights = self.weights(name)
         ones = np.ones((len(log), 1))
         with np.errstate(divide="ignore"):  # an episode is one decision with π/b = w
             problem = Problem(log, ones, 1 / weights, not logged, ones, level=confidence, whole_episodes=True)
-        found: list[Estimate] = []
-        for signal in log.signals:
-            found += [importance.trajectory(problem, signal, kind) for kind in importance.KINDS]
-            terms = np.concatenate(self.by_decision[name, signal]) if weights.any() else None
-            title = "per-decision importance sampling"
-            found.append(summarise(problem, title, signal, terms, weights, importance.OVERLAP))
-        estimates = {(one.estimator, one.signal): verdicts.widened(one, problem) for one in found}
+        order = (verdicts.TRAJECTORY,) if self.continuous else verdicts.DECIDERS
+        found = self._estimates(name, problem, weights)
+        estimates = {(one.estimator, one.signal): verdicts.widened(one, problem, order[0]) for one in found}
         told = [verdicts.verdict(problem, limit, estimates) for limit in limits]
-        means = {signal: verdicts.decider(estimates, signal, (verdicts.TRAJECTORY,)) for signal in log.signals}
+        means = {signal: verdicts.decider(estimates, signal, order) for signal in log.signals}
         reward = means["reward"]
-        assumed = [DENSITY, *problem.assumptions[1:]] if continuous else problem.assumptions
+        used = {one.estimator for one in told} | ({reward.estimator} if reward is not None else set())
+        more = [a for (e, _), estimate in estimates.items() if e in used for a in estimate.assumptions]
+        assumed = [DENSITY, *problem.assumptions[1:]] if self.continuous else problem.assumptions
         report = PolicyReport(
             name=name,
             verdict=verdicts.together(told),
@@ -233,13 +304,35 @@ class Gathered:
             estimates=reported(estimates, log),
             decides=None if reward is None else reward.estimator,
             distribution=[one for cost in log.costs if (one := distribution(problem, cost)) is not None],
-            overlap=[] if continuous else self._overlap(name),
+            overlap=[] if self.continuous else self._overlap(name),
             weight_shares=weight_shares(weights),
             disagreement={signal: verdicts.disagreement(signal, estimates) for signal in log.signals},
-            assumptions=[*assumed, importance.OVERLAP],
+            assumptions=list(dict.fromkeys([*assumed, importance.OVERLAP, *more])),
             warnings=policy_warnings(problem, None),
         )
         return report, Candidate(name, means, told)
+
+    def _estimates(self, policy: str, problem: Problem, weights: Floats) -> list[Estimate]:
+        found: list[Estimate] = []
+        stepwise = self.steps[policy].influence() if policy in self.steps else {}
+        for signal in problem.log.signals:
+            found += [importance.trajectory(problem, signal, kind) for kind in importance.KINDS]
+            terms = np.concatenate(self.by_decision[policy, signal]) if weights.any() else None
+            title = "per-decision importance sampling"
+            found.append(summarise(problem, title, signal, terms, weights, importance.OVERLAP))
+            if policy not in self.q:
+                continue
+            own = stepwise[signal]
+            found.append(summarise(problem, f"weighted {title}", signal, own, weights, importance.OVERLAP))
+            first = np.concatenate(self.first[policy, signal])
+            rest = np.concatenate(self.corrected[policy, signal]) if weights.any() else None
+            own = stepwise[f"{verdicts.WEIGHTED} {signal}"]
+            for title, more in (("doubly robust", rest), (verdicts.WEIGHTED, own)):
+                influence = None if more is None else first + more
+                found.append(summarise(problem, title, signal, influence, weights, doubly_robust.ASSUMED))
+            title = "fitted Q evaluation (linear)"
+            found.append(Estimate(title, signal, float(first.mean()), None, assumptions=fqe.assumed("linear")))
+        return found
 
     def _overlap(self, name: str) -> list[ActionOverlap]:
         taken, chosen = np.sum(self.taken, axis=0) / self.rows, np.sum(self.chosen[name], axis=0) / self.rows

@@ -1,9 +1,10 @@
 """`pdocrl.ope(policies, log, limits=…)`: one call for every kind of policy and log.
 
-a folder of `pdocrl train`, its dataset           ─▶ `estimate.estimate`: learned dynamics, calibrated   ─▶ OffPolicy
+a folder of `pdocrl train`, its dataset           ─▶ `estimate`: learned dynamics, calibrated            ─▶ OffPolicy
 any policies, a dataset of vectors                ─▶ `judge_dataset`: learned dynamics, calibrated       ─▶ OpeReport
 any policies, a log with columns, discrete actions ─▶ `judge.judge`: every off-policy estimator           ─▶ OpeReport
-the same larger than memory, or continuous actions ─▶ `judge_by_weights`: importance sampling             ─▶ OpeReport
+the same larger than memory                       ─▶ `judge_by_weights`: importance sampling, doubly robust ─▶ OpeReport
+the same with continuous actions                  ─▶ `judge_by_weights`: importance sampling             ─▶ OpeReport
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.by_weights import judge_by_weights
 from pdocrl.ope.judge import judge
-from pdocrl.ope.parts import MOST_ROWS, count_rows, is_continuous, with_own_propensity
+from pdocrl.ope.parts import in_parts, is_continuous, with_own_propensity
 from pdocrl.ope.result import OffPolicy, OpeReport
 from pdocrl.training.config import FILE as RUN_FILE
 from pdocrl.training.folder import Trained
@@ -50,15 +51,16 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         log: an `EventLog`, or a file, DataFrame or dict of arrays to be read as one; or a `Dataset`, its file (HDF5,
             npz) or a task's name; of a training's folder its data, where it is not where it was.
         limits: on totals of an episode: {"cost": 4}, "cost<=4", "P(cost>20)<=0.05", "CVaR90(cost)<=40"; a list of them.
-        stream: of a log: read it part by part, judge by importance weights alone; default: files of more than
+        stream: of a log: read it part by part, by the estimators that allow it; default: files of more than
             3,000,000 rows are.
         options: column names, as `EventLog.read` takes them (`action`, `reward`, `costs`, `episode`, `step`,
             `terminal`, `decider`, `propensity`, `columns`, `keep`; a column `propensity` of probabilities is taken as
             such unless `propensity=None`); those of `judge.judge` (`confidence`, `discount`,
             `regressor`, `newer`, `seed`) or, of a dataset, those of `judge_dataset`; of a training, those of
-            `estimate.estimate`.
+            `of_training.estimate`.
     """
-    from pdocrl.ope.ensemble.judge import estimate, judge_dataset
+    from pdocrl.ope.ensemble.of_dataset import judge_dataset
+    from pdocrl.ope.ensemble.of_training import estimate
     from pdocrl.ope.ensemble.prepare import Prepared
 
     columns = {name: options.pop(name) for name in COLUMN_OPTIONS if name in options}
@@ -85,10 +87,9 @@ def judge_policies(policies: Any, log: Any = None, limits: Limits = (), **option
         raise PdocrlError(f"{_words(policies)}: no run.json here (pdocrl train), so give a log of decisions.")
     action = columns.get("action", "action")
     columns = with_own_propensity(log, columns)
-    if is_continuous(log, action) or stream or (stream is None and count_rows(log) > MOST_ROWS):
-        for name in ("regressor", "newer"):
-            if options.pop(name, OF_LOGS[name]) != OF_LOGS[name]:
-                raise PdocrlError(f"`{name}` is for logs in memory with discrete actions.")
+    if is_continuous(log, action) or in_parts(log, stream):
+        if options.pop("regressor", OF_LOGS["regressor"]) != OF_LOGS["regressor"]:
+            raise PdocrlError("`regressor` is for logs in memory with discrete actions.")
         return judge_by_weights(policies, log, limits, **options, **columns)
     known = read_log(log, policies, limits, **columns)
     newer = options.pop("newer", None)

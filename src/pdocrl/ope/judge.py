@@ -96,11 +96,12 @@ def judge(
         deciders=by_decider(log, totals, held, confidence),
         policies=reports,
         choice=choose(candidates, totals, confidence) if len(reports) > 1 else None,
-        warnings=[*log_warnings(log), *_drift(log, newer)],
+        warnings=[*log_warnings(log), *drift_of(log, newer)],
     )
 
 
-def _drift(log: EventLog, newer: EventLog | None) -> list[str]:
+def drift_of(log: EventLog, newer: EventLog | None) -> list[str]:
+    """Of newer rows, or of the later half of a log against the earlier one."""
     if newer is not None:
         return drift(log, newer)
     return [f"within the log: {line}" for line in drift(*halves(log))]

@@ -111,15 +111,15 @@ class OpeRun(Part, frozen=True, kw_only=True):
 
     @property
     def bound_is_narrower(self) -> bool:
-        """Whether a limit is shown to be kept although the interval reaches beyond it; see `NARROWER`."""
+        """Whether a limit is shown to be satisfied although the interval reaches beyond it; see `NARROWER`."""
         return self.within_limit is True and any(
             high > limit for (_, high), limit in zip(self.cost_interval, self.cost_limit, strict=True)
         )
 
 
 NARROWER = (
-    "Where a limit is shown to be kept and the interval reaches beyond it: the verdict's bound has one side and holds "
-    "at 95 % on average over logs, the interval has two and is to hold for nine logs of ten."
+    "Where a limit is shown to be satisfied and the interval reaches beyond it: the verdict's bound has one side and "
+    "holds at 95 % on average over logs, the interval has two and is to hold for nine logs of ten."
 )
 
 

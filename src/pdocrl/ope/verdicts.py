@@ -68,7 +68,7 @@ def verdict(problem: Problem, limit: Limit, estimates: Estimates) -> LimitVerdic
     """On one limit."""
     if limit.measure == "max":
         return _on_every_step(problem, limit)
-    order = (TRAJECTORY,) if problem.whole_episodes else DECIDERS
+    order = DECIDERS if (WEIGHTED, limit.name) in estimates else (TRAJECTORY,)
     chosen = decider(estimates, limit.name, order) if limit.measure == "mean" else tail(problem, limit)
     if chosen is None or not usable(chosen) or chosen.interval is None or chosen.influence is None:
         asked = [estimates[name, limit.name] for name in order if (name, limit.name) in estimates]
@@ -130,12 +130,11 @@ def tail(problem: Problem, limit: Limit) -> Estimate:
     return widened(distribution.tail(problem, limit), problem)
 
 
-def widened(estimate: Estimate, problem: Problem) -> Estimate:
+def widened(estimate: Estimate, problem: Problem, decides: str = WEIGHTED) -> Estimate:
     """With an interval that was measured to cover: influence values are scaled about their mean."""
     few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
     factor = WIDER if estimate.estimator == FORWARD else 1.0
-    decides = (TRAJECTORY if problem.whole_episodes else WEIGHTED, distribution.NAME)
-    if estimate.estimator in decides:
+    if estimate.estimator in (decides, distribution.NAME):
         factor = (HEAVY if few else 1.0) * (ESTIMATED if problem.estimated else 1.0)
     if factor == 1 or estimate.influence is None:
         return estimate

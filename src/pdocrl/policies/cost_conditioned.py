@@ -25,7 +25,7 @@ class CostConditionedPolicy:
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
     ) -> NDArray[np.float32]:
-        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] so far, in `time` [B, 1] steps."""
         raise NotImplementedError
 
     def with_limit(self: P, cost_limit: Any) -> P:
@@ -143,7 +143,7 @@ class BudgetPolicy(SavedNetworks, CostConditionedPolicy):
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
     ) -> NDArray[np.float32]:
-        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] so far, in `time` [B, 1] steps."""
         obs = np.asarray(obs, np.float32)
         budget = discounted_budget(limit, spent, time, self.horizon, self.gamma) / np.asarray(self.unit, np.float32)
         budget = np.minimum(budget, np.float32(1 / (1 - self.gamma)))
@@ -158,9 +158,9 @@ class BudgetPolicy(SavedNetworks, CostConditionedPolicy):
 
 @dataclasses.dataclass(frozen=True)
 class SwitchingPolicy(SavedNetworks, CostConditionedPolicy):
-    """At every step the head of largest Q_r among those whose Q_c keeps what is left of the limit.
+    """At every step the head of largest Q_r among those whose Q_c is within what is left of the limit.
 
-    Where no head keeps it, the one that exceeds it least.
+    Where no head is, the one that exceeds it least.
     """
 
     kind: ClassVar[str] = "switching"
@@ -174,7 +174,7 @@ class SwitchingPolicy(SavedNetworks, CostConditionedPolicy):
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
     ) -> NDArray[np.float32]:
-        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] so far, in `time` [B, 1] steps."""
         obs = np.asarray(obs, np.float32)
         out = forward(self.networks["actor"], obs).reshape(len(obs), self.heads, -1)  # [B, H, A]
         action = one_hot(out) if self.discrete else np.tanh(out)

@@ -58,8 +58,8 @@ class DialPolicy(CostConditionedPolicy):
     Return and the distribution of the cost of every setting are predicted. For a limit it takes the setting of largest
     predicted return among those whose bound is within; where none is, the one that exceeds it least. Limits on tails
     say which settings may be taken at all, limits on means are told when it acts. A setting is a relative return, a
-    target cost, of which less is left with every cost paid, and a cost cap: once so much is spent the target is none at
-    all. An episode that has cost more than its target is, as a whole, one that costs so much: the data has
+    target cost, of which less is left with every cost, and a cost cap: once an episode has cost so much the target is
+    none at all. An episode that has cost more than its target is, as a whole, one that costs so much: the data has
     such episodes.
     """
 
@@ -236,7 +236,7 @@ class DialPolicy(CostConditionedPolicy):
     def act(
         self, obs: NDArray[Any], limit: NDArray[Any], spent: NDArray[Any], time: NDArray[Any]
     ) -> NDArray[np.float32]:
-        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] paid in `time` [B, 1] steps so far."""
+        """Action [B, A] in states [B, S] at limits [B, K], with costs [B, K] so far, in `time` [B, 1] steps."""
         obs, spent = np.asarray(obs, np.float32), np.asarray(spent, np.float32)
         chosen = self.setting(limit)
         time_left = 1 - np.asarray(time, np.float32) / np.float32(self.horizon)

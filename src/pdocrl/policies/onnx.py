@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdocrl.errors import MissingExtraError, PdocrlError
+from pdocrl.errors import MissingExtraError, PdocrlError, by_door
 from pdocrl.policies.policy import (
     BudgetPolicy,
     CandidatePolicy,
@@ -48,7 +48,8 @@ def to_onnx(policy: Policy) -> Any:
     )
     graph = Graph(normaliser, getattr(policy, "columns", ()))
     if type(network) not in WRITERS:
-        raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz (--no-onnx).")
+        way = by_door("onnx=False", "--no-onnx")
+        raise PdocrlError(f"a policy of kind {network.kind!r} cannot be written as ONNX; use policy.npz ({way}).")
     return graph.model(WRITERS[type(network)](graph, network))
 
 
@@ -59,7 +60,9 @@ class Graph:
         try:
             import onnx
         except ImportError:
-            raise MissingExtraError("ONNX export (--no-onnx leaves it out)", "onnx") from None
+            raise MissingExtraError(
+                f"ONNX export ({by_door('onnx=False', '--no-onnx')} leaves it out)", "onnx"
+            ) from None
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._constants: list[Any] = []

@@ -106,7 +106,7 @@ class NormalisedPolicy:
     network: Any  # a Policy: normalised observations → actions in [−1, 1]
     normaliser: Normaliser
     columns: tuple[str, ...] = ()  # S names of the observations, where the data has them
-    cost_limit: tuple[float, ...] = ()  # [K] it was trained for, or is told to keep; (): not known
+    cost_limit: tuple[float, ...] = ()  # [K] it was trained for, or is asked for; (): not known
 
     def __repr__(self) -> str:
         size, actions = len(self.normaliser.obs_mean), self.normaliser.discrete_actions

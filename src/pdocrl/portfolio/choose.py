@@ -13,8 +13,8 @@ they are eligible. Without a confidence those estimated to be one standard error
 Among the eligible the largest reward is taken, less its standard error where it is nobody's in the log: a decider is
 left for what is clearly better. Before one is, a second opinion is asked, of
 another function class: who is not within every limit by it, at the same level, is eligible no more, and its reward
-counts if it is lower. If nobody is left: the best decider whose own episodes kept the limits, else whoever is nearest
-to them.
+counts if it is lower. If nobody is left: the best decider whose own episodes satisfy the limits, else whoever is
+nearest to them.
 """
 
 from __future__ import annotations

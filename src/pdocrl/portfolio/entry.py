@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pdocrl.data.action_grid import with_labels
 from pdocrl.data.event_log import EventLog
@@ -14,8 +14,7 @@ from pdocrl.limits import Limits, as_limits
 
 if TYPE_CHECKING:
     from pdocrl.portfolio.fit import Portfolio
-    from pdocrl.tabular import Counts
-    from pdocrl.tabular.solved import SolvedResult
+    from pdocrl.tabular import Counts, Result
     from pdocrl.tabular.tails import TailResult
 
 MOST_ROWS = 200_000  # read of a log of columns; beyond, episodes are drawn at random
@@ -36,7 +35,7 @@ def solve(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
-) -> Portfolio | SolvedResult | TailResult:
+) -> Portfolio | Result | TailResult:
     """From a log to the best policy it supports under the limits.
 
     A log of *columns* has features instead of states: it is read with names, and several learners are judged on
@@ -61,23 +60,25 @@ def solve(
         options: of `pdocrl.tabular.solve`, for finite states.
     """
     from pdocrl.tabular import Counts, Lagrangian
-    from pdocrl.tabular.solved import solve as solve_counts
+    from pdocrl.tabular import solve as solve_counts
+    from pdocrl.tabular.analysis import with_advice
 
     common: dict[str, Any] = {"confidence": confidence, "seed": seed, "progress": progress}
     if isinstance(data, Counts) and any(limit.tail for limit in as_limits(limits)):
         return _solve_tails(data, limits, gamma, confidence, progress, options)
     if isinstance(data, Counts | Lagrangian):
-        return solve_counts(data, gamma, limits, **common, **options)
+        return with_advice(solve_counts(data, gamma, limits, **common, **options))
     if isinstance(data, str):
         from pdocrl.tabular.io.logs import find_log
 
         data = find_log(data)
     chosen = as_limits(limits)
-    if not isinstance(data, EventLog) and state_columns is None and has_states(data, columns):
+    kind = solver_for(data, chosen, state_columns, columns)
+    if kind != "columns":
         counts = _counts(data, list(dict.fromkeys(one.name for one in chosen)), horizon, dict(columns or {}))
-        if any(limit.tail for limit in chosen):
+        if kind == "tails":
             return _solve_tails(counts, chosen, gamma, confidence, progress, options)
-        return solve_counts(counts, gamma, chosen, **common, **options)
+        return with_advice(solve_counts(counts, gamma, chosen, **common, **options))
     if options:
         raise PdocrlError(f"{next(iter(options))} is for logs with finite states, not for a log of columns.")
     from pdocrl.portfolio.fit import fit
@@ -117,6 +118,27 @@ def _solve_tails(
         if option not in {"min_count", "unit"}:
             raise PdocrlError(f"{option} is for limits on means, not for a limit on a tail.")
     return solve_tails(counts, limits, gamma, progress=progress, **options)
+
+
+def solver_for(
+    data: Any,
+    limits: Limits = (),
+    state_columns: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    made_states: bool = False,
+) -> Literal["columns", "states", "tails"]:
+    """What solves a log: the portfolio of learners, or the finite problem under limits on means, or also on tails.
+
+    Args:
+        data: as for `solve`.
+        limits: as for `solve`.
+        state_columns: as for `solve`; with them a log is one of columns.
+        columns: the log's names for roles.
+        made_states: whether states are made of columns, so that a log without a column `state` has them, too.
+    """
+    if not made_states and (isinstance(data, EventLog) or state_columns or not has_states(data, columns)):
+        return "columns"
+    return "tails" if any(limit.tail for limit in as_limits(limits)) else "states"
 
 
 def has_states(data: Any, columns: Mapping[str, str] | None = None) -> bool:

@@ -21,7 +21,7 @@ from pdocrl.approximate.boosting import MOST_ACTIONS, check_installed, threads
 from pdocrl.approximate.rows import Rows
 from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
-from pdocrl.errors import DataError, PdocrlError, UnknownNameError
+from pdocrl.errors import DataError, PdocrlError, UnknownNameError, by_door
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.diagnostics import copied_episodes
 from pdocrl.ope.estimators.linear import basis
@@ -270,13 +270,16 @@ def _checked(
     if len({one.name for one in limits}) < len(limits):
         raise PdocrlError("two limits on one column: for a log of columns give one of them.")
     if not log.columns:
-        raise DataError(f"{log.name}: no column to decide by; name some with state_columns (--state-columns).")
+        raise DataError(
+            f"{log.name}: no column to decide by; name some with {by_door('state_columns', '--state-columns')}."
+        )
     if len(log.actions) < 2:
         raise DataError(f"{log.name}: every row has the action {log.actions[0]!r}; there is nothing to choose.")
     if len(log.actions) > MOST_ACTIONS:
         raise DataError(
             f"{log.name}: {len(log.actions)} different actions, such as {log.actions[0]!r}; at most {MOST_ACTIONS} can "
-            "be learned. Merge rare ones, or give parts of a vector as columns: --columns action=dose+rate."
+            "be learned. Merge rare ones, or give parts of a vector as columns: "
+            + by_door("columns={'action': 'dose+rate'}.", "--columns action=dose+rate.")
         )
     if len(log.episodes) < FEWEST_EPISODES:
         raise DataError(

@@ -115,7 +115,7 @@ class SolvedLog(Record, frozen=True, kw_only=True):
 
     @property
     def best_decider(self) -> Decider | None:
-        """Of those whose own episodes kept every limit on average, who brought most."""
+        """Of those whose own episodes satisfy every limit on average, the one of highest reward."""
         limits = [Limit.parse(text) for text in self.limits]
         kept = [
             one

@@ -51,7 +51,7 @@ def find_film(record: Results, name: str = NAME) -> Film | None:
 def make_film(
     record: Results, run: RunScore | None = None, name: str = NAME, every: int = 3, width: int = 400
 ) -> Film | None:
-    """Play the first scored episode of a run again and film it; by default of what earns most among the safe runs.
+    """Play the first scored episode of a run again and film it; by default of the safe run of highest reward.
 
     None where there is nothing scored, no simulator, or one that cannot show itself.
     """

@@ -201,7 +201,13 @@ const rank = (chosen) => {
       `${Math.round(100 * own.over / own.episodes)} %`, mean(own.rewards).toFixed(2), "–", mean(own.costs).toFixed(2), "–"];
     texts.forEach((text, i) => { row.cells[i + 1].textContent = text; row.cells[i + 1].dataset.value = parseFloat(text); });
   }
-  rows.sort((a, b) => Number(a.cells[1].textContent) - Number(b.cells[1].textContent));
+  const order = (row) => {  // of equal ranks the safer first, then by reward
+    const own = found.get(row.dataset.method);
+    const share = own.costs.filter((cost) => cost <= 1).length / own.costs.length;
+    return [mean(own.ranks), -share, -own.kept / own.limits, -mean(own.rewards)];
+  };
+  const first = (a, b) => a.map((value, i) => value - b[i]).find((apart) => Math.abs(apart) > 1e-9) ?? 0;
+  rows.sort((a, b) => first(order(a), order(b)));
   ranking.replaceChildren(...rows);
 };
 

@@ -88,7 +88,7 @@ def _render_solved(folder: Path) -> str:
         return render_solved_tails(folder)
     if is_solved(folder):
         return render_solved(folder)
-    raise PdocrlError(f"{folder}: no run.json here. Give the folder that `train`, `bench` or `solve` wrote with --out.")
+    raise PdocrlError(f"{folder}: no run.json here. Give the folder that `train`, `bench` or `solve` wrote.")
 
 
 def render(

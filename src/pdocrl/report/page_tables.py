@@ -141,8 +141,9 @@ def headline(record: Results) -> Table:
     heads = ["Method", "All tasks", *record.tasks]
     columns: list[Belongs] = [(), (), *((("task", task),) for task in record.tasks)]
     note = (
-        "Methods by average rank. Normalised reward, and below it cost as a share of the limit: mean ± standard "
-        f"deviation over limits × seeds. {SAFE_RULE} ★: the safe method of highest reward, where one is highest. "
+        "Methods by average rank, of equal ranks the safer first. Normalised reward, and below it cost as a share of "
+        "the limit: mean ± standard deviation over limits × seeds. "
+        f"{SAFE_RULE} ★: the safe method of highest reward, where one is highest. "
         "Limits: at how many the mean cost is within. Point at a cell for its 95 % intervals; they also stand in the "
         "next table. “Paper”: the published reward / cost. A column sorts by reward. “All tasks”: those scored."
     )

@@ -1,4 +1,4 @@
-"""Pictures of what was reached, one panel per task: the reward–cost plane, every episode's cost, limits asked and kept,
+"""Pictures of what was reached, one panel per task: the reward–cost plane, every episode's cost, limits and costs,
 performance profiles, and off-policy estimates against roll-outs.
 
 Costs are shares of the limit, on a root axis: 1 is the limit, and what lies far beyond stays on the paper.
@@ -211,8 +211,8 @@ def _beside(x: Axis, limits: Floats, count: int) -> Floats:
 
 
 def profiles(record: Results) -> Drawings:
-    """{"all tasks": pictures}: the share of runs that are safe and earn more than so much, of runs that cost no more,
-    and of single episodes that cost no more."""
+    """{"all tasks": pictures}: the share of runs that are safe with more than so much reward, of runs that cost no
+    more, and of single episodes that cost no more."""
     if len(record.methods) < 2 or len(record.runs) < 2:
         return {}
     return {"all scored tasks": Markup("").join(_profile(record, what) for what in ("reward", "cost", "episode cost"))}

@@ -82,7 +82,10 @@ def _in_words(record: SolvedLog) -> list[str]:
         f"Chosen was {record.why}.",
     ]
     if record.status == "estimated" and record.limits:
-        told.append("An estimate within a limit is no proof: `--confidence 0.95` returns only what is shown.")
+        told.append(
+            "An estimate within a limit is no proof: a confidence (confidence=0.95, --confidence 0.95) returns only "
+            "what is shown."
+        )
     return told
 
 

@@ -40,7 +40,7 @@ class Standing:
     reward_iqm: float  # interquartile mean over all runs
     cost: float
     cost_iqm: float
-    profile: tuple[float, ...]  # share of runs that are safe and earn at least each of LEVELS
+    profile: tuple[float, ...]  # share of runs that are safe with at least each of LEVELS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,9 @@ def best_safe(summaries: Sequence[Summary], task: str) -> str | None:
 
 
 def standings(runs: Sequence[RunScore]) -> list[Standing]:
-    """Average ranks, the best first. A method is ranked among those that were run on the same task.
+    """Average ranks, the best first; of equal ranks the safer method, then the one of higher reward.
+
+    A method is ranked among those that were run on the same task.
 
     A rank's interval holds 95 % of the ranks that draws of all results, each from its own t distribution, would give.
     """
@@ -100,7 +102,12 @@ def standings(runs: Sequence[RunScore]) -> list[Standing]:
                 profile=tuple(float(((costs <= 1) & (rewards >= level)).mean()) for level in LEVELS),
             )
         )
-    return sorted(made, key=lambda standing: (standing.rank, -standing.reward))
+    return sorted(made, key=_order)
+
+
+def _order(one: Standing) -> tuple[float, ...]:
+    """By average rank; of equal ranks by the shares of tasks and limits at which it is safe, then by reward."""
+    return round(one.rank, 9), -one.safe_tasks / one.tasks, -one.safe_limits / one.limits, -one.reward
 
 
 def _ranks(places: Mapping[tuple[str, str], list[RunScore]]) -> tuple[Floats, set[str]]:

@@ -5,7 +5,7 @@
     published    each of those with its 95 % interval and its interquartile mean, and what the paper prints
     limits       every limit for itself
     ranks        methods over all tasks
-    profile      the share of runs that are safe and earn at least so much
+    profile      the share of runs that are safe with at least so much reward
     improvement  how probably a run of one method is better than one of another
 
 Bold is safe (mean normalised cost ≤ 1), a star (blue in LaTeX and the terminal) the safe method of highest reward.
@@ -250,9 +250,10 @@ def ranks_table(runs: Sequence[RunScore], notes: Sequence[str] = (), colour: Col
         "IQM",
     )
     note = (
-        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Reward and cost: "
-        "means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: interquartile "
-        "mean over all runs, the mean of the middle half."
+        "Rank 1 is best: safe before unsafe, then by reward among the safe, by cost among the unsafe. Of equal average "
+        "ranks the method that is safe on more tasks stands first, then at more limits, then by reward. Reward and "
+        "cost: means over tasks. Episodes over: share of all episodes that cost more than their limit. IQM: "
+        "interquartile mean over all runs, the mean of the middle half."
     )
     return _by_method("ranks", "Methods over all tasks", names, body, (note, *notes))
 

@@ -12,12 +12,12 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from pdocrl.errors import PdocrlError, UnknownNameError
+from pdocrl.errors import PdocrlError, UnknownNameError, by_door
 from pdocrl.limits import Limit, Limits, as_limits, limit_names
 from pdocrl.records import Part, Record, read_record
 from pdocrl.tabular.api import solve
@@ -26,11 +26,14 @@ from pdocrl.tabular.counts import Counts, Label
 from pdocrl.tabular.inference.bounds import PolicyEstimate, clustered, lead
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.rows import MARK, split_label
+from pdocrl.tabular.result import report
 from pdocrl.tabular.result.policy import TabularPolicy
 from pdocrl.tabular.result.record import ComparedPolicy, Comparison, ExplainedAction, Frontier, FrontierPoint, Need
-from pdocrl.tabular.result.result import Result
 from pdocrl.tabular.solvers.lagrangian import Floats, Lagrangian, pessimistic_model
 from pdocrl.tabular.solvers.saddle import outcome
+
+if TYPE_CHECKING:
+    from pdocrl.tabular.result.result import Result
 
 Progress = Callable[[str], None]
 
@@ -44,7 +47,9 @@ def parse_frontier(text: str) -> tuple[str, tuple[float, ...]]:
     except ValueError:
         points = ()
     if not (name and 2 <= len(points) <= 1000 and np.all(np.isfinite(points))):
-        raise PdocrlError(f"--frontier {text!r} is not understood; write it as stockout=0.01:0.1:10.")
+        raise PdocrlError(
+            f"{by_door('frontier', '--frontier')} {text!r} is not understood; write it as stockout=0.01:0.1:10."
+        )
     return name, points
 
 
@@ -71,7 +76,7 @@ def frontier(
         moved = msgspec.structs.replace(own, value=float(point))
         progress(f"solving with {moved}")
         limits = [*others, moved]
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": resamples, "refits": 0}
+        rest = {"C": result.C, "min_count": result.min_count, "resamples": resamples, "refits": 0}
         one = solve(counts, result.gamma, limits, **rest, level=level, seed=seed)  # type: ignore[arg-type]
         if one.intervals is not None:
             low, high = one.intervals.value
@@ -110,7 +115,7 @@ def other_clusterings(
     for half in (0, 1):
         progress(f"clustering half {half + 1} of the log")
         counts = count(dataclasses.replace(spec, half=half))
-        rest = {"C": result.sets.C, "min_count": result.min_count, "resamples": 0, "refits": 0}
+        rest = {"C": result.C, "min_count": result.min_count, "resamples": 0, "refits": 0}
         found.append(solve(counts, result.gamma, result.limits, **rest))  # type: ignore[arg-type]
     return tuple(found)
 
@@ -164,7 +169,7 @@ def cells_of(policies: Mapping[str, TabularPolicy]) -> CellSpec | None:
         return None
     for name, cells in made.items():
         if cells != made[first]:
-            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same --bins or --cells.")
+            raise PdocrlError(f"{first} and {name} have other cells; compare policies with the same cells.")
     return CellSpec(learned=made[first])
 
 
@@ -241,6 +246,14 @@ def more_data(counts: Counts, result: Result, most: int = 5) -> dict[str, list[N
             for p in best
         ]
     return found
+
+
+def with_advice(result: Result) -> Result:
+    """The result with what a reader should not overlook, and where more rows would help most; of a log alone."""
+    if result.counts is None:
+        return result
+    notes = report.notes(result, result.counts)
+    return result.telling(more_data=more_data(result.counts, result), notes=notes)
 
 
 def _variances(counts: Counts, model: CMDP, pi: Floats, signal: Floats, column: int, gamma: float) -> Floats:

@@ -63,7 +63,7 @@ def solve(
     """The best policy the data supports that satisfies the limits.
 
     Values, costs and limits are (1−γ)J. Where nothing ends, that is a discounted average per step ("step"). Where
-    episodes end it is what an episode pays, discounted, times 1−γ ("discounted"). If the counts tell steps apart (see
+    episodes end it is the discounted total of an episode times 1−γ ("discounted"). If the counts tell steps apart (see
     `Counts.stationary`), they are totals per episode: of the reward discounted by γ, which may be 1, and of costs
     ("episode").
 

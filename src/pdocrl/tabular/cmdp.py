@@ -84,7 +84,7 @@ class CMDP:
 
     @classmethod
     def from_costs(cls, P: Any, r: ArrayLike, costs: ArrayLike, limits: ArrayLike, d0: ArrayLike, gamma: float) -> CMDP:
-        """Constraints as costs [K, S, A] kept under limits [K]: (1−γ)J_c ≤ limit is r_i = −c, τ_i = −limit."""
+        """Constraints as costs [K, S, A] that stay within limits [K]: (1−γ)J_c ≤ limit is r_i = −c, τ_i = −limit."""
         return cls(
             P, np.asarray(r), -np.asarray(costs, dtype=float), -np.asarray(limits, dtype=float), np.asarray(d0), gamma
         )
@@ -107,7 +107,7 @@ class CMDP:
 
 
 class Evaluation(NamedTuple):
-    """What a policy earns: (1−γ)J_0 and (1−γ)J_i."""
+    """The values of a policy: (1−γ)J_0 and (1−γ)J_i."""
 
     value: float
     constraints: Floats  # [I]
@@ -292,10 +292,10 @@ def random_rewards(
 
 
 def bind(cmdp: CMDP, tightness: float) -> CMDP:
-    """The same CMDP with limits that the best unconstrained policy breaks and another policy keeps with room.
+    """The same CMDP with limits that the best unconstrained policy violates and another policy satisfies with a margin.
 
     τ_i lies `tightness` ∈ (0, 1) of the way from what the reward's best policy has of r_i to what the best policy for
-    Σ_i r_i has; a signal of which the latter has less gets a limit it keeps by a small margin.
+    Σ_i r_i has; a signal of which the latter has less gets a limit it satisfies by a small margin.
     """
     if not cmdp.n_constraints:
         return cmdp

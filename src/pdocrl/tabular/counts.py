@@ -1,4 +1,4 @@
-"""A log as its sufficient statistics: the distinct transitions, how often each occurred, and what it paid.
+"""A log as its sufficient statistics: the distinct transitions, how often each occurred, its reward and costs.
 
     L̂(w, π; Q, λ) = (1−γ) d₀·Q_π + Σ_{s,a} w μ̂_D (r_λ + γ P̂ Q_π − Q) − λ·τ
 
@@ -148,7 +148,8 @@ class Counts:
         size = int(np.count_nonzero(self.ending)) * int(np.count_nonzero(self.starts))
         if size > LARGEST_RESTART:
             raise DataError(
-                f"limits per step would join {size:,} ends and starts, too many to hold; name one start (--start)."
+                f"limits per step would join {size:,} ends and starts, too many to hold; name one start (start=…, "
+                "--start)."
             )
         return dataclasses.replace(self, restarts=True)
 

@@ -22,9 +22,9 @@ from pdocrl.tabular.counts import Counts
 from pdocrl.tabular.io.cells import CellSpec
 from pdocrl.tabular.io.logs import count_log, find_log
 from pdocrl.tabular.result import report
+from pdocrl.tabular.result.drawing import draw_frontier
 from pdocrl.tabular.result.policy import TabularPolicy, load
 from pdocrl.tabular.result.record import Comparison, OtherClustering, write_compared
-from pdocrl.tabular.result.report import draw_frontier
 from pdocrl.tabular.result.result import Result
 
 METHODS = ("lp", "pdocrl", "pdorl", "regret_matching", "optimistic")
@@ -147,7 +147,7 @@ def solve_log(
         others = analysis.other_clusterings(lambda cells: read.count(log, costs, cells), spec, result, progress)
     alternatives = () if explain is None else analysis.explain(counts, result, explain, step)
     totals = {"value": result.value, **result.record.costs}
-    result = result.telling(
+    result = analysis.with_advice(result).telling(
         limit_horizon=limit_horizon,
         per_limit_horizon=None if limit_horizon is None else {name: x * limit_horizon for name, x in totals.items()},
         frontier=analysis.frontier_of(curve, along[0]) if along else None,
@@ -155,8 +155,6 @@ def solve_log(
         explained=explain if explain is None or read.horizon is None else f"{explain}, step {step}",
         clusterings=[OtherClustering(status=one.status, value=one.value, costs=one.record.costs) for one in others]
         or None,
-        more_data=analysis.more_data(counts, result),
-        notes=report.notes(result, counts),
     )
     if out is None:
         return result, []
@@ -203,7 +201,8 @@ def load_policy(folder: Path, seed: int | None = None) -> TabularPolicy:
     try:
         return load(folder, seed)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PdocrlError(f"{folder}: no policy of `solve --out` can be read here ({type(error).__name__}).") from None
+        why = type(error).__name__
+        raise PdocrlError(f"{folder}: no policy that `solve` wrote can be read here ({why}).") from None
 
 
 def _limits(limits: Limits, limit_horizon: float | None, horizon: int | None) -> tuple[Limit, ...]:

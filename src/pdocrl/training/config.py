@@ -52,7 +52,7 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
     training: list[int] = msgspec.field(default_factory=list)  # [R] runs of one number share a training
     default_limit: bool = False  # no limit was given: the runs have the data's mean cost per episode
     settings: dict[str, Any]  # the same in all runs
-    # per run: cost_limit, seed, the settings it varies, and where some are asked to keep limits on tails, "limits"
+    # per run: cost_limit, seed, the settings it varies, and where some are asked for limits on tails, "limits"
     runs: list[dict[str, Any]]
     steps: int
     log_every: int
@@ -116,7 +116,7 @@ class TrainingConfig(Record, frozen=True, kw_only=True):
         return import_agent(self.agent, self.agent_class)
 
     def limits_of(self, run: int) -> tuple[Limit, ...]:
-        """What a run was asked to keep, where one of its limits is on a tail; none where amounts limit the means."""
+        """The limits a run was asked for, where one of them is on a tail; none where amounts limit the means."""
         return tuple(Limit.parse(text) for text in self.runs[run].get("limits", ()))
 
     def make_runs(self, agent: Agent[Any, Any]) -> list[Run]:
@@ -162,7 +162,7 @@ def _alone(limit: object) -> bool:
 def run_limits(
     limits: Sequence[tuple[float, ...] | tuple[Limit, ...]], names: Sequence[str], horizon: int, agent: Agent[Any, Any]
 ) -> list[RunLimit]:
-    """What runs are asked to keep, with the data's cost columns; limits on tails are refused where none are served."""
+    """The limits runs are asked for, with the data's cost columns; those on tails are refused where none are served."""
     found = []
     for limit in limits:
         if not in_words(limit):
@@ -173,7 +173,7 @@ def run_limits(
         if tail is not None and not agent.tail_limits:
             raise PdocrlError(
                 f"{agent.name} serves limits on the mean cost alone, not {tail}; `dial` serves limits on tails. "
-                "(`pdocrl evaluate --limits` scores any agent on them.)"
+                "(`pdocrl evaluate --limits`, in Python `evaluate(limits=…)`, scores any agent on them.)"
             )
         told = tuple(map(str, words)) if tail is not None else ()
         found.append(RunLimit(amounts(words, names, horizon), told))
@@ -187,7 +187,7 @@ def default_limits(
     """The limits of runs where none is given.
 
     The benchmark's, where they are asked for. Else, for an agent that trains without the limit, the mean logged cost
-    per episode, which its policy keeps to until it is told another; every other agent refuses.
+    per episode, which its policy satisfies until it is told another; every other agent refuses.
     """
     if not dataset.n_costs:
         return [()]

@@ -1,8 +1,8 @@
 """CAPS, constraint-adaptive policy switching: what both of its kinds, `caps_iql` and `caps_sac`, share.
 
-Several heads on one network, from the one that only earns to the one that only avoids cost, are trained once, without
-a limit. To act, of the heads whose Q_c keeps what is left of the limit the one with the largest Q_r is taken; where no
-head does, the one that costs least. `SwitchingPolicy` does that. docs/agents/caps.md.
+Several heads on one network, from the one that only maximises reward to the one that only avoids cost, are trained
+once, without a limit. To act, of the heads whose Q_c is within what is left of the limit the one with the largest Q_r
+is taken; where no head is, the one that costs least. `SwitchingPolicy` does that. docs/agents/caps.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CAPSConfig(AgentConfig):
     """What both kinds are told."""
 
     hidden: tuple[int, ...] = static((512, 512))  # widths of the hidden layers
-    heads: int = static(2)  # H: the first earns, the last avoids cost, those between weigh both
+    heads: int = static(2)  # H: the first maximises reward, the last avoids cost, those between weigh both
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     target_rate: float = 0.005  # of the target networks
 
@@ -32,7 +32,7 @@ def price_of_cost(head: int, heads: int) -> float:
 
 def check_heads(config: CAPSConfig) -> None:
     if config.heads < 2:
-        raise PdocrlError(f"setting heads is {config.heads}, must be at least 2: one that earns, one that avoids cost.")
+        raise PdocrlError(f"setting heads is {config.heads}, must be at least 2: one for reward, one that avoids cost.")
 
 
 def switching_policy(

@@ -1,11 +1,15 @@
 """The distribution of an episode's cost under each setting of a conditional policy, from two estimates.
 
-    C_i = max(C_model, C_critic − τ)   quantile by quantile,   τ_j = median_i |P_critic(C > b_j) − P_model(C > b_j)|_i
+    C_i = max(C_model, C_critic − τ)   quantile by quantile,
+    τ_j = min(median_i |P_critic(C > b_j) − P_model(C > b_j)|_i, overstated_j)
 
 The larger of both counts, as for means (`two_estimates`): the costs of rollouts, and what fitted Q evaluation says of
-P(C > b_j) less its median deviation from them. Every limit on a tail is read from the one sample that results. Where
-the models have failed, the critic's word counts, with what it misses the logged groups by. A setting without a cap
-copies whole episodes and costs no less than its target; where the sample's mean is below it, the sample is shifted.
+P(C > b_j) less its median deviation from them, or less what it overstates of all logged groups where that is smaller;
+of a group alone nothing can be said, since in most of them all episodes or none are above a threshold.
+Every limit on a tail is read from the one sample that results. Where the models have failed, the critic's word counts,
+with what it misses the logged groups by. A setting without a cap copies whole episodes and costs no less than its
+target; where the sample's mean is below it, the sample is shifted. Where an estimate does not account for the logged
+cost, the costliest logged episode is added.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from scipy.stats import beta
 
 from pdocrl.agents.common.conditional_fqe import SHARES
 from pdocrl.agents.common.conditioning import Targets
-from pdocrl.agents.common.two_estimates import MISSED, Probes, groups_of
+from pdocrl.agents.common.two_estimates import MISSED, Probes, Selected, groups_of
 
 QUARTER = 4  # "the costliest quarter" of the first states
 
@@ -59,7 +63,7 @@ def tails(
     drawn: Drawn,
     critic: Exceedance,
     largest: Float[NDArray[np.float32], " K"],
-    failed: bool,
+    chosen: Selected,
     outcomes: Float[NDArray[np.float32], "E 1+K"],
     probed: Probes,
 ) -> Tails:
@@ -67,28 +71,29 @@ def tails(
     own, n = slice(0, len(uncapped)), drawn.cost.shape[1]
     thresholds = np.asarray(SHARES, np.float32) * largest[:, None]  # [K, J]
     said, model = critic.share[own].mean(1), np.sort(drawn.cost[own], axis=1)
-    if failed:
-        groups = groups_of(outcomes)
-        real = np.stack([(outcomes[part, 1:, None] > thresholds).mean(0) for part in groups])  # [G, K, J]
-        said = said + np.quantile(np.maximum(real - critic.share[len(uncapped) :].mean(1), 0), MISSED, axis=0)
+    real = np.stack([(outcomes[part, 1:, None] > thresholds).mean(0) for part in groups_of(outcomes)])  # [G, K, J]
+    of_groups = critic.share[len(uncapped) :].mean(1)
+    if chosen.failed:
+        said = said + np.quantile(np.maximum(real - of_groups, 0), MISSED, axis=0)
         model = np.zeros_like(model)
     else:
-        said = said - np.median(np.abs(said - exceedance(model, thresholds)), axis=0)
+        doubt = np.median(np.abs(said - exceedance(model, thresholds)), axis=0)
+        said = said - np.minimum(doubt, np.maximum((of_groups - real).mean(0), 0))
         model = np.maximum(model, drawn.alone[own])
     costs = np.maximum(model, quantiles(said, thresholds, largest, n))
     asked = np.where(uncapped[:, None], targets.target_cost, 0)
-    costs = costs + np.maximum(asked - costs.mean(1), 0)[:, None]
+    costs = costs + np.maximum(asked - costs.mean(1), 0)[:, None] + chosen.unlearned * outcomes[:, 1:].max(0)
     # Which first states are costly is the critic's word, by how much that of whoever says more.
     difficulty = (critic.cost[own] / largest).sum(-1).mean(0)  # [P]
     hard = difficulty[drawn.start] >= np.quantile(difficulty, 1 - 1 / QUARTER)
     among = drawn.cost[own][:, hard]
     more_cost = critic.cost[own].max(1) - critic.cost[own].mean(1)
     more = critic.share[own].max(1) - critic.share[own].mean(1)
-    if not failed:
+    if not chosen.failed:
         more_cost = np.maximum(more_cost, among.mean(1) - drawn.cost[own].mean(1))
         more = np.maximum(more, exceedance(among, thresholds) - exceedance(drawn.cost[own], thresholds))
     worst = quantiles(exceedance(costs, thresholds) + more, thresholds, largest, n)
-    step = np.where(failed, np.inf, drawn.largest_step[own])
+    step = np.where(chosen.failed | chosen.unlearned, np.inf, drawn.largest_step[own])
     return Tails(costs, np.maximum(costs, worst), np.maximum(more_cost, 0), step)
 
 

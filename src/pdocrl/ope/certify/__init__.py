@@ -18,12 +18,11 @@ from pdocrl.errors import PdocrlError, by_door
 from pdocrl.limits import Limits, as_limits
 from pdocrl.ope.certify import played, training
 from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
-from pdocrl.ope.certify.log import certify_any
+from pdocrl.ope.certify.log import Costs, certify_any, certify_in_parts
 from pdocrl.ope.entry import is_training, read_log
+from pdocrl.ope.parts import in_parts, with_own_propensity
 from pdocrl.records import write_record
 from pdocrl.training.folder import Trained
-
-Costs = float | Sequence[float] | Mapping[str, float] | None
 
 
 def certify(
@@ -44,6 +43,7 @@ def certify(
     largest_cost: Costs = None,
     model_selection: bool = False,
     regressor: str = "linear",
+    stream: bool | None = None,
     seed: int = 0,
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -69,6 +69,7 @@ def certify(
         largest_cost: what an episode can cost at most, one number or one per cost; bounds on means rest on it.
         model_selection: of a training and a log: learn the dynamics in two ways, keep what predicts best.
         regressor: of fitted Q evaluation, with `log`.
+        stream: of `log`: read it part by part; default: files of more than 3,000,000 rows are.
         seed: of splits, models and the simulator.
         workers: processes that play.
         out: a folder for certificate.json and certificate.png; default: that of the policy, where it has one.
@@ -80,18 +81,30 @@ def certify(
     if log is not None:
         from pdocrl.data.event_log import EventLog
 
-        known = log if isinstance(log, EventLog) else read_log(log, policy, limits, **columns)
-        by_name = largest_cost if isinstance(largest_cost, Mapping) else _by_name(most, limits, known)
-        certificate = certify_any(
-            policy,
-            known,
-            limits,
-            learn=learn,
-            confidence=confidence,
-            largest_cost=by_name,
-            regressor=regressor,
-            seed=seed,
-        )
+        if not isinstance(log, EventLog) and in_parts(log, stream):
+            if regressor != "linear":
+                raise PdocrlError("`regressor` is for logs in memory.")
+            certificate = certify_in_parts(
+                policy,
+                log,
+                limits,
+                learn=learn,
+                confidence=confidence,
+                largest_cost=largest_cost,
+                seed=seed,
+                **with_own_propensity(log, columns),
+            )
+        else:
+            certificate = certify_any(
+                policy,
+                log if isinstance(log, EventLog) else read_log(log, policy, limits, **columns),
+                limits,
+                learn=learn,
+                confidence=confidence,
+                largest_cost=largest_cost,
+                regressor=regressor,
+                seed=seed,
+            )
         return _kept(certificate, [], out)
     if as_limits(limits) and (policy is not None or audit is None):
         way = by_door("log or audit", "--log FILE or --audit FILE")
@@ -140,17 +153,6 @@ def _listed(largest_cost: Costs) -> list[float]:
     if isinstance(largest_cost, Mapping):
         return list(largest_cost.values())
     return [float(largest_cost)] if isinstance(largest_cost, int | float) else list(largest_cost)
-
-
-def _by_name(most: list[float], limits: Limits, log: Any) -> dict[str, float]:
-    """One number for all costs, or one per cost of the log."""
-    names = list(log.costs)
-    if not most:
-        return {}
-    if len(most) not in (1, len(names)):
-        raise PdocrlError(f"largest cost: {len(most)} numbers for {len(names)} costs ({', '.join(names)}).")
-    given = most if len(most) == len(names) else most * len(names)
-    return dict(zip(names, given, strict=True))
 
 
 def _kept(certificate: PolicyCertificate, panels: list[Shown], out: str | os.PathLike[str] | None) -> PolicyCertificate:

@@ -25,7 +25,10 @@ Floats = NDArray[np.float64]
 INTEGERS = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL", "BIG", "HUGE")} | {"INTEGER", "UINTEGER"}
 NUMBERS = INTEGERS | {"FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN"}
 FIRST, GROWTH = 10, 1.25  # episodes before the first look, and how the number grows from look to look
-UNSTATED = "nobody stated what an episode can cost at most (--largest-cost), so nothing bounds the mean from above"
+UNSTATED = (
+    "nobody stated what an episode can cost at most (largest_cost=…, --largest-cost), so nothing bounds the mean from "
+    "above"
+)
 
 
 def largest_possible(costs: Floats, stated: float | None, logged: float | None = None) -> tuple[float | None, str]:
@@ -94,7 +97,7 @@ def _sentence(found: Audit, share: float, confidence: float) -> str:
     elif found.mean_cost_upper is None:
         told = (
             "Cannot be shown to satisfy its limit on the mean: the largest cost an episode can have was not stated "
-            "(--largest-cost), and without it no number of episodes excludes rare disasters"
+            "(largest_cost=…, --largest-cost), and without it no number of episodes excludes rare disasters"
         )
     else:
         needed = found.episodes_needed
@@ -152,7 +155,7 @@ def _reach(limit: Limit, found: LimitScore) -> str:
     if limit.sense == ">=":
         return f"{limit.left} may be as low as {found.lower:.3g}"
     if found.upper is None:
-        return "the largest cost an episode can have was not stated (--largest-cost)"
+        return "the largest cost an episode can have was not stated (largest_cost=…, --largest-cost)"
     return f"{limit.left} may be as high as {found.upper:.3g}"
 
 

@@ -1,7 +1,10 @@
 """Certificates for any policy from a log of discrete decisions, with sample splitting where the log also chooses.
 
 one policy                 ─▶ the whole log judges; it must have had no part in making the policy
-several, or a learner      ─▶ one part of the log learns and chooses, the other part judges what was chosen
+several, or a learner      ─▶ one half of the log learns and chooses, the other half judges what was chosen
+
+A log in memory is judged by `judge`, one that is read part by part as `by_weights` does it; a learner is then given a
+sample of its half.
 
 Where propensities are logged, bounds on means (with a stated largest cost) and shares hold at any number of episodes
 (`bounds`). Otherwise they are those of `judge`, whose coverage was simulated.
@@ -9,7 +12,7 @@ Where propensities are logged, bounds on means (with a stated largest cost) and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +25,18 @@ from pdocrl.evaluation.audit import checked, mean_lower
 from pdocrl.evaluation.tails import LimitScore
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.any_policy import named_policies
+from pdocrl.ope.by_weights import gather, roles_of
 from pdocrl.ope.certify.certificate import PolicyCertificate, Statement, Verdict, percent
 from pdocrl.ope.diagnostics import log_warnings
-from pdocrl.ope.judge import judge
+from pdocrl.ope.estimators.problem import Floats
+from pdocrl.ope.judge import drift_of, judge
+from pdocrl.ope.parts import PART, Parts
 from pdocrl.ope.result import LimitVerdict, OpeReport
 from pdocrl.ope.sensitivity import LARGEST
 
 EXACT = "the propensities are right; bounds hold at any number of independent episodes, also for a log that grows"
+Costs = float | Sequence[float] | Mapping[str, float] | None
+MADE_ELSEWHERE = "the policy is taken as made without these rows; if they chose it, give the candidates or `learn`"
 SIMULATED = "bounds are asymptotic; their coverage was simulated, see the documentation of `ope`"
 
 
@@ -39,7 +47,7 @@ def certify_any(
     *,
     learn: Callable[[EventLog], Any] | None = None,
     confidence: float = 0.95,
-    largest_cost: float | Mapping[str, float] | None = None,
+    largest_cost: Costs = None,
     regressor: str = "linear",
     seed: int = 0,
 ) -> PolicyCertificate:
@@ -51,16 +59,15 @@ def certify_any(
         limits: on means and tails of episodes.
         learn: makes a policy, or several, from one part of the log.
         confidence: of every statement.
-        largest_cost: what an episode can cost at most, for each cost or by name; bounds on means rest on it.
+        largest_cost: what an episode can cost at most, one number, one per cost or by name; bounds on means rest on it.
         regressor: of fitted Q evaluation, see `judge.judge`.
         seed: of the split.
     """
-    held = as_limits(limits)
-    if not held:
-        raise PdocrlError('nothing to certify: give limits, such as limits=["cost<=4"].')
-    notes = list(log_warnings(log))
+    held = _checked(limits)
+    notes = [*log_warnings(log), *drift_of(log, None)]
     judging = log
-    if learn is not None or _several(policies, log):
+    targets = {} if learn is not None else named_policies(policies, log)
+    if len(targets) != 1:
         learning, judging = log.split(seed)
         if learn is None:
             _refuse_arrays(policies)
@@ -68,28 +75,78 @@ def certify_any(
         half = named_policies(candidates, learning)
         name = _chosen(judge(half, learning, held, confidence=confidence, regressor=regressor, seed=seed))
         target = named_policies(candidates, judging)[name]
-        notes.append(
-            f"`{name}` was {'learned and ' if learn else ''}chosen on {len(learning.episodes)} episodes and is judged "
-            f"on {len(judging.episodes)} others"
-        )
+        notes.append(_how(name, learn is not None, len(learning.episodes), len(judging.episodes)))
     else:
-        [(name, target)] = named_policies(policies, log).items()
-        notes.append("the policy is taken as made without these rows; if they chose it, give the candidates or `learn`")
+        [(name, target)] = targets.items()
+        notes.append(MADE_ELSEWHERE)
     report = judge({name: target}, judging, held, confidence=confidence, regressor=regressor, seed=seed)
     weights = None
+    totals = {signal: judging.totals(x) for signal, x in judging.signals.items()}
     if judging.propensity is not None:
         ratio = np.take_along_axis(target.probabilities, judging.action[:, None], 1)[:, 0] / judging.propensity
         with np.errstate(divide="ignore"):
             weights = np.exp(np.minimum(np.bincount(judging.episode, np.log(np.maximum(ratio, 1e-300))), 230.0))
-    statements = []
-    for limit, told in zip(held, report.policies[0].limits, strict=True):
-        most = largest_cost.get(limit.name) if isinstance(largest_cost, Mapping) else largest_cost
-        statements.append(_statement(report, judging, limit, told, weights, most, confidence))
-    return PolicyCertificate.of(statements, [*notes, *report.policies[0].warnings])
+    return _certificate(report, held, totals, weights, largest_cost, notes)
 
 
-def _several(policies: Any, log: EventLog) -> bool:
-    return isinstance(policies, list | tuple | dict) and len(policies) > 1 and len(log.episodes) > 1
+def certify_in_parts(
+    policies: Any,
+    source: Any,
+    limits: Limits,
+    *,
+    learn: Callable[[EventLog], Any] | None = None,
+    confidence: float = 0.95,
+    largest_cost: Costs = None,
+    seed: int = 0,
+    rows: int = PART,
+    **columns: Any,
+) -> PolicyCertificate:
+    """The same of a log that is read part by part, about `rows` rows in memory at once; `columns` name its columns."""
+    held = _checked(limits)
+    given = policies if isinstance(policies, list | tuple | dict) else [policies]
+    learning = Parts(source, roles_of(columns), given, [limit.name for limit in held], rows, 0, seed)
+    candidates = policies if learn is None else learn(learning.sample)
+    name, notes = None, [MADE_ELSEWHERE]
+    if learn is None and len(named_policies(policies, learning.sample)) == 1:
+        gathered = gather(policies, source, held, seed, rows, **columns)
+    else:
+        first, gathered = (gather(candidates, source, held, seed, rows, half, **columns) for half in (0, 1))
+        name = _chosen(first.report(held, confidence))
+        notes = [_how(name, learn is not None, first.episodes, gathered.episodes)]
+    report = gathered.report(held, confidence, only=name)
+    weights = gathered.weights(report.policies[0].name) if report.propensities == "logged" else None
+    return _certificate(report, held, gathered.all_totals, weights, largest_cost, [*report.warnings, *notes])
+
+
+def _checked(limits: Limits) -> tuple[Limit, ...]:
+    held = as_limits(limits)
+    if not held:
+        raise PdocrlError('nothing to certify: give limits, such as limits=["cost<=4"].')
+    return held
+
+
+def _how(name: str, learned: bool, chosen_on: int, judged_on: int) -> str:
+    return (
+        f"`{name}` was {'learned and ' if learned else ''}chosen on {chosen_on} episodes and is judged on {judged_on} "
+        "others"
+    )
+
+
+def _certificate(
+    report: OpeReport,
+    limits: tuple[Limit, ...],
+    totals: Mapping[str, Floats],
+    weights: Floats | None,
+    largest_cost: Costs,
+    notes: list[str],
+) -> PolicyCertificate:
+    """Of the one policy of a report, from weights [E] and totals {signal: [E]} of the episodes that judge it."""
+    most = _by_name(largest_cost, report.costs)
+    statements = [
+        _statement(report, totals[limit.name], limit, told, weights, most.get(limit.name))
+        for limit, told in zip(limits, report.policies[0].limits, strict=True)
+    ]
+    return PolicyCertificate.of(statements, list(dict.fromkeys([*notes, *report.policies[0].warnings])))
 
 
 def _refuse_arrays(policies: Any) -> None:
@@ -106,20 +163,24 @@ def _chosen(report: OpeReport) -> str:
     return min(report.policies, key=lambda one: max(v.p_value for v in one.limits)).name
 
 
+def _by_name(largest_cost: Costs, names: list[str]) -> Mapping[str, float]:
+    """One number for all costs, one per cost of the log, or {cost: number}."""
+    if largest_cost is None or isinstance(largest_cost, Mapping):
+        return largest_cost or {}
+    most = [float(largest_cost)] if isinstance(largest_cost, int | float) else [float(x) for x in largest_cost]
+    if len(most) not in (1, len(names)):
+        raise PdocrlError(f"largest cost: {len(most)} numbers for {len(names)} costs ({', '.join(names)}).")
+    return dict(zip(names, most if len(most) == len(names) else most * len(names), strict=True))
+
+
 def _statement(
-    report: OpeReport,
-    log: EventLog,
-    limit: Limit,
-    told: LimitVerdict,
-    weights: Any,
-    most: float | None,
-    confidence: float,
+    report: OpeReport, totals: Floats, limit: Limit, told: LimitVerdict, weights: Floats | None, most: float | None
 ) -> Statement:
-    policy = report.policies[0]
+    policy, confidence = report.policies[0], report.confidence
     assumptions, lower, upper, shown = list(policy.assumptions), told.lower, told.upper, told.verdict
-    exact = weights is not None and (limit.measure == "exceedance" or (limit.measure == "mean" and most is not None))
-    if exact:
-        lower, upper = bounds(weights, log.totals(log.signals[limit.name]), limit, confidence, most)
+    bounded = limit.measure == "exceedance" or (limit.measure == "mean" and most is not None)
+    if weights is not None and bounded:
+        lower, upper = bounds(weights, totals, limit, confidence, most)
         shown = _side(limit, lower, upper)
         assumptions = [*assumptions, EXACT]
         if limit.measure == "mean":

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from pdocrl.console import progress
 from pdocrl.data.tasks import find_task
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.limits import Limit, Limits, as_limits
 from pdocrl.ope.certify.audit import Audited, audit_statement, limit_statement, play_until_shown, read_audit
 from pdocrl.ope.certify.certificate import PolicyCertificate, Shown
-from pdocrl.ope.ensemble.judge import training_data
+from pdocrl.ope.ensemble.of_training import training_data
 from pdocrl.ope.result import FILE, read_ope
 from pdocrl.training.folder import Trained, load_trained
 
@@ -43,8 +43,8 @@ def certify_episodes(
     found = read_audit(Path(path))
     names = list(found.costs)
     held = as_limits(limits)
-    means = _per_cost(cost_limit, names, f"{path}", "--cost-limit") if cost_limit or not held else []
-    largest = _per_cost(largest_cost, names, f"{path}", "--largest-cost") if largest_cost else [None] * len(names)
+    means = _per_cost(cost_limit, names, f"{path}", "cost_limit") if cost_limit or not held else []
+    largest = _per_cost(largest_cost, names, f"{path}", "largest_cost") if largest_cost else [None] * len(names)
     panels = []
     for limit in held:
         k = limit.index(names)
@@ -127,7 +127,7 @@ def certify_simulator(
     name = task or plan.task
     spec = find_task(name) if name else None
     if spec is None or spec.env_id is None:
-        raise PdocrlError(f"{place}: no simulator known for this data; name the task with --task.")
+        raise PdocrlError(f"{place}: no simulator known for this data; name the task ({by_door('task=…', '--task')}).")
     costs = plan.cost_names
     stated, guessed = _largest(found, largest_cost, data)
     beside = _estimates(found)
@@ -174,7 +174,7 @@ def _largest(
     plan = found.config
     nothing: list[float | None] = [None] * len(plan.cost_names)
     if given:
-        return list(_per_cost(given, plan.cost_names, str(found.folder or plan.data), "--largest-cost")), nothing
+        return list(_per_cost(given, plan.cost_names, str(found.folder or plan.data), "largest_cost")), nothing
     try:
         costliest = training_data(found, data).cost.max(axis=0).astype(np.float64)
     except PdocrlError:
@@ -224,12 +224,12 @@ def _by_run(found: Trained, episodes: Audited, run: int | None, path: str) -> di
     """The rows of each run that has any."""
     count, given = len(found.policies), episodes.run
     if run is not None and not 0 <= run < count:
-        raise PdocrlError(f"--run is {run}; the runs of {found.folder} are 0 … {count - 1}.")
+        raise PdocrlError(f"{by_door('run', '--run')} is {run}; the runs of {found.folder} are 0 … {count - 1}.")
     if given is None:
         if run is None and count > 1:
             raise PdocrlError(
                 f"{path}: which of the {count} policies played? Add a column `run` (0 … {count - 1}, in the order of "
-                "`pdocrl ope`), or name one for all episodes: --run 0."
+                "`pdocrl ope`), or name one for all episodes: " + by_door("run=0.", "--run 0.")
             )
         return {run or 0: np.arange(len(next(iter(episodes.costs.values()))))}
     wrong = np.flatnonzero((given < 0) | (given >= count) | (given != np.round(given)))
@@ -250,10 +250,11 @@ def _estimates(found: Trained) -> list[list[float]] | None:
     return [one.cost for one in told] if len(told) == len(found.policies) else None
 
 
-def _per_cost(values: Sequence[float], names: Sequence[str], where: str, option: str) -> list[float]:
+def _per_cost(values: Sequence[float], names: Sequence[str], where: str, keyword: str) -> list[float]:
     """One number per cost."""
+    option = by_door(keyword, f"--{keyword.replace('_', '-')}")
     if not values:
-        raise PdocrlError(f"{where}: what may an episode cost? Give {option}, such as {option} 10.")
+        raise PdocrlError(f"{where}: what may an episode cost? Give {option}, such as 10.")
     if len(values) != len(names):
         raise PdocrlError(
             f"{where}: {len(values)} numbers in {option} for {len(names)} costs ({', '.join(names)}); give one each."

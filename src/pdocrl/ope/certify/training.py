@@ -15,14 +15,15 @@ import numpy as np
 from pdocrl.data import load
 from pdocrl.data.dataset import Dataset
 from pdocrl.data.episodes import episode_digests
-from pdocrl.errors import PdocrlError
+from pdocrl.errors import PdocrlError, by_door
 from pdocrl.evaluation.audit import episodes_needed
 from pdocrl.files import atomic_path
 from pdocrl.ope.any_policy import remembers_spending
 from pdocrl.ope.certify.certificate import FILE, PICTURE, PolicyCertificate, Shown, Statement, Verdict, draw, percent
 from pdocrl.ope.certify.played import policy_name
-from pdocrl.ope.ensemble.judge import Judged, judge_training, training_data
+from pdocrl.ope.ensemble.judge import Judged
 from pdocrl.ope.ensemble.models import EnsembleConfig
+from pdocrl.ope.ensemble.of_training import judge_training, training_data
 from pdocrl.ope.ensemble.prepare import Prepared
 from pdocrl.ope.ensemble.support import never_seen
 from pdocrl.records import write_record
@@ -52,7 +53,8 @@ def certify_log(
         dataset, fresh = training_data(found, data), False
         notes = [
             "The log that judges also chose the policies, so nothing is shown. Train on one part of the log (pdocrl "
-            "data split) and give the other one: --held-out FILE; or audit some episodes: --episodes 59."
+            "data split) and give the other one (held_out=…, --held-out FILE), or audit some episodes (episodes=59, "
+            "--episodes 59)."
         ]
     else:
         dataset = held_out if isinstance(held_out, Dataset) else load(held_out, found.config.task)
@@ -62,7 +64,8 @@ def certify_log(
             words = ", ".join(map(str, asked))
             raise PdocrlError(
                 f"{found.folder or found.config.data}: run {i} was asked for {words}; from a log only limits "
-                "on means are certified for continuous actions. Audit the tail with --episodes 59."
+                "on means are certified for continuous actions. Audit the tail: "
+                + by_door("episodes=59.", "--episodes 59.")
             )
     ready = Prepared.of(dataset, seed=seed, config=config, model_selection=model_selection)
     panels = []
@@ -95,7 +98,7 @@ def _from_log(
     largest = float(found.config.horizon * ready.dataset.cost[:, k].max()) or None
     needed = None if largest is None else episodes_needed(np.clip(costs, 0, largest), limit, largest, confidence)
     if largest is None:
-        more = "an audit shows it, if the largest cost an episode can have is stated (--largest-cost)"
+        more = "an audit shows it, if the largest cost an episode can have is stated (largest_cost=…, --largest-cost)"
     elif needed is None:
         more = "an audit would probably not show it"
     elif needed:
@@ -157,7 +160,7 @@ def certify_solved(folder: str | os.PathLike[str]) -> tuple[PolicyCertificate, l
     if remembers_spending(Path(folder)):
         raise PdocrlError(
             f"{folder}: solved with a limit on a tail, of which its own log shows nothing; let other episodes judge: "
-            f"pdocrl certify {folder} --log FILE --limits …"
+            f"" + by_door("certify(folder, log, limits).", f"pdocrl certify {folder} --log FILE --limits …")
         )
     found = read_solved(folder)
     panels = [
@@ -178,7 +181,7 @@ def _from_solve(found: SolvedRecord, name: str, policy: str) -> Statement:
         )
         low, high = (None, None) if found.intervals is None else found.intervals.costs[name]
         verdict, sure = "cannot be shown", None
-        told += "solve again with --confidence 0.95."
+        told += "solve again with a confidence (confidence=0.95, --confidence 0.95)."
     else:
         bound, sure = shown.bounds[name], shown.asked
         tested = shown.by.startswith("held-out")  # 0.2 judged other policies than the one it returned

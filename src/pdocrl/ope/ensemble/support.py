@@ -7,7 +7,7 @@ steps outside; an estimate with more than half of them outside is not trusted.
 
 A statement at 95 % takes 22 groups of episodes to calibrate on: of fewer, the largest error may be exceeded more often.
 
-A cost that no logged step had may be of any size, so that no limit on it is shown to be kept.
+A cost that no logged step had may be of any size, so that no limit on it is shown to be satisfied.
 """
 
 from __future__ import annotations
@@ -85,6 +85,6 @@ def support_warnings(outside: float, groups: int | None = None, level: float = 0
 
 
 def never_seen(dataset: Dataset) -> list[str | None]:
-    """[K] why a log cannot show that a cost is kept within any limit: no step of it had that cost. None: one had."""
+    """[K] why a log cannot show that a cost is within any limit: no step of it had that cost. None: one had."""
     names = zip(dataset.cost_names, np.asarray(dataset.cost > 0).T, strict=True)
     return [None if had.any() else f"`{name}` never occurred in the log, so its size is unknown" for name, had in names]

@@ -13,6 +13,8 @@ import numpy as np
 
 from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, self_normalised, summarise
 
+ASSUMED = "either the propensities or the Q function are right"
+
 
 def doubly_robust(problem: Problem, signal: str, q: Floats, weighted: bool = True) -> Estimate:
     """`q` [N, A] is cross-fitted (see `fqe.q_values`)."""
@@ -26,9 +28,8 @@ def doubly_robust(problem: Problem, signal: str, q: Floats, weighted: bool = Tru
     else:
         correction = (weights * rest).sum(1) if weights[:, -1].any() else None
     influence = None if correction is None else first + correction
-    assumed = "either the propensities or the Q function are right"
     name = f"{'weighted ' if weighted else ''}doubly robust"
-    return summarise(problem, name, signal, influence, weights[:, -1], assumed)
+    return summarise(problem, name, signal, influence, weights[:, -1], ASSUMED)
 
 
 def residuals(problem: Problem, signal: str, q: Floats) -> Floats:

@@ -42,14 +42,18 @@ def direct(problem: Problem, signal: str, q: Floats, regressor: str = "linear") 
     """The mean value of the first states."""
     starts = problem.starts
     value = float((problem.target[starts] * q[starts]).sum(1).mean())
-    assumed = ("the columns tell all that matters of the past (Markov)", f"Q is near the class `{regressor}`")
     return Estimate(
         estimator=f"fitted Q evaluation ({regressor})",
         signal=signal,
         value=value,
         interval=None,
-        assumptions=assumed,
+        assumptions=assumed(regressor),
     )
+
+
+def assumed(regressor: str) -> tuple[str, ...]:
+    """What the direct method rests on."""
+    return "the columns tell all that matters of the past (Markov)", f"Q is near the class `{regressor}`"
 
 
 def possible(problem: Problem, signal: str) -> tuple[Floats, Floats]:

@@ -14,6 +14,7 @@ import dataclasses
 
 import numpy as np
 
+from pdocrl.data.encoding import Encoding
 from pdocrl.data.event_log import EventLog
 from pdocrl.ope.estimators.problem import Floats, Ints, Problem
 
@@ -23,25 +24,54 @@ QUARTILES = (0.25, 0.5, 0.75)
 MOST = 600  # features × actions, so that the linear systems stay small
 
 
-def basis(log: EventLog, time: bool) -> Floats:
-    """[N, F] a one, the encoded columns, hinges of the numeric ones, and where totals are not discounted time.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Basis:
+    """f(s) = [ 1, x, τ, τ², max(0, x_j − q) for the quartiles q of each numeric x_j ],   τ = step/longest episode,
 
-    f(s) = [ 1, x, max(0, x_j − q) for the quartiles q of each numeric x_j, τ, τ² ],   τ = step/longest episode
+    x the encoded columns. Fitted on one log, applied to any with its columns.
     """
-    matrix, names = log.features()
-    parts = [np.ones((len(log), 1)), matrix]
-    longest = int(log.step.max())
-    if time and longest > 0:
-        clock = log.step / longest
-        parts.append(np.stack([clock, clock**2], axis=1))
-    numeric = [names.index(column.name) for column in log.columns if column.kind == "numeric"]
-    width = sum(part.shape[1] for part in parts) + len(QUARTILES) * len(numeric)
-    if width * len(log.actions) <= MOST:
-        for j in numeric:
-            knots = np.unique(np.quantile(matrix[:, j], QUARTILES))
-            inside = knots[(knots > matrix[:, j].min()) & (knots < matrix[:, j].max())]
-            parts.append(np.maximum(0.0, matrix[:, j, None] - inside))
-    return np.concatenate(parts, axis=1)
+
+    encoding: Encoding
+    longest: int  # step of the longest episode; 0 without time
+    knots: tuple[tuple[int, Floats], ...]  # (place of a numeric column in x, its quartiles)
+
+    @classmethod
+    def fit(cls, log: EventLog, time: bool) -> tuple[Basis, Floats]:
+        """With the features [N, F] of the log itself."""
+        encoding = Encoding.fit(log.columns)
+        matrix, names = encoded(encoding, log), encoding.names
+        longest = int(log.step.max()) if time else 0
+        numeric = [names.index(column.name) for column in log.columns if column.kind == "numeric"]
+        width = 1 + matrix.shape[1] + 2 * (longest > 0) + len(QUARTILES) * len(numeric)
+        knots = []
+        for j in numeric if width * len(log.actions) <= MOST else []:
+            found = np.unique(np.quantile(matrix[:, j], QUARTILES))
+            knots.append((j, found[(found > matrix[:, j].min()) & (found < matrix[:, j].max())]))
+        basis = cls(encoding, longest, tuple(knots))
+        return basis, basis.features(matrix, log.step)
+
+    def __call__(self, log: EventLog, strict: bool = True) -> Floats:
+        """[N, F]; not `strict`, what the fitted log did not have (a word, a missing value) is 0."""
+        return self.features(encoded(self.encoding, log, strict), log.step)
+
+    def features(self, matrix: Floats, step: Ints) -> Floats:
+        """[N, F] of encoded columns [N, D]."""
+        parts = [np.ones((len(matrix), 1)), matrix]
+        if self.longest:
+            clock = step / self.longest
+            parts.append(np.stack([clock, clock**2], axis=1))
+        parts += [np.maximum(0.0, matrix[:, j, None] - knots) for j, knots in self.knots]
+        return np.concatenate(parts, axis=1)
+
+
+def encoded(encoding: Encoding, log: EventLog, strict: bool = True) -> Floats:
+    """[N, D]"""
+    return encoding(log.columns, log.name, strict).reshape(len(log), -1 if log.columns else 0)
+
+
+def basis(log: EventLog, time: bool) -> Floats:
+    """[N, F] of the log that it is fitted on; with `time` where totals are not discounted."""
+    return Basis.fit(log, time)[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

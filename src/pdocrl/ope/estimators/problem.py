@@ -56,6 +56,7 @@ class Problem:
     seed: int = 0
     level: float = LEVEL  # of intervals
     whole_episodes: bool = False  # a row stands for an episode, its ratio for the product of its decisions
+    fold: Ints | None = None  # [E] 0 or 1; drawn by the seed where it is not given
     fitted: dict[int, Any] = dataclasses.field(default_factory=dict)  # fold → the linear system fitted without it
 
     def __post_init__(self) -> None:
@@ -75,7 +76,8 @@ class Problem:
     @functools.cached_property
     def folds(self) -> Ints:
         """[N] 0 or 1: which part of the episodes a row belongs to; functions are fitted on the other."""
-        return self.log.folds(self.seed)[self.log.episode]
+        fold = self.log.folds(self.seed) if self.fold is None else self.fold
+        return fold[self.log.episode]
 
     @functools.cached_property
     def starts(self) -> Ints:

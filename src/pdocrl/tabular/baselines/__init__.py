@@ -8,8 +8,8 @@ plain.py    behaviour cloning, plug-in, fitted Q iteration, MBCL and COptiDICE
 
 A result of one of them is the report of `solve`, for a policy that something else found:
 
-    ξ = the best that any policy of the log's own model can earn within the limits
-        − what this one earns there, less B times the largest limit it misses
+    ξ = the largest value of any policy of the log's own model within the limits
+        − the value of this one there, less B times the largest limit it misses
 
 The upper end is the optimum of the log's own CMDP with its proof, so ξ says how far the policy is from the best the log
 could be made to promise. That is not always worth having: a careful method stays behind on purpose.

@@ -7,7 +7,7 @@ With δ = f − r̂ − γP̂f(·, π), the Bellman residual in the log's model,
     ATAC            argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β Σ μ̂δ²           pessimistic about the improvement
     A-Crab, WSAC    argmin_f ⟨f(s, π) − f(s, a)⟩_μ̂ + β max_{w ∈ [0, C]} |⟨w, δ⟩_μ̂|
 
-For tables the inner maximum is C·max(Σμ̂δ₊, Σμ̂δ₋), and the critic that pays for squares has a closed form: with any
+For tables the inner maximum is C·max(Σμ̂δ₊, Σμ̂δ₋), and the critic with a squared penalty has a closed form: with any
 linear objective ⟨x, f⟩ it is Q^π of the reward r̂ − y/(2βμ̂), y = (I − γP̂Π)⁻ᵀx.
 
 In the last line f = Q^π + (I − γP̂Π)⁻¹δ makes the objective linear in δ, with coefficients ρμ̂. So Q^π is a minimiser if
@@ -158,7 +158,7 @@ def wsac(
     """WSAC (Wei et al., 2024): Hedge on f_r − λ Σ_i [f_i(s, a) − f_i(s, π_ref)]₊, critics as above with costs' turned.
 
     It promises to cost no more than the reference policy, by default the log's own. The limits only say which columns
-    are costs: their values play no part, so that they are kept if the reference keeps them.
+    are costs: their values play no part, so that they are satisfied if the reference satisfies them.
     """
     problem = LogModel.of(counts, gamma, limits)
     model, pi_ref = problem.model, problem.L.behaviour if reference is None else reference

@@ -18,7 +18,7 @@ Differences from the papers: POCC bounds the flow by sign functions x_w from a c
 bound is ‖·‖₁; CORAL solves its augmented Lagrangian by a minimax over restricted classes, where the term is needed (its
 bandit is in `research/field.py`); PRO-RL and Xie have no limits, which are further rows here. DPDL controls deviations
 inside a primal-dual method; here is the program such a method solves, with Hoeffding's deviation pair by pair. What it
-promises, single-policy coverage and no violation, is kept and tested.
+promises, single-policy coverage and no violation, holds and is tested.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def mbcl(
     exponentiated gradient on what the plan misses (FQE), and the mixture of all plans is returned.
 
     λ lives in BΔ, with one more coordinate for the unused part. Both fits are at their fixed points, which for tables
-    are the plan and the value in the empirical model. The game ends when its own gap, what the best answer to λ̄ earns
-    above what the worst λ leaves the mixture, is at most `tolerance`; it costs one more plan, so it is looked at every
+    are the plan and the value in the empirical model. The game ends when its own gap, the value of the best answer to λ̄
+    less what the worst λ leaves the mixture, is at most `tolerance`; it costs one more plan, so it is looked at every
     tenth time. Different from the paper: its gradient step is constant, here it falls as 1/√t.
     """
     model = _empirical_model(counts, gamma, limits)
@@ -101,7 +101,7 @@ def mbcl(
 
 
 def _game_gap(model: CMDP, lam: Floats, earned: Floats, B: float, start: Floats) -> float:
-    """max_π L(π, λ) − min_λ L(π̄, λ) for a mixture that earns `earned` [1+I] in the model."""
+    """max_π L(π, λ) − min_λ L(π̄, λ) for a mixture whose values in the model are `earned` [1+I]."""
     answer = plan(model, model.r + np.tensordot(lam, model.g, axes=1), start=start)
     upper = (1 - model.gamma) * float(model.d0 @ answer.V) + answer.excess - float(lam @ model.tau)
     lower = float(earned[0]) - B * max(0.0, float((model.tau - earned[1:]).max(initial=0.0)))

@@ -125,7 +125,7 @@ class Bootstrapped:
 
 
 class Budgeted:
-    """Soft-SPIBB's set: e(s, a) is paid for every change, and ε is all there is to pay."""
+    """Soft-SPIBB's set: every change costs e(s, a), and ε is the budget."""
 
     def __init__(self, problem: LogModel, epsilon: float) -> None:
         self.epsilon = epsilon

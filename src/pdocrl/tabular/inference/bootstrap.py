@@ -46,7 +46,7 @@ class Intervals(Part, frozen=True, kw_only=True):
 
 
 class BootstrapOutcomes(NamedTuple):
-    """What c candidates earn, value and constraint rewards, in and after learning from resampled logs."""
+    """Value and constraint rewards of c candidates, in and after learning from resampled logs."""
 
     outcomes: Floats  # [c, resamples, 1+I] the candidate's policy in a resampled log
     there: Floats  # [c, refits, 1+I] a policy learned as the candidate was, in the resampled log it was learned from

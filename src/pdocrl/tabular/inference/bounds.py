@@ -50,7 +50,7 @@ class PolicyEstimate:
 
     @cached_property
     def span(self) -> Floats:
-        """[1+K, 2] the least and the largest a step can pay, 0 included (an ended episode pays it); costs are ≥ 0.
+        """[1+K, 2] the least and the largest signal of a step, 0 included (that of an ended episode); costs are ≥ 0.
 
         Of a transition's signals only mean and variance are known: for costs, variance/mean + mean is the size of what
         happens rarely (1 for a cost of 0 or 1), for rewards two standard deviations have to do.
@@ -121,7 +121,7 @@ class PolicyEstimate:
     def sizes(self, off: Floats, high: bool) -> Floats:
         """[1+K, M] the surprise of each transition at its worst.
 
-        Rows of one transition differ too, by what it paid: a cost that is rare there by E[x²]/E[x] − E[x].
+        Rows of one transition differ too, in their signals: a cost that is rare there by E[x²]/E[x] − E[x].
         """
         mean, variance = self.counts.mean, self.counts.variance
         within = np.sqrt(variance)

@@ -170,7 +170,7 @@ def _sequence(
             judged = zip(parts[::-1], policies, strict=True)
             value = float(np.mean([PolicyEstimate(part, gamma, pi).estimate[0, 0] for part, pi in judged]))
             found.append((short, value, bolder))
-            if short <= -CLEAR:  # more careful ones only earn less
+            if short <= -CLEAR:  # more careful ones only have less reward
                 break
     found.sort(key=lambda one: one[0])
     sequence: list[tuple[float, float, Candidate]] = []
@@ -232,7 +232,7 @@ def upper_bounds(
 
 
 def _short(bound: Floats, limits: Sequence[Limit], scale: Floats) -> float:
-    """By how much bounds [I] miss the limits, in shares of `scale` [I]; ≤ 0 where they keep all of them."""
+    """By how much bounds [I] miss the limits, in shares of `scale` [I]; ≤ 0 where they satisfy all of them."""
     missed = [limit.sign * (limit.value - end) for limit, end in zip(limits, bound, strict=True)]
     return float((np.array(missed) / scale).max())
 

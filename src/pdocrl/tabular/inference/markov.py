@@ -4,16 +4,16 @@
 
 is, for V and Q of the policy that was found, the surprise at step t. If states are Markov nothing that was known before
 the step explains it. So surprises are regressed, within each state and action, on what came before: the actions of the
-last steps, what they paid, the surprises so far (something that stays through an episode is hidden), the time in the
-episode, who decided where the log says so, and, where states are cells, the columns the cells were made of, now and a
-step before. Two numbers count:
+last steps, their rewards and costs, the surprises so far (something that stays through an episode is hidden), the time
+in the episode, who decided where the log says so, and, where states are cells, the columns the cells were made of, now
+and a step before. Two numbers count:
 
     p        of the strongest single correlation, with episodes as the independent parts, times the number tried
     share    of the variance of surprises that a regression learned on half of the episodes explains on the other half
 
 States fail where p < `ALPHA` and share > `SHARE` for the reward or a limited cost: with many rows everything is
 significant, and with few rows everything seems to explain something. A decider whose surprises are not 0 on average
-earns or costs more than the model predicts for the same states and actions.
+gets more reward or cost than the model predicts for the same states and actions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALPHA = 0.01
 SHARE = 0.01  # of the variance of surprises, from which hidden differences matter
 LAGS = 3  # steps back for actions
 MANY_DECIDERS = 20
-MANY_ACTIONS = 8  # of more, only what they paid is used
+MANY_ACTIONS = 8  # of more, only their rewards and costs are used
 LONG = 10  # rows of an episode that two hardly share by chance
 FEWEST = 4  # rows of a pair, to tell a difference within it
 FEWEST_EPISODES = 20
@@ -50,7 +50,7 @@ class Finding(Part, frozen=True, kw_only=True):
     by: str  # in words: "`order` one step before"
     p: float  # of this correlation, times the number of correlations tried
     share: float  # of the variance of surprises explained, on episodes that had no part in learning the regression
-    shift: float  # √(share · variance): by how much a policy that always meets the worse part would pay more, a step
+    shift: float  # √(share · variance): by how much a policy that always meets the worse part would cost more, a step
 
     @property
     def fails(self) -> bool:

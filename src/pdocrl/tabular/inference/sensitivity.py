@@ -1,7 +1,7 @@
 """Choosing C, the bound on w = μ^π/μ_D: a small C stays near the data, a large one believes it further away.
 
 The theory wants C ≥ C*, the concentrability of the optimal policy, and is silent about what C* is. Here each
-candidate's policy is scored by what it can be expected to earn: the mean over resampled logs of its value, less B times
+candidate's policy is scored by its expected value: the mean over resampled logs of its value, less B times
 its largest violation, less the optimism of learning with that C (see `bootstrap`). `solve` takes the best score among
 those C within which some policy satisfies the limits, if any. Where a policy goes that the log hardly went is `cover`.
 """
@@ -30,7 +30,7 @@ class Choice(Part, frozen=True, kw_only=True):
     C: float | None  # None: no bound
     value: float
     costs: dict[str, float]
-    score: float  # what it can be expected to earn, less the price of missed limits
+    score: float  # expected value, less the price of missed limits
     optimism: tuple[float, ...] = ()  # [1+I] by how much value and constraint rewards are probably too high
     concentrability: float
     limits: str  # whether covered policies can satisfy them: satisfied or missed

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdocrl.data.io.log_paths import check_names, reader
-from pdocrl.errors import DataError, PdocrlError, did_you_mean
+from pdocrl.errors import DataError, PdocrlError, by_door, did_you_mean
 from pdocrl.tabular.io.cells import CellSpec, Hidden, hidden, learn, nearest, number, sql
 from pdocrl.tabular.io.rows import LIMB, MARK, Ints, check_length
 
@@ -71,8 +71,12 @@ class LogFile:
         """The same log with each row's step in its episode, t = 0, 1, …, and whether it is the episode's last."""
         if "episode" not in self.column:
             raise DataError(
-                f"{self.name}: a horizon needs a column `episode`; name it with --columns episode=NAME, or give "
-                "--limit-horizon for limits per so many steps of a process that goes on."
+                f"{self.name}: a horizon needs a column `episode`; name it with "
+                + by_door(
+                    "columns={'episode': NAME}, or give limit_horizon",
+                    "--columns episode=NAME, or give --limit-horizon",
+                )
+                + " for limits per so many steps of a process that goes on."
             )
         episode = _quote(self.column["episode"])
         source, time = f"(SELECT row_number() OVER () AS {_ROW}, * FROM {self.rows})", _ROW

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdocrl.errors import DataError
+from pdocrl.errors import DataError, by_door
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -118,8 +118,11 @@ def check_length(longest: int, horizon: int, name: str = "the log") -> None:
         raise DataError(f"the horizon is {horizon}; it must be at least 1 step.")
     if longest > horizon:
         raise DataError(
-            f"{name}: an episode has {longest} steps, more than the horizon of {horizon}. Give --horizon {longest}, or "
-            f"--limit-horizon {horizon} for limits per {horizon} steps of a process that goes on."
+            f"{name}: an episode has {longest} steps, more than the horizon of {horizon}. Give "
+            + by_door(
+                f"horizon={longest}, or limit_horizon={horizon}", f"--horizon {longest}, or --limit-horizon {horizon}"
+            )
+            + f" for limits per {horizon} steps of a process that goes on."
         )
 
 

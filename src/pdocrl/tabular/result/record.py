@@ -25,6 +25,7 @@ from pdocrl.tabular.inference.confidence import SafetyTest
 from pdocrl.tabular.inference.markov import Finding, MarkovTest
 from pdocrl.tabular.inference.sensitivity import Choice, Coverage
 from pdocrl.tabular.io.rows import split_label
+from pdocrl.tabular.result import drawing, tables
 
 FILE, COMPARED = "result.json", "compare.json"
 
@@ -88,10 +89,17 @@ class FrontierPoint(Part, frozen=True, kw_only=True):
 
 
 class Frontier(Part, frozen=True, kw_only=True):
-    """Results along the limit on a column."""
+    """Results along the limit on a column, that draw themselves."""
 
     column: str
     points: list[FrontierPoint]
+
+    def draw(self, axes: Any = None) -> Any:
+        """Reward against the limit on Matplotlib axes (the current ones by default), which are returned."""
+        return drawing.frontier_axes(self, axes)
+
+    def _repr_html_(self) -> str:
+        return tables.frontier(self).notebook()
 
 
 class ExplainedAction(Part, frozen=True, kw_only=True):

@@ -3,45 +3,110 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
+from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit
+from pdocrl.records import write_record
 from pdocrl.tabular.cmdp import occupancy
 from pdocrl.tabular.counts import Counts, Ints, Label
 from pdocrl.tabular.inference.bootstrap import Intervals, widened
 from pdocrl.tabular.inference.confidence import SafetyTest, named
-from pdocrl.tabular.inference.markov import MarkovTest, markov_test
+from pdocrl.tabular.inference.markov import markov_test
 from pdocrl.tabular.inference.sensitivity import Choice, Coverage, cover
-from pdocrl.tabular.result.record import Logged, Numbers, PolicyLines, SolvedRecord, assumptions
+from pdocrl.tabular.result import tables
+from pdocrl.tabular.result.policy import Row, TabularPolicy
+from pdocrl.tabular.result.record import (
+    ExplainedAction,
+    Frontier,
+    Logged,
+    Numbers,
+    PolicyLines,
+    SolvedRecord,
+    assumptions,
+)
 from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.few_rows import BELIEVED
-from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, Sets, careful, pessimistic_model
+from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, careful, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Solution, outcome
+
+
+class PolicyTable(NDArray[np.float64]):
+    """π(a|s) as an array [S, A], in the order of `result.states` and `.actions`, that also acts in named states.
+
+    What is cut from it or computed with it is an array alone.
+    """
+
+    _result: Result | None = None
+
+    @classmethod
+    def of(cls, policy: NDArray[np.float64], result: Result | None = None) -> PolicyTable:
+        table = np.asarray(policy).view(cls)
+        table._result = result
+        return table
+
+    def __array_finalize__(self, source: Any) -> None:
+        self._result = None
+
+    @cached_property
+    def named(self) -> TabularPolicy:
+        """The policy by names of states and actions, as `save` writes it."""
+        if self._result is None:
+            raise PdocrlError("this array was cut from a policy or computed with one; ask the result's own `policy`.")
+        from pdocrl.tabular.result.report import policy_content
+
+        return TabularPolicy(policy_content(self._result))
+
+    def act(self, row: Row, step: int = 0, deterministic: bool = False) -> Any:
+        """An action for a state, or for columns by name; drawn, or the likeliest. See `TabularPolicy.act`."""
+        return self.named.act(row, step, deterministic)
+
+    def sample(self, row: Row, rng: Any = None, step: int = 0) -> Any:
+        """An action drawn with a NumPy generator or a seed."""
+        return self.named.sample(row, rng, step)
+
+    def log_prob(self, row: Row, action: Any, step: int = 0) -> Any:
+        """log π(a|s)."""
+        return self.named.log_prob(row, action, step)
+
+    def probabilities(self, row: Row, step: int = 0) -> dict[Any, float]:
+        """{action: probability} of the actions it may take."""
+        return self.named.probabilities(row, step)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A policy and what is known about it. Values and costs are (1−γ)J, or per episode where states have a step.
 
+        result = pdocrl.solve("log.csv", gamma=0.97, limits={"stockout": 0.02})
+        result.policy.act(state), result.save("policy/"), result.frontier("stockout"), result.explain(state)
+
     All but arrays is in the record, by column name; properties show it in the order of `limits`.
     """
 
     record: SolvedRecord  # what result.json holds
-    policy: Floats  # [S, A]
+    policy: PolicyTable  # [S, A], an array that acts: `result.policy.act(state)`
     mu: Floats  # [S, A] μ^π, the policy's share of time at each pair of the log's own model
     mu_D: Floats  # [S, A] μ̂_D, the log's
     n: Ints | None  # [S, A] rows of the log at each pair
     careful: Floats  # [A] what to do in states the log has nothing of: its mix of the actions that cost least
     states: tuple[Label, ...]
     actions: tuple[Label, ...]
-    point: Point
-    sets: Sets
+    point: Point  # where the saddle point was found, from which the certificate comes
     mixture: Mixture | None  # of pdocrl and pdorl
-    markov: MarkovTest | None  # whether the states tell all that matters, as far as the log's episodes show
     counts: Counts | None = None  # what was solved; None of a Lagrangian
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "policy", PolicyTable.of(self.policy, self))
 
     def __repr__(self) -> str:
         S, A = self.policy.shape
@@ -94,6 +159,11 @@ class Result:
         return Certificate(*self.record.bounds)
 
     @property
+    def C(self) -> float:
+        """The bound on w = μ^π/μ_D; infinite where there is none."""
+        return np.inf if self.record.C is None else self.record.C
+
+    @property
     def slater_margin(self) -> float:
         """How far inside all limits a covered policy can be; negative if none satisfies them."""
         return np.inf if self.record.slater_margin is None else self.record.slater_margin
@@ -142,6 +212,62 @@ class Result:
     def low_count_share(self) -> float:
         """The share of the policy's steps at pairs with fewer than `BELIEVED` rows: there its estimate is a guess."""
         return self.record.low_count_share
+
+    def _repr_html_(self) -> str:
+        record = self.record
+        return f"<p>{html.escape(repr(self))}</p>{tables.outcome(record).notebook(record.notes or [])}"
+
+    def summary(self) -> str:
+        """Reward and costs against the limits, how far to trust them, notes and assumptions, as text."""
+        record = self.record
+        shown = [table.markdown() for table in (tables.outcome(record), tables.trust(record))]
+        notes = [f"note: {note}" for note in record.notes or []]
+        return "\n".join([*shown, *notes, f"assumes: {'; '.join(record.assumptions or [])}."])
+
+    def save(self, folder: str | os.PathLike[str], unseen: str = "careful") -> list[Path]:
+        """Write the folder that `pdocrl solve --out` writes; `pdocrl.load_policy` and `pdocrl.report` read it.
+
+        Args:
+            folder: for policy.json, act.py, policy.parquet, result.json, map.json and solve.png.
+            unseen: what the policy does in states the log never had: careful (of what the log does, what costs least),
+                behaviour, uniform, refuse, or an action.
+        """
+        from pdocrl.tabular import analysis
+        from pdocrl.tabular.result import report
+
+        folder = Path(folder)
+        files = report.save(self, folder, unseen)
+        if self.counts is None:
+            return files
+        write_record(folder / analysis.FILE, analysis.policy_map(self.counts, self))
+        return [*files, folder / analysis.FILE]
+
+    def frontier(self, name: str, points: Sequence[float] | None = None, resamples: int = 50) -> Frontier:
+        """The problem solved again with the limit on column `name` at each of `points`, all else the same.
+
+        By default eight points from a quarter of the limit to twice it. `.points` of the answer hold limit, value,
+        interval, cost, multiplier and status; `.draw(axes)` draws them.
+        """
+        from pdocrl.tabular import analysis
+
+        counts, own = self._counted("a frontier"), {limit.name: limit.value for limit in self.limits}
+        if name not in counts.cost_names:
+            raise UnknownNameError("cost column", name, counts.cost_names)
+        if points is None and not own.get(name):
+            raise PdocrlError(f"there is no limit on {name} to begin from: give points=[…].")
+        along = [float(x) for x in (np.linspace(0.25, 2, 8) * own[name] if points is None else points)]
+        return analysis.frontier_of(analysis.frontier(counts, self, name, along, resamples), name)
+
+    def explain(self, state: Label, step: int = 0) -> tuple[ExplainedAction, ...]:
+        """What the log did in a state, what the policy does, and what each action would bring from there on."""
+        from pdocrl.tabular import analysis
+
+        return analysis.explain(self._counted("an explanation"), self, state, step)
+
+    def _counted(self, what: str) -> Counts:
+        if self.counts is None:
+            raise PdocrlError(f"{what} takes the log; this result is of a Lagrangian.")
+        return self.counts
 
     def telling(self, **fields: Any) -> Result:
         """The same with other fields of the record, and what follows from them."""
@@ -212,7 +338,7 @@ def make_result(
     )
     return Result(
         record=_derived(record, mu, n),
-        policy=solution.policy,
+        policy=PolicyTable.of(solution.policy),
         mu=mu,
         mu_D=L.mu_D,
         n=n,
@@ -220,9 +346,7 @@ def make_result(
         states=states,
         actions=actions,
         point=solution.point,
-        sets=solution.sets,
         mixture=solution.mixture,
-        markov=markov,
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pdocrl.table import DASH, Table
-from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedRecord
+
+if TYPE_CHECKING:
+    from pdocrl.tabular.result.record import Comparison, ExplainedAction, Frontier, SolvedRecord
 
 UNITS = {"step": "per step", "discounted": "(1−γ)J", "episode": "per episode"}
 LEARNED = {
@@ -128,7 +132,7 @@ def choices(solved: SolvedRecord) -> Table:
 
 
 def frontier(line: Frontier) -> Table:
-    """One row per limit: what it allows to earn, and its price."""
+    """One row per limit: the reward it allows, and its price."""
     rows = [
         [
             p.limit,

@@ -167,7 +167,7 @@ def solve_columns(cmdp: CMDP, tolerance: float = 1e-8, max_policies: int = 1000)
 
 
 class Columns:
-    """The deterministic policies found so far: what each earns, and where it goes."""
+    """The deterministic policies found so far: the value of each, and where it goes."""
 
     def __init__(self, cmdp: CMDP) -> None:
         self.cmdp = cmdp

@@ -40,7 +40,7 @@ from pdocrl.tabular.solvers.lagrangian import Lagrangian, Units, pessimistic_mod
 from pdocrl.tabular.solvers.saddle import TOLERANCE, Setup, best_policy, complete_policy, slater_margin, solve_saddle
 
 BELIEVED = 10  # tries after which a pair is believed
-ROOM = 1e-9  # by how much limits may be missed and still count as kept, in shares of the largest cost
+ROOM = 1e-9  # by how much limits may be missed and still count as satisfied, in shares of the largest cost
 LOST = 1e-3  # share of its steps that the best policy may spend beyond frequent pairs, for those to be enough
 REPEATS = 100  # second tries that must all have gone like the first before a world counts as deterministic
 
@@ -82,7 +82,7 @@ def choose_min_count(counts: Counts, gamma: float, limits: Sequence[Limit] = ())
 
 
 def deterministic(counts: Counts) -> bool:
-    """Whether every pair tried again led to the same state and paid and cost the same."""
+    """Whether every pair tried again led to the same state, reward and cost."""
     one_way = len(np.unique(counts.pair)) == len(counts.pair)
     return one_way and not np.any(counts.variance > 0)
 

@@ -42,7 +42,7 @@ NOTHING = 1e-150  # a signal of this size at most counts as 0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """The data of L. Where a row of P sums to less than one, the rest is the end of the episode, which pays nothing."""
+    """The data of L. Where a row of P sums to less than one, the rest is the end of the episode, without reward."""
 
     mu_D: Floats  # [S, A] the data distribution, with the mass of the behaviour's μ^π; 0 where a pair was never tried
     P: csr_array  # [S·A, S]
@@ -89,7 +89,7 @@ class Lagrangian:
 
     @cached_property
     def r_range(self) -> tuple[float, float]:
-        """The least and largest reward, with 0 between them: it is what a finished episode pays."""
+        """The least and largest reward, with 0 between them: the reward of a finished episode."""
         return min(0.0, float(self.r.min())), max(0.0, float(self.r.max()))
 
     @cached_property

@@ -8,7 +8,7 @@ The paper calls max_{w,π} min_{Q,λ} L̂ intractable in general (Section 3.3). 
          0 ≤ μ ≤ C μ̂_D,  p ≥ 0,  t ≥ 0
 
 over the pairs the log has seen. p is the mass that arrives where the log, or the bound C, lets it go no further: it
-earns the least Q allowed. (ν < μ would be priced at q_high, more than any mass can earn, so it never happens.) Q
+gets the least Q allowed. (ν < μ would be priced at q_high, more than any mass can get, so it never happens.) Q
 follows from V. Two more programs share its rows: how far inside the limits a covered policy can be, and the price of
 the limits.
 """
@@ -60,7 +60,7 @@ def margin(L: Lagrangian, C: float) -> float:
 
 
 def prices(L: Lagrangian, C: float, tau: Floats) -> Floats | None:
-    """λ* [I] of the problem with hard limits τ among policies covered within C; None if none keeps them."""
+    """λ* [I] of the problem with hard limits τ among policies covered within C; None if none satisfies them."""
     worst = (L.r_range[0] / (1 - L.gamma), L.g_range[:, 0] / (1 - L.gamma))
     found = _optimise(L, C, L.r, leak=worst[0], leak_g=worst[1], tau=tau)
     return None if found is None else np.maximum(found.lam, 0)

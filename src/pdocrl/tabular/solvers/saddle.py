@@ -29,7 +29,7 @@ from pdocrl.tabular.solvers.lp import Optimum, choose_B, margin, saddle_lp, stri
 Method = Literal["lp", "pdocrl", "pdorl", "regret_matching", "optimistic"]
 Status = Literal["optimal", "approximate", "shown", "not_shown", "not_markov", "infeasible", "infeasible_covered"]
 
-TOLERANCE = 1e-9  # by how much a limit may be missed and still count as kept
+TOLERANCE = 1e-9  # by how much a limit may be missed and still count as satisfied
 CLOSE = 0.01  # of the largest reward: a policy certified to be no further from the best is called optimal
 LARGEST_MIXTURE = 2**25  # numbers; a mixture of more is not kept
 
@@ -100,7 +100,7 @@ class Solution:
 
     @cached_property
     def slater_margin(self) -> float:
-        """How far inside all limits a covered policy can be, in shares of each signal; negative if none keeps them."""
+        """How far inside all limits a covered policy can be, in shares of each signal; negative if none is."""
         return slater_margin(self.scaled, np.inf if self.planned is not None else self.sets.C)
 
     @property
@@ -212,7 +212,7 @@ def _plan(L: Lagrangian, units: Units, scaled: Lagrangian, B: float | None) -> S
 
 
 def outcome(model: CMDP, pi: Floats) -> Floats:
-    """[1+I] what a policy earns in a model: value, then constraint rewards."""
+    """[1+I] value of a policy in a model, then its constraint rewards."""
     value, constraints = evaluate(model, pi)
     return np.array([value, *constraints])
 

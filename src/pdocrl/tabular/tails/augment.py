@@ -105,7 +105,7 @@ class Augmented:
         return CMDP(self.P, weight * reward, g, tau, self.start, self.delta)
 
     def expected(self, values: Floats) -> Floats:
-        """[X, A] the mean of what transitions pay, [E] per edge."""
+        """[X, A] the mean of a signal of transitions, [E] per edge."""
         X, A = self.shape
         paid = np.bincount(self.edges.pair, weights=self.edges.chance * values, minlength=X * A).reshape(X, A)
         return np.asarray(np.take_along_axis(paid, self.stands_for, axis=1))
@@ -300,7 +300,7 @@ def _reach(
             means = " ".join(f'"{column.name}<=…"' for column in columns)
             raise PdocrlError(
                 f"limits on tails: states that remember {told} make more than {LARGEST:,} pairs; "
-                f"give a coarser unit (--cost-unit), or limit the mean, {means}."
+                f"give a coarser unit (unit=…, --cost-unit), or limit the mean, {means}."
             )
         if not len(following):
             break

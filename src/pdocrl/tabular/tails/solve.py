@@ -39,7 +39,7 @@ def solve_tails(
     unit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> TailResult:
-    """The best policy of the log's own model that keeps limits on means and tails of an episode's cost.
+    """The best policy of the log's own model that satisfies limits on means and tails of an episode's cost.
 
     Args:
         counts: of a log counted with a horizon, so that states know their step.
