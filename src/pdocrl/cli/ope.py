@@ -96,8 +96,8 @@ def ope(
     if is_training(policies) and not limits and not state_columns:
         if out is not None or confidence != 0.95:
             raise PdocrlError(
-                f"{policies[0]}: a training's estimates hold at 0.95 and are written to ope.json in its folder; --out and "
-                "--confidence go with --data LOG --limit …."
+                f"{policies[0]}: a training's estimates hold at 0.95 and are written to ope.json in its folder; --out "
+                "and --confidence go with --data LOG --limit …."
             )
         told = judge_policies(list(policies), data, seed=seed, **dataclasses.asdict(training))
     elif data is None:
