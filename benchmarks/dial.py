@@ -32,9 +32,9 @@ from pdocrl.envs.rollout import Rollouts
 from pdocrl.evaluation.evaluate import read_scores
 from pdocrl.evaluation.normalise import normalised_reward
 from pdocrl.files import write_csv
-from pdocrl.policies.dial import Predicted
 from pdocrl.policies.policy import DialPolicy, with_normaliser
-from pdocrl.provenance import versions
+from pdocrl.provenance import UNKNOWN, versions
+from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import load_trained, restore
 from pdocrl.training.train import train
 
@@ -98,27 +98,25 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 
 def rows_of_bench(folder: Path) -> list[dict[str, Any]]:
-    """A row a run of every scored training of dial."""
+    """A row a run of every scored training of dial; the policies need not be there."""
     found = []
     for path in sorted((folder / "groups").glob("dial-*")):
-        trained, scores = load_trained(path), read_scores(path)
-        for run, policy in zip(scores.runs, trained.policies, strict=True):
-            network: Any = getattr(policy, "network", policy)
-            for k in range(len(run.cost_limit)):
-                episodes = [(e.reward, e.cost[k], e.length) for e in run.episodes]
+        config, scores = TrainingConfig.read(path), read_scores(path)
+        for run in scores.runs:
+            for k, name in enumerate(config.cost_names):
+                totals = np.asarray([(e.reward, e.cost[k], e.length) for e in run.episodes], float)
+                said = (run.predicted_cost or [float("nan")] * (k + 1))[k], run.predicted_within
                 found.append(
                     row_of(
-                        scores.task,
-                        "dial",
-                        run.seed,
-                        (trained.config.cost_names[k], k),
-                        tuple(run.cost_limit),
-                        np.asarray(episodes, float),
-                        network.predicted(run.cost_limit),
-                        trained.config.versions["pdocrl"],
+                        scores.task, "dial", run.seed, (name, k), tuple(run.cost_limit), totals, said, version(config)
                     )
                 )
     return found
+
+
+def version(config: TrainingConfig) -> str:
+    """Of the package, with the commit where it is known."""
+    return f"{config.versions['pdocrl']} {config.commit}".removesuffix(f" {UNKNOWN}")
 
 
 def summary(rows: list[dict[str, Any]]) -> None:
@@ -209,7 +207,8 @@ def play(task: str, policies: list[Asked], costs: tuple[str, ...]) -> list[dict[
         own, expected = played.of_policy(i), policy.network.predicted(limit)
         for k, name in enumerate(costs):
             totals = np.column_stack([own.reward, own.cost[:, k], own.length])
-            rows.append(row_of(task, variant, seed, (name, k), limit, totals, expected, versions()["pdocrl"]))
+            said = float(expected.cost[k]), expected.within
+            rows.append(row_of(task, variant, seed, (name, k), limit, totals, said, versions()["pdocrl"]))
     return rows
 
 
@@ -220,10 +219,10 @@ def row_of(
     constraint: tuple[str, int],
     limit: tuple[float, ...],
     episodes: NDArray[np.float64],
-    expected: Predicted,
+    said: tuple[float, bool | None],
     version: str,
 ) -> dict[str, Any]:
-    """One run under one of its limits; `episodes` are [n, 3]: return, cost, length."""
+    """One run under one of its limits: `episodes` [n, 3] of return, cost, length; `said` is predicted: cost, within."""
     (name, k), (reward, cost, length) = constraint, episodes.T
     return {
         "version": version,
@@ -238,10 +237,8 @@ def row_of(
         "normalized_cost": float(cost.mean()) / limit[k],
         "reward": float(reward.mean()),
         "cost": float(cost.mean()),
-        "predicted_cost": float(expected.cost[k]),
-        "predicted_bound": float(expected.bound[k]),
-        "predicted_within": expected.within,
-        "predicted_reward": float(expected.reward),
+        "predicted_cost": said[0],
+        "predicted_within": said[1],
         "shortest": int(length.min()),
     }
 

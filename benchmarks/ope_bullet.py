@@ -112,15 +112,16 @@ def played(task: str, policies: list[Made], episodes: int) -> list[Made]:
 
 
 def of_folder(folder: Path, task: str) -> list[Made]:
-    """The runs of a training, with the episodes of its scores."""
+    """The runs of a training at `LIMITS`, with the episodes of its scores."""
     trained, scores = load_trained(folder), read_scores(folder)
     if scores.task != task:
         raise SystemExit(f"{folder}: scores of {scores.task}, not of {task}")
     told = {"task": task, "agent": trained.config.agent, "name": folder.name, "steps": trained.step, "settings": {}}
     found = []
     for run, policy in zip(scores.runs, trained.policies, strict=True):
-        totals = {"reward": [e.reward for e in run.episodes], "cost": [e.cost[0] for e in run.episodes]}
-        found.append((told | totals | {"limit": run.cost_limit[0], "seed": run.seed}, policy))
+        if run.cost_limit[0] in LIMITS:
+            totals = {"reward": [e.reward for e in run.episodes], "cost": [e.cost[0] for e in run.episodes]}
+            found.append((told | totals | {"limit": run.cost_limit[0], "seed": run.seed}, policy))
     return found
 
 

@@ -5,7 +5,7 @@
 
 Writes docs/dial-ballrun.html (needs Bullet), docs/img/solve.png and docs/img/frontier.png (the log `inventory`),
 docs/img/certificate.png (59 audited episodes, drawn at random with a fixed seed, against a limit of 10; none can cost
-more than 50) and, where a Chromium is installed, docs/img/five.png: the picture of all runs on docs/five.html.
+more than 50) and, where a Chromium is installed, docs/img/bullet.png: the picture of all runs on docs/bullet.html.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def main(names: list[str]) -> None:
         _run(*audit, "--out", str(folder / "certificate"))
         shutil.copy(folder / "certificate" / "certificate.png", IMAGES / "certificate.png")
     if CHROMIUM is None:
-        print("no Chromium: docs/img/five.png stays as it is")
+        print("no Chromium: docs/img/bullet.png stays as it is")
     else:
-        _photograph(ROOT / "docs" / "five.html", "Every run in the plane of reward and cost", IMAGES / "five.png")
+        _photograph(ROOT / "docs" / "bullet.html", "Every run in the plane of reward and cost", IMAGES / "bullet.png")
 
 
 def dial() -> None:

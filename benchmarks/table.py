@@ -1,9 +1,11 @@
-"""Played episodes, wherever they were trained and played, as the five-task table and its page.
+"""Played episodes, wherever they were trained and played, as the table of the Bullet tasks and its page.
 
-    python benchmarks/table.py table.jsonl --data FOLDER --out runs/five
+    python benchmarks/table.py --bench runs/paper runs/baselines --called pdocrl-100k=pdocrl --out runs/bullet
+    python benchmarks/table.py table.jsonl --data FOLDER --out runs/bullet
 
-For machines that `pdocrl bench benchmarks/five.toml` cannot use as it is: one with an accelerator and neither HDF5 nor
-a simulator, another with the simulator. A line of the file is one policy, played:
+The first takes what `pdocrl bench` wrote, at the limits of the table. The second is for machines that the suite cannot
+use as it is: one with an accelerator and neither HDF5 nor a simulator, another with the simulator. A line of the file
+is one policy, played:
 
     {"task": "CarRun", "agent": "cpq", "settings": {"published": true}, "limit": 10, "seed": 0, "steps": 100000,
      "reward": [20 numbers], "cost": [20 numbers], "length": [20 numbers, if known], "failure": "if it failed",
@@ -15,10 +17,10 @@ played. A line without them is refused: nothing is filled in from the machine th
 the table is made again from its rows.
 
 Lines of the same policy that come later replace earlier ones. Settings have the names of `VARIANTS`, others are told in
-words. Writes what `pdocrl bench` writes into OUT, and from it benchmarks/five.toml, benchmarks/results/five.parquet and
-five.md, and docs/five.html. Cells of the former table that were not trained again stay as they were, with the seeds and
-versions that made them. Where a page quotes the former numbers of a method, the new ones take their place. Prints the
-table, each cell with what stood there before.
+words. Writes what `pdocrl bench` writes into OUT, and from it benchmarks/bullet.toml, benchmarks/results/bullet.parquet
+and bullet.md, and docs/bullet.html. Cells of the former table that were not trained again stay as they were, with the
+seeds and versions that made them. Where a page quotes the former numbers of a method, the new ones take their place.
+Prints the table, each cell with what stood there before.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from pdocrl.bench.results import (
     Row,
     config_digest,
     make_runs,
+    method_name,
     read_rows,
+    read_suite,
     write_rows,
     write_status,
     write_suite,
@@ -52,7 +56,7 @@ from pdocrl.bench.results import (
 from pdocrl.bench.suite import Method, Suite, TaskEntry
 from pdocrl.bench.suite_file import find_suite
 from pdocrl.data.load import load, search
-from pdocrl.data.tasks import Task, find_task
+from pdocrl.data.tasks import BULLET, Task, find_task
 from pdocrl.evaluation.normalise import normalised_cost, normalised_reward
 from pdocrl.evaluation.protocols import protocol_of
 from pdocrl.evaluation.score import Summary, summarise
@@ -77,7 +81,20 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("pdocrl_anchored", "control", {"improvement": 0.0, "tilt": 0.0}),
 ]
 PAGES = ("README.md", "benchmarks/README.md", "docs/agents")
-BEGIN, END = "<!-- made by benchmarks/table.py from results/five.parquet -->", "<!-- end -->"
+GLANCE = {  # of README.md: method and what it is called there
+    "dial": "`dial`",
+    "bc-safe": "`bc`, safe episodes",
+    "bcq_lag": "`bcq_lag`",
+    "pdocrl-published": "`pdocrl`, published code",
+    "pdocrl": "`pdocrl`",
+    "pdocrl_extraction": "`pdocrl_extraction`",
+    "bc": "`bc`, all episodes",
+    "pdocrl_anchored": "`pdocrl_anchored`",
+    "cpq": "`cpq`",
+    "cdt-by-cost-16k": "`cdt`, published sampling",
+}
+BEGIN, END = "<!-- made by benchmarks/table.py from results/bullet.parquet -->", "<!-- end -->"
+NAME = "bullet-recorded"
 THREE = ("pdocrl", "jax", "numpy")
 NEEDED = ("data_digest", "provenance", "played")
 
@@ -91,20 +108,27 @@ def main() -> None:
         default=ROOT.parent / "shared" / "data",
         help="folder with one Safety<Task>-*.hdf5 per task",
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/five"))
+    parser.add_argument("--bench", type=Path, nargs="*", default=[], help="folders of `pdocrl bench`")
+    parser.add_argument("--called", nargs="*", default=[], help="methods of these folders under another name, OLD=NEW")
+    parser.add_argument("--out", type=Path, default=Path("runs/bullet"))
     parser.add_argument("--without", nargs="*", default=[], help="agents to leave out")
     parser.add_argument("--drop", nargs="*", default=[], help="methods of the former table that others replace")
     parser.add_argument("--no-page", action="store_true", help="tables alone")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "five.html")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "bullet.html")
     arguments = parser.parse_args()
     before = [row for row in former_rows(arguments.out) if row.method not in arguments.drop]
-    planned = find_suite(ROOT / "benchmarks" / "five.toml")
+    planned = find_suite(ROOT / "benchmarks" / "bullet.toml")
     kept = tuple(method for method in planned.methods if method.name not in arguments.drop)
     planned = dataclasses.replace(planned, methods=kept)
     limits = {limit for (limit,) in planned.limits}
     lines = [line for line in read_lines(arguments.lines) if line["limit"] in limits]
     lines = [line for line in lines if line["agent"] not in arguments.without]
-    methods, tasks = methods_of(lines, planned), [entry.task for entry in planned.entries]
+    benched = [
+        from_bench(folder, dict(word.split("=") for word in arguments.called), limits) for folder in arguments.bench
+    ]
+    methods = [*methods_of(lines, planned), *(method for own, _ in benched for method in own)]
+    new = {row.task for _, own in benched for row in own} | {entry.task.name for entry in planned.entries}
+    tasks = [task for task in BULLET if task.name in new]
     files = {task.name: search(task, [arguments.data]) for task in tasks}
     rows = [
         row
@@ -116,18 +140,20 @@ def main() -> None:
             method,
             files[task.name],
         )
-    ]
+    ] + [row for _, own in benched for row in own]
     again = {(row.task, row.method) for row in rows}
     rows = [*rows, *(row for row in before if (row.task, row.method) not in again)]
     names = [method.name for method in methods]
+    left = {row.method for row in rows}
     methods = in_order([*methods, *(method for method in planned.methods if method.name not in names)], planned)
+    methods = [method for method in methods if method.name in left]
     order = {method.name: i for i, method in enumerate(methods)}
     rows = sorted(rows, key=lambda row: (tasks.index(find_task(row.task)), order[row.method]))
     suite = suite_of(rows, tasks, methods, planned)
     write_folder(arguments.out, suite, rows)
-    write_text(ROOT / "benchmarks" / "five.toml", suite_text(suite))
-    shutil.copy(arguments.out / PARQUET, RESULTS / "five.parquet")
-    write_text(RESULTS / "five.md", "\n\n".join(table.markdown() for table in make_tables(rows)) + "\n")
+    write_text(ROOT / "benchmarks" / "bullet.toml", suite_text(suite))
+    shutil.copy(arguments.out / PARQUET, RESULTS / "bullet.parquet")
+    write_text(RESULTS / "bullet.md", "\n\n".join(table.markdown() for table in make_tables(rows)) + "\n")
     if not arguments.no_page:
         report(arguments.out, arguments.page)
     write_generated(rows)
@@ -136,11 +162,39 @@ def main() -> None:
 
 
 def write_generated(rows: Sequence[Row]) -> None:
-    """What benchmarks/README.md says of these rows stands between two marks, and is made of them."""
-    page = ROOT / "benchmarks" / "README.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    write_text(page, f"{before}{generated(rows)}{after}")
+    """What two pages say of these rows stands between two marks, and is made of them."""
+    for place, made in (("benchmarks/README.md", generated(rows)), ("README.md", at_a_glance(rows))):
+        before, _, rest = (ROOT / place).read_text(encoding="utf-8").partition(BEGIN)
+        write_text(ROOT / place, f"{before}{made}{rest.partition(END)[2]}")
+
+
+def at_a_glance(rows: Sequence[Row]) -> str:
+    """The table of README.md: one line for each of `GLANCE`, those that were run on more tasks first."""
+    cells, every = cells_of(rows), list(dict.fromkeys(row.task for row in rows))
+    tasks = [task.name for task in BULLET]
+    lines = []
+    for method, words in GLANCE.items():
+        own = [row for row in rows if row.method == method]
+        found = [cells.get((task, method)) for task in tasks]
+        scores = [one for one in found if one is not None]
+        safe, of = sum(one.safe_limits for one in scores), sum(one.limits for one in scores)
+        shown = ["–" if one is None else short(one).strip("*").replace(" / ", "/") for one in found]
+        seeds = sorted({len({row.seed for row in own if row.task == task}) for task in every} - {0})
+        versions = sorted({".".join(row.pdocrl.split(".")[:2]) for row in own})
+        told = [
+            f"{safe} of {of}",
+            f"{max(row.step for row in own) // 1000}",
+            ", ".join(map(str, seeds)),
+            ", ".join(versions),
+        ]
+        lines.append((-len(scores), -safe, f"| {' | '.join([words, *shown, *told])} |"))
+    heads = ["agent", *tasks, "satisfied", "steps / 1,000", "seeds", "version"]
+    text = [
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+        *(line for *_, line in sorted(lines, key=lambda x: x[:2])),
+    ]
+    return "\n".join([BEGIN, "", *text, "", END])
 
 
 def generated(rows: Sequence[Row]) -> str:
@@ -172,8 +226,38 @@ def former_rows(out: Path) -> list[Row]:
     former = out / "former"
     former.mkdir(exist_ok=True)
     if not (former / PARQUET).exists():  # the table of the first call, not one this script wrote
-        shutil.copy(RESULTS / "five.parquet", former / PARQUET)
+        shutil.copy(RESULTS / "bullet.parquet", former / PARQUET)
     return read_rows(former)
+
+
+def from_bench(folder: Path, called: dict[str, str], limits: set[float]) -> tuple[list[Method], list[Row]]:
+    """The methods of a benchmark folder that were played at all of these limits, and their episodes there.
+
+    Of an agent of which some variant is called otherwise, only such variants are taken.
+    """
+    suite = read_suite(folder)
+    names = {method_name(one.agent, one.variant): one for one in suite.agents}
+    picked = {names[name].agent for name in called if name in names}
+    chosen = {name: called.get(name, name) for name, one in names.items() if name in called or one.agent not in picked}
+    methods, rows = {}, []
+    for row in read_rows(folder):
+        if row.method in chosen and row.cost_limit[0] in limits and not row.limits:
+            variant = chosen[row.method].removeprefix(row.agent).lstrip("-")
+            rows.append(dataclasses.replace(row, suite=NAME, variant=variant))
+            settings = {key: tuple(v) if isinstance(v, list) else v for key, v in names[row.method].settings.items()}
+            methods[row.agent, variant] = Method(row.agent, variant, settings, row.step)
+    found = {(row.task, row.method): Counter[float]() for row in rows}
+    for row in rows:
+        found[row.task, row.method][row.cost_limit[0]] += 1
+    whole = {place for place, own in found.items() if set(own) == limits and len(set(own.values())) == 1}
+    rows = [row for row in rows if (row.task, row.method) in whole]
+    seeds = {place: {row.seed for row in rows if (row.task, row.method) == place} for place in whole}
+    every = [(limit,) for limit in sorted(limits)]
+    rows = [
+        dataclasses.replace(row, protocol=protocol_of(every, seeds[row.task, row.method], suite.episodes))
+        for row in rows
+    ]
+    return [method for method in methods.values() if any(method.name == name for _, name in whole)], rows
 
 
 def read_lines(paths: Iterable[Path]) -> list[Line]:
@@ -198,7 +282,7 @@ def plain(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def methods_of(lines: Sequence[Line], planned: Suite) -> list[Method]:
-    """The methods there are lines of, in the order of five.toml, then the others. Tells each line its variant.
+    """The methods there are lines of, in the order of bullet.toml, then the others. Tells each line its variant.
 
     A method's longest trainings have its name, also where they replace shorter ones; others are told by their length.
     """
@@ -221,7 +305,7 @@ def name_of(line: Line) -> tuple[str, str]:
 
 
 def in_order(methods: Sequence[Method], planned: Suite) -> list[Method]:
-    """An agent's variants together; agents as five.toml had them, new ones last."""
+    """An agent's variants together; agents as bullet.toml had them, new ones last."""
     order = list(dict.fromkeys([method.agent for method in (*planned.methods, *methods)]))
     return sorted(methods, key=lambda method: (order.index(method.agent), bool(method.variant)))
 
@@ -252,7 +336,7 @@ def rows_of(lines: Sequence[Line], task: Task, method: Method, file: Path | None
         for i, (reward, cost) in enumerate(scores):
             rows.append(
                 Row(
-                    suite="five",
+                    suite=NAME,
                     protocol=protocol,
                     task=task.name,
                     agent=method.agent,
@@ -300,7 +384,7 @@ def suite_of(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[Metho
     steps = max(row.step for row in rows)
     episodes = max(row.episode for row in rows) + 1
     entries = tuple(TaskEntry(task) for task in tasks)
-    return Suite("five-recorded", planned.about, entries, tuple(methods), limits, seeds, steps, episodes)
+    return Suite(NAME, planned.about, entries, tuple(methods), limits, seeds, steps, episodes)
 
 
 def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
@@ -319,11 +403,11 @@ def write_folder(out: Path, suite: Suite, rows: Sequence[Row]) -> None:
 def suite_text(suite: Suite) -> str:
     """The suite as its file has it."""
     lines = [
-        "# Five tasks with re-collected data, as results/five.parquet has them: its methods, steps, seeds and tasks.",
-        "#     pdocrl bench benchmarks/five.toml --data FOLDER --out runs/five",
+        "# Bullet tasks with re-collected data, as results/bullet.parquet has them: methods, steps, seeds and tasks.",
+        "#     pdocrl bench benchmarks/bullet.toml --data FOLDER --out runs/bullet",
         "# or, from episodes played elsewhere, benchmarks/table.py, which wrote this file, too. Of what either writes,",
-        "# results.parquet is committed as benchmarks/results/five.parquet, the tables as five.md and the page",
-        "# as docs/five.html. Versions stand in the rows. `pdocrl bench five` trains all of it with one version.",
+        "# results.parquet is committed as benchmarks/results/bullet.parquet, the tables as bullet.md and the page",
+        "# as docs/bullet.html. Versions stand in the rows. `pdocrl bench eight` trains all of it with one version.",
         f'name = "{suite.name}"',
         'protocol = "dsrl"',
         f"seeds = {list(suite.seeds)}",
@@ -355,9 +439,10 @@ def replace_lines(rows: Sequence[Row], before: Sequence[Row], tasks: Sequence[Ta
     pages = [path for place in places for path in (sorted(place.glob("*.md")) if place.is_dir() else [place])]
     now, then = (cells_of(own) for own in (rows, before))
     for method in dict.fromkeys(row.method for row in before):
-        if all((task.name, method) in now for task in tasks):
+        former = [task.name for task in tasks if (task.name, method) in then]
+        if all((name, method) in now for name in former):
             for line in (bold_line, plain_line):
-                old, new = (line([found[task.name, method] for task in tasks]) for found in (then, now))
+                old, new = (line([found[name, method] for name in former]) for found in (then, now))
                 for page in pages:
                     text = page.read_text(encoding="utf-8")
                     if old != new and old in text:

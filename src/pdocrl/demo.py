@@ -22,7 +22,7 @@ from pdocrl.data import Dataset, load
 from pdocrl.data.load import EMBEDDED
 from pdocrl.data.plot import INK, POINT_COLOURS, save, scatter
 from pdocrl.dynamics.rollouts import error_of_mean, rollouts_of_policy
-from pdocrl.errors import PdocrlError, PdocrlInterrupted
+from pdocrl.errors import PdocrlError, PdocrlInterrupted, by_door
 from pdocrl.evaluation.evaluate import Scores, evaluate
 from pdocrl.evaluation.score import limit_name
 from pdocrl.policies.policy import NormalisedPolicy
@@ -172,5 +172,6 @@ def _train(folder: Path, dataset: Dataset, agent: str, steps: int) -> Trained:
         )
     plan = TrainingConfig.read(folder)
     if (plan.agent, plan.steps, plan.data_digest) != (agent, steps, dataset.digest):
-        raise PdocrlError(f"{folder}: holds another training ({plan.agent}, {plan.steps} steps); name another.")
+        told = f"{folder}: holds another training ({plan.agent}, {plan.steps} steps)"
+        raise PdocrlError(f"{told}; choose another {by_door('out', '--out')}.")
     return resume(folder, dataset)

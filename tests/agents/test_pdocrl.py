@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from pdocrl.agents.base import Problem, Transitions, make_config
+from pdocrl.agents.common.saddle import ratio_of
 from pdocrl.agents.pdocrl import PDOCRLState
 from pdocrl.agents.registry import find_agent
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
-from pdocrl.nn.mlp import clip_inward, density_ratio
+from pdocrl.nn.mlp import MLP, clip_inward, density_ratio
 from pdocrl.training.trainer import Run, Trainer
 from probes import HORIZON, bandit
 
@@ -84,6 +86,40 @@ def test_the_linear_critic_descends_the_lagrangian() -> None:
     without_q = np.mean(w * (0.1 * np.asarray(data.reward, float) - np.asarray(data.cost, float) @ lam))
     expected = (lagrangian(state, data, config, actions, w) - without_q).sum()
     assert float(metrics["critic_loss"]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_normalised_ratio_has_mean_one_and_gains_nothing_from_a_residual_that_is_the_same_everywhere() -> None:
+    """E[w ρ] with E[w] = 1 does not grow where ρ is constant; the clipped class runs to its bound there."""
+    pair, weight = batch(np.random.default_rng(0)).obs, MLP.create(jax.random.key(0), (3, 16, 1))
+
+    def slope(ratio: str) -> float:
+        config = make_config(agent_of("pdocrl"), cost_limit=(1.0,), ratio=ratio, **SMALL)
+        gradient = jax.grad(lambda weight: 0.7 * ratio_of(config, weight, pair).mean())(weight)
+        return float(sum(jnp.abs(part).sum() for part in jax.tree.leaves(gradient)))
+
+    config = make_config(agent_of("pdocrl"), cost_limit=(1.0,), ratio="normalised", **SMALL)
+    assert float(ratio_of(config, weight, pair).mean()) == pytest.approx(1, abs=1e-5)
+    assert slope("clipped") > 0.1
+    assert slope("normalised") < 1e-4
+
+
+@pytest.mark.parametrize("name", ["pdocrl", "pdocrl_extraction"])
+def test_clipped_backups_hold_the_critic_where_values_can_be(name: str) -> None:
+    """From a target network far above the largest value, the backup is the largest value."""
+    agent, data, key = agent_of(name), batch(np.random.default_rng(0)), jax.random.key(1)
+    losses = {}
+    for critic in ("squared", "clipped"):
+        config = make_config(agent, cost_limit=(1.0,), critic=critic, **SMALL)
+        state = jax.jit(lambda key, config=config: agent.init(config, Problem(3, 2, 1), key))(jax.random.key(0))
+        net = state.target if name == "pdocrl_extraction" else state.target.mlp
+        far: Any = dataclasses.replace(net, biases=(*net.biases[:-1], net.biases[-1] + 1e6))
+        target = far if name == "pdocrl_extraction" else dataclasses.replace(state.target, mlp=far)
+        state = dataclasses.replace(state, target=target)
+        _, metrics = jax.jit(agent.update)(config, state, data, key)
+        losses[critic] = float(metrics["critic_loss"])
+        bound = float(state.v_bound if name == "pdocrl_extraction" else state.q_bound)
+    assert losses["squared"] > 1e11
+    assert losses["clipped"] < 2 * 10 * (1.5 * bound) ** 2  # two twins, w ≤ 10
 
 
 @pytest.mark.parametrize("name", ["pdocrl", "pdocrl_extraction"])

@@ -15,10 +15,9 @@ from pdocrl.errors import DataError, PdocrlError, UnknownNameError
 from pdocrl.limits import as_limits
 from pdocrl.records import as_plain
 from pdocrl.tabular import Counts
-from pdocrl.tabular.result.policy_table import PolicyTable
 from pdocrl.tabular.result.record import read_solved
 from pdocrl.tabular.result.report import notes
-from pdocrl.tabular.result.result import Result
+from pdocrl.tabular.result.result import PolicyTable, Result
 
 pandas = pytest.importorskip("pandas")
 OPTIONS: dict[str, Any] = {"gamma": 0.9, "limits": {"stockout": 0.02}, "resamples": 10, "refits": 1}

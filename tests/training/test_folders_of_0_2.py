@@ -47,6 +47,19 @@ def test_its_records_say_what_each_run_was_and_predicts() -> None:
     assert (plain["predicted_within"], plain["predicted_cost"], plain["predicted_tails"]) == (None, None, [])
 
 
+def test_tables_have_a_row_per_run(tmp_path: Path) -> None:
+    trained = load_trained(FOLDER / "dial")
+    table = trained.table()
+    assert table.heads[:3] == ["run", "cost limit", "seed"]
+    assert [[cell.text for cell in row[:3]] for row in table.rows] == [["0", "10", "0"], ["1", "20", "0"]]
+    assert table.notebook() in trained._repr_html_()
+    scores = read_scores(shutil.copytree(FOLDER / "dial", tmp_path / "dial"))
+    runs = scores.table()
+    assert [[row[0].text, row[2].text] for row in runs.rows] == [[r.limit, f"{r.reward:.4g}"] for r in scores.runs]
+    assert scores.limits_table().rows == ()
+    assert scores.summary[0].sentence() in scores._repr_html_()
+
+
 def test_a_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = shutil.copytree(FOLDER / "bc", tmp_path / "bc")
     trained = resume(folder, pdocrl.load("BallRun"), steps=30)

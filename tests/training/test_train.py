@@ -209,8 +209,8 @@ def test_a_limit_that_is_not_predicted_to_be_satisfied_is_said(
     monkeypatch.setattr("pdocrl.training.train.train", lambda *_, **__: told)
     assert main(["train", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "run 0: cost limit 1.0 is not predicted to be satisfied; the setting that exceeds it least acts" in said
-    assert "run 1: cost limit 7.0 is predicted to be satisfied: predicted cost 4 (bound 6)." in said
+    assert "run 0: cost limit 1 is not predicted to be satisfied; the setting that exceeds it least acts" in said
+    assert "run 1: cost limit 7 is predicted to be satisfied: predicted cost 4 (bound 6)." in said
     assert "judge them from the data with: pdocrl ope" in said
     assert main(["train", str(data), "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]

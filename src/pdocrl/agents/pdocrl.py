@@ -22,7 +22,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from pdocrl.agents.base import Agent, Columns, Learned, Metrics, Problem, Transitions, not_done_at_timeout, static
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
+from pdocrl.agents.common.saddle import (
+    SaddleConfig,
+    dual_bound,
+    make_multiplier,
+    move_multiplier,
+    ratio_of,
+    saddle_metrics,
+)
 from pdocrl.data.dataset import Dataset
 from pdocrl.errors import PdocrlError
 from pdocrl.nn.distributions import TanhGaussian
@@ -48,7 +55,7 @@ class PDOCRLState(eqx.Module):
     multiplier: SoftplusMultiplier | LogMultiplier
     average: TanhGaussian
     steps: Array
-    q_bound: Array  # largest |Q| of the class, used by the linear critic only
+    q_bound: Array  # largest |Q| there can be, (r_max + B c_max) / (1 − γ); not used by the squared critic
     weight_opt: optax.OptState
     actor_opt: optax.OptState
     critic_opt: optax.OptState
@@ -70,7 +77,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         """In the published code an episode that runs out of time is done."""
         columns = super().columns(config, dataset)
         if config.published:
-            for name in ("initial_states", "critic", "average"):
+            for name in ("initial_states", "critic", "ratio", "average"):
                 if getattr(config, name) != getattr(PDOCRLConfig(), name):
                     raise PdocrlError(f"pdocrl: published=true leaves no choice of `{name}`; drop one of the two.")
             columns["not_done"] = not_done_at_timeout(dataset)
@@ -105,7 +112,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         self, config: PDOCRLConfig, state: PDOCRLState, here: Problem, there: Problem
     ) -> PDOCRLState | None:
         """Critics learn at logged actions alone, whose added columns are 0: what is added to the networks stays 0."""
-        if config.initial_states != "batch" or config.critic != "squared":
+        if config.initial_states != "batch" or config.critic == "linear":
             return None
         obs, action = (here.obs_dim, there.obs_dim), (here.action_dim, there.action_dim)
 
@@ -146,7 +153,7 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         reward = config.reward_scale * batch.reward - batch.cost @ lam
         pair = jnp.concatenate([batch.obs, batch.action], -1)
         # w and π are computed once, for their values and for their gradients
-        w, back_to_weight = jax.vjp(lambda weight: density_ratio(weight, pair, config.w_max), state.weight)
+        w, back_to_weight = jax.vjp(lambda weight: ratio_of(config, weight, pair), state.weight)
 
         def value(critic: Critic, obs: Array, action: Array) -> Float[Array, "2 B"]:
             q = critic(obs, action)
@@ -158,10 +165,12 @@ class PDOCRL(Agent[PDOCRLConfig, PDOCRLState]):
         start_action, next_action = jnp.split(actions, 2)
         next_value = value(state.target, batch.next_obs, next_action).min(0)
         backup = reward + config.gamma * batch.not_done * next_value
+        if config.critic == "clipped":
+            backup = jnp.clip(backup, -state.q_bound, state.q_bound)
 
         def critic_loss(critic: Critic) -> tuple[Array, Array]:
             q = value(critic, batch.obs, batch.action)
-            if config.critic == "squared":
+            if config.critic != "linear":
                 return (w * (backup - q) ** 2).mean(-1).sum(), q
             # L̂ in Q: each twin descends it; the bound on Q is what keeps the minimum finite.
             flow = (1 - config.gamma) * value(critic, starts, start_action)

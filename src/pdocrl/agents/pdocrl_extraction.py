@@ -16,7 +16,14 @@ from jaxtyping import Array, PRNGKeyArray
 
 from pdocrl.agents.base import Agent, Learned, Metrics, Problem, Transitions
 from pdocrl.agents.common.numpy_policy import mode_policy
-from pdocrl.agents.common.saddle import SaddleConfig, dual_bound, make_multiplier, move_multiplier, saddle_metrics
+from pdocrl.agents.common.saddle import (
+    SaddleConfig,
+    dual_bound,
+    make_multiplier,
+    move_multiplier,
+    ratio_of,
+    saddle_metrics,
+)
 from pdocrl.nn.distributions import LikelihoodActor, likelihood_actor
 from pdocrl.nn.mlp import MLP, density_ratio, polyak
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
@@ -34,7 +41,7 @@ class PDOCRLExtractionState(eqx.Module):
     multiplier: SoftplusMultiplier | LogMultiplier
     average: LikelihoodActor
     steps: Array
-    v_bound: Array  # largest |V| of the class, used by the linear critic only
+    v_bound: Array  # largest |V| there can be; not used by the squared critic
     weight_opt: optax.OptState
     actor_opt: optax.OptState
     critic_opt: optax.OptState
@@ -86,17 +93,19 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         starts = batch.obs if config.initial_states == "batch" else batch.initial_obs
         reward = config.reward_scale * batch.reward - batch.cost @ lam
         pair = jnp.concatenate([batch.obs, batch.action], -1)
-        w = density_ratio(state.weight, pair, config.w_max)
+        w = ratio_of(config, state.weight, pair)
 
         def value(critic: MLP, obs: Array) -> Array:
             v = critic(obs)[..., 0]  # [2, B]
             return state.v_bound * jnp.tanh(v / state.v_bound) if config.critic == "linear" else v
 
         backup = reward + config.gamma * batch.not_done * value(state.target, batch.next_obs).min(0)
+        if config.critic == "clipped":
+            backup = jnp.clip(backup, -state.v_bound, state.v_bound)
 
         def critic_loss(critic: MLP) -> tuple[Array, Array]:
             v = value(critic, batch.obs)
-            if config.critic == "squared":
+            if config.critic != "linear":
                 return (w * (backup - v) ** 2).mean(-1).sum(), v
             future = config.gamma * batch.not_done * value(critic, batch.next_obs)
             return ((1 - config.gamma) * value(critic, starts) + w * (future - v)).mean(-1).sum(), v
@@ -105,7 +114,7 @@ class PDOCRLExtraction(Agent[SaddleConfig, PDOCRLExtractionState]):
         residual = backup - v.min(0)
 
         def weight_loss(weight: MLP) -> Array:
-            return -jnp.mean(density_ratio(weight, pair, config.w_max) * residual)
+            return -jnp.mean(ratio_of(config, weight, pair) * residual)
 
         def actor_loss(actor: LikelihoodActor) -> Array:
             return -jnp.mean(w * actor.log_prob(batch.obs, batch.action))

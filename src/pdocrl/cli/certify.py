@@ -133,29 +133,8 @@ def certify(
     if json:
         print_json(as_plain(certificate))
     else:
-        print_table(
-            ["policy", "cost", "limit", "verdict", "confidence", "mean cost (low, high)", "share over ≤", "basis"],
-            [
-                [
-                    s.policy,
-                    s.cost,
-                    s.cost_limit if s.limit is None else s.limit.limit,
-                    s.verdict,
-                    "–" if s.confidence is None else s.confidence,
-                    _bounds(s.mean_cost, s.mean_cost_lower, s.mean_cost_upper),
-                    "–" if s.share_over_upper is None else f"{100 * s.share_over_upper:.3g} %",
-                    s.basis,
-                ]
-                for s in certificate.statements
-            ],
-            title="certificate",
-        )
-        for s in certificate.statements:
-            print(f"{s.policy}, {s.cost}: {s.sentence}")
-        for assumption in dict.fromkeys(s.assumption for s in certificate.statements):
-            print(f"This rests on: {assumption}")
-        for note in certificate.notes:
-            print(f"Note: {note}")
+        certificate.table().show()
+        print("\n".join(certificate.told()))
     if folder is not None:
         console.log(f"wrote {folder / FILE}")
         if (folder / PICTURE).is_file():
@@ -186,8 +165,3 @@ def _plan(
 
 def _numbers(words: tuple[str, ...]) -> list[float]:
     return [value for word in words for value in limit(word)]
-
-
-def _bounds(mean: float | None, low: float | None, high: float | None) -> str:
-    shown = ["–" if x is None else f"{x:.3g}" for x in (mean, low, high)]
-    return f"{shown[0]} ({shown[1]}, {shown[2]})"

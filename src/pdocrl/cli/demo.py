@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pdocrl.cli.words import shown
 from pdocrl.console import log, print_json, print_table
 from pdocrl.records import as_plain
 
@@ -34,6 +33,7 @@ def demo(
         json: print one JSON object.
     """
     from pdocrl.demo import demo as run
+    from pdocrl.evaluation.score import limit_name
 
     log(f"training {agent} at limits 10, 50, 80 for {steps:,} steps …")
     made = run(out, agent, steps, episodes)
@@ -48,10 +48,10 @@ def demo(
             rows.append(
                 [
                     played.agent,
-                    shown(played.cost_limit),
+                    played.limit,
                     played.reward,
                     score.reward,
-                    shown(played.cost),
+                    limit_name(played.cost),
                     score.cost,
                     told,
                 ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from pdocrl.cli.words import any_limit, shown
-from pdocrl.console import print_json, print_table
+from pdocrl.cli.words import any_limit
+from pdocrl.console import print_json
 from pdocrl.records import as_plain
 
 
@@ -65,45 +65,8 @@ def evaluate(
     if json:
         print_json(as_plain(result))
         return
-    print_table(
-        ["cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe"],
-        [
-            [
-                words(r),
-                r.seed,
-                r.reward,
-                shown(r.cost),
-                r.normalized_reward,
-                r.normalized_cost,
-                "yes" if r.safe else "NO",
-            ]
-            for r in result.runs
-        ],
-        title=f"{result.task}, protocol {result.protocol}, data {result.data.name}, {episodes} episodes each",
-    )
+    result.table().show()
     if limits:
-        print_table(
-            ["cost limit", "seed", "limit", "is", "at least", "at most", "satisfied", "shown at 95 %"],
-            [
-                [
-                    words(r),
-                    r.seed,
-                    s.limit,
-                    s.value,
-                    "–" if s.lower is None else s.lower,
-                    "–" if s.upper is None else s.upper,
-                    "yes" if s.satisfied else "NO",
-                    s.verdict,
-                ]
-                for r in result.runs
-                for s in r.limits
-            ],
-            title=f"limits, {episodes} episodes each",
-        )
+        result.limits_table().show()
     for one in result.summary:
         print(f"mean over limits, [95 %]: {one.sentence()}{f'  {one.method}' if len(result.summary) > 1 else ''}")
-
-
-def words(run: Any) -> Any:
-    """The limits a run was asked for."""
-    return ", ".join(run.settings.get("limits") or ()) or shown(run.cost_limit)

@@ -243,18 +243,9 @@ def _refuse_options_of_finite_states(*groups: Any) -> None:
 def _log_options(reading: Reading, states: States, columns: Mapping[str, str], horizon: int | None) -> LogOptions:
     from pdocrl.tabular.workflow import LogOptions
 
-    return LogOptions(
-        start=reading.start,
-        absorbing=reading.absorbing == "end",
-        columns=columns,
-        bins=states.bins,
-        cluster=states.cluster,
-        cells=states.cells,
-        memory=reading.memory,
-        threads=reading.threads,
-        per=reading.per,
-        horizon=horizon,
-    )
+    own = dataclasses.asdict(reading) | {"absorbing": reading.absorbing == "end"}
+    del own["limit_horizon"]  # of the limits
+    return LogOptions(columns=columns, horizon=horizon, **own, **dataclasses.asdict(states))
 
 
 def _pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from pdocrl.cli.words import any_limit, many, pairs, settings, shown
-from pdocrl.console import print_json, print_table
+from pdocrl.cli.words import any_limit, many, pairs, settings
+from pdocrl.console import print_json
 from pdocrl.errors import PdocrlError
 
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE …")]
@@ -119,21 +119,7 @@ def train(
             }
         )
         return
-    names = [name for name in (rows[0]["metrics"] or {})][:8]
-    print_table(
-        ["run", "cost limit", "seed", *names, "stopped"],
-        [
-            [
-                r["run"],
-                ", ".join(r.get("limits", ())) or shown(r["cost_limit"]),
-                r["seed"],
-                *[(r["metrics"] or {}).get(n, "") for n in names],
-                r["failure"] or "",
-            ]
-            for r in rows
-        ],
-        title=f"{trained.config.agent} on {trained.config.data}, {trained.step} steps",
-    )
+    trained.table().show()
     for row in rows:
         if row["predicted_within"] is not None:
             print(_predicted(row))
@@ -145,10 +131,12 @@ def train(
 
 def _predicted(row: Mapping[str, Any]) -> str:
     """What a policy predicts of its own limit, in words."""
+    from pdocrl.evaluation.score import limit_name
+
     means = zip(row["predicted_cost"], row["predicted_bound"], strict=True)
     costs = [f"{cost:.3g} (bound {most:.3g})" for cost, most in means]
     costs += [f"{x['limit']} at {x['value']:.3g} (bound {x['bound']:.3g})" for x in row["predicted_tails"]]
-    limit = ", ".join(row.get("limits", ())) or shown(row["cost_limit"])
+    limit = ", ".join(row.get("limits", ())) or limit_name(row["cost_limit"])
     said = "is predicted to be satisfied:"
     if not row["predicted_within"]:
         said = "is not predicted to be satisfied; the setting that exceeds it least acts:"

@@ -50,9 +50,3 @@ def _value(text: str) -> Any:
 def many(text: str) -> list[Any]:
     value = _value(text)
     return list(value) if isinstance(value, tuple) else [value]
-
-
-def shown(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return value[0] if len(value) == 1 else ", ".join(f"{v:g}" for v in value)
-    return value

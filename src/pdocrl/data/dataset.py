@@ -22,6 +22,7 @@ from pdocrl.data.bounds import Bounds, is_unit, make_bounds, to_unit, unit_bound
 from pdocrl.data.discrete import DiscreteActions, make_discrete_actions, one_hot
 from pdocrl.data.episodes import EpisodeList, LoggedEpisode, chosen_by, concatenate, split
 from pdocrl.errors import DataError
+from pdocrl.table import Table
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -97,17 +98,11 @@ class Dataset:
         )
 
     def _repr_html_(self) -> str:
-        rewards, costs = self.reward_return, self.cost_return
-        rows = {"return": rewards} | {name: costs[:, k] for k, name in enumerate(self.cost_names)}
-        cells = "".join(
-            f"<tr><td>{escape(name)}</td>"
-            + "".join(f"<td>{value:.4g}</td>" for value in (x.min(), np.median(x), x.mean(), x.max()))
-            + "</tr>"
-            for name, x in rows.items()
-        )
-        head = "<tr><th>of an episode</th><th>smallest</th><th>median</th><th>mean</th><th>largest</th></tr>"
-        told = f"{escape(repr(self))}, {self.n_episodes:,} episodes of up to {self.longest_episode:,} steps"
-        return f"<p>{told}</p><table>{head}{cells}</table>"
+        signals = {"return": self.reward_return} | dict(zip(self.cost_names, self.cost_return.T, strict=True))
+        rows = [[name, *(float(f(x)) for f in (np.min, np.median, np.mean, np.max))] for name, x in signals.items()]
+        told = f"{self!r}, {self.n_episodes:,} episodes of up to {self.longest_episode:,} steps"
+        table = Table.of(["of an episode", "smallest", "median", "mean", "largest"], rows)
+        return f"<p>{escape(told)}</p>{table.notebook()}"
 
     def __len__(self) -> int:
         return len(self.obs)

@@ -34,6 +34,7 @@ from pdocrl.policies.dial import prediction, serves_tails
 from pdocrl.policies.policy import Policy
 from pdocrl.provenance import PLAYING, Provenance, provenance
 from pdocrl.records import Part, Record, read_record, write_record
+from pdocrl.table import DASH, Table
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.folder import Trained, load_trained
 
@@ -85,24 +86,45 @@ class Scores(Record, frozen=True, kw_only=True):
             f"mean normalised reward {reward:.3f})"
         )
 
-    def _repr_html_(self) -> str:
-        names = ("cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe")
-        head = "".join(f"<th>{name}</th>" for name in names)
+    def table(self) -> Table:
+        """A row per run: what it was asked for, and what its episodes came to."""
         rows = [
-            (
-                r.cost_limit,
-                r.seed,
-                f"{r.reward:.4g}",
-                [round(c, 4) for c in r.cost],
-                f"{r.normalized_reward:.3f}",
-                f"{r.normalized_cost:.3f}",
-                "yes" if r.safe else "NO",
-            )
-            for r in self.runs
+            [
+                one.asked,
+                one.seed,
+                one.reward,
+                ", ".join(f"{cost:.4g}" for cost in one.cost),
+                one.normalized_reward,
+                one.normalized_cost,
+                "yes" if one.safe else "NO",
+            ]
+            for one in self.runs
         ]
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-        told = "<br>".join(html.escape(one.sentence()) for one in self.summary)
-        return f"<p>{html.escape(repr(self))}</p><table>{head}{body}</table><p>{told}</p>"
+        heads = ["cost limit", "seed", "reward", "cost", "normalised reward", "normalised cost", "safe"]
+        each = f"{len(self.runs[0].episodes)} episodes each"
+        return Table.of(heads, rows, f"{self.task}, protocol {self.protocol}, data {self.data.name}, {each}")
+
+    def limits_table(self) -> Table:
+        """A row per run and limit that its episodes were held against: estimate, bounds and verdict."""
+        rows = [
+            [
+                one.asked,
+                one.seed,
+                s.limit,
+                s.value,
+                DASH if s.lower is None else s.lower,
+                DASH if s.upper is None else s.upper,
+                "yes" if s.satisfied else "NO",
+                s.verdict,
+            ]
+            for one in self.runs
+            for s in one.limits
+        ]
+        heads = ["cost limit", "seed", "limit", "is", "at least", "at most", "satisfied", "shown at 95 %"]
+        return Table.of(heads, rows, f"limits, {len(self.runs[0].episodes)} episodes each")
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.table().notebook(one.sentence() for one in self.summary)}"
 
 
 def evaluate(

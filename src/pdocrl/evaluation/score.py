@@ -89,6 +89,11 @@ class RunScore(Part, frozen=True, kw_only=True):
         return limit_name(self.cost_limit)
 
     @property
+    def asked(self) -> str:
+        """The limits it was asked for, in words where one is on a tail."""
+        return ", ".join(limits_asked(self.settings)) or self.limit
+
+    @property
     def costs(self) -> Floats:
         """[E, K] undiscounted."""
         return np.array([one.cost for one in self.episodes], np.float64).reshape(len(self.episodes), -1)

@@ -16,6 +16,7 @@ from pdocrl.errors import PdocrlError
 from pdocrl.limits import amounts, as_limits, in_words
 from pdocrl.policies.dial import prediction, serves_tails
 from pdocrl.policies.policy import Policy
+from pdocrl.table import Table
 from pdocrl.training.config import TrainingConfig
 from pdocrl.training.loggers import History
 
@@ -180,15 +181,25 @@ class Trained:
             f"{failed}{early}{kept})"
         )
 
-    def _repr_html_(self) -> str:
+    def table(self) -> Table:
+        """A row per run: its limit, seed and settings, its last metrics, and why it stopped early."""
         last = {line["run"]: line["metrics"] for line in self.metrics}
-        names = list(next(iter(last.values()), {}))[:6]
-        head = "".join(f"<th>{html.escape(str(x))}</th>" for x in ("run", *self.config.runs[0], *names))
-        rows = ""
-        for i, run in enumerate(self.config.runs):
-            cells = [i, *(shown(v) for v in run.values()), *(f"{last.get(i, {}).get(n, np.nan):.4g}" for n in names)]
-            rows += "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
-        return f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        settings = dict.fromkeys(name for run in self.config.runs for name in run)
+        metrics = list(next(iter(last.values()), {}))[:8]
+        rows = [
+            [
+                i,
+                *(shown(run.get(name, "")) for name in settings),
+                *(last.get(i, {}).get(name, "") for name in metrics),
+                self.failures.get(i, ""),
+            ]
+            for i, run in enumerate(self.config.runs)
+        ]
+        heads = ["run", *(name.replace("_", " ") for name in settings), *metrics, "stopped"]
+        return Table.of(heads, rows, f"{self.config.agent} on {self.config.data}, {self.step} steps")
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.table().notebook()}"
 
 
 def shown(value: Any) -> str:

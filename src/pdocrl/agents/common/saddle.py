@@ -9,10 +9,12 @@ import optax
 from jaxtyping import Array, Float
 
 from pdocrl.agents.base import AgentConfig, Metrics, Transitions, per_constraint, static
+from pdocrl.nn.mlp import MLP, density_ratio
 from pdocrl.nn.multipliers import LogMultiplier, SoftplusMultiplier
 from pdocrl.nn.optim import adam_step
 
 LARGEST_BOUND = 10.0  # of λ by the published rule, however small φ is
+SMALLEST_MEAN = 1e-3  # of a batch's w, where it is normalised
 
 
 class SaddleConfig(AgentConfig):
@@ -26,10 +28,21 @@ class SaddleConfig(AgentConfig):
     reward_scale: float = 0.1  # rewards are multiplied by this before anything else
     w_max: float = 10.0  # w is clipped to [0, w_max]
     initial_states: Literal["batch", "starts"] = static("batch")  # d₀: the mini-batch's states, or true episode starts
-    critic: Literal["squared", "linear"] = static("squared")  # w-weighted squared Bellman error, or L̂ itself in Q
+    critic: Literal["squared", "clipped", "linear"] = static("squared")  # Bellman error; backups clipped; or L̂ in Q
+    ratio: Literal["clipped", "normalised"] = static("clipped")  # w in [0, w_max], or such a w with mean 1 in the batch
     multiplier_signal: Literal["weighted", "dataset"] = static("weighted")  # E_D[w·c], or the plain mean cost
     multiplier: Literal["softplus", "published"] = static("softplus")  # projected ascent on L̂, or the published rule
     average: bool = static(False)  # return the average of π's iterates' parameters instead of the last
+
+
+def ratio_of(config: SaddleConfig, weight: MLP, pair: Float[Array, "B X"]) -> Float[Array, " B"]:
+    """w(s, a) of a batch of pairs, [B].
+
+    The density ratio of every policy has mean 1 under the data, so that the class {w : E_D[w] = 1} loses none. In the
+    clipped class w can only stay below its bound while the residual is 0: `normalised` takes that direction out.
+    """
+    w = density_ratio(weight, pair, config.w_max)
+    return w / jnp.maximum(w.mean(), SMALLEST_MEAN) if config.ratio == "normalised" else w
 
 
 def dual_bound(config: SaddleConfig) -> Array:

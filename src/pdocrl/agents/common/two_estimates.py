@@ -1,19 +1,20 @@
 """Settings of a conditional policy, predicted by two estimates that are checked against the log and each other.
 
-    cost_j = max(C_model, C_critic − τ)_j,   τ = min(median_i |C_critic − C_model|_i, overstated)   of each constraint
+    cost_i = max(C_model, C_critic − τ)_i,   τ_i = min(median |C_critic − C_model|, overstated_i)   of each constraint
     bound_j = max(cost_j + error_j, target_j)
     reward_j = the models', or the critic's where it misses the returns of logged episodes by half as much at most
 
 A limit is predicted to be satisfied where the bound is within it: the models say so, and the critic does not object by
-more than the two differ at most settings, nor by more than it overstates the cost of logged episodes on average. Where
-it does not, a difference is the models' error, and both must agree. A setting without a cap copies whole episodes: it
-costs no less than its target and returns no more than the best logged episodes of its predicted cost.
+more than the two differ at most settings, nor by more than it overstates the logged groups of which it says as much
+(overstated_i, linear between groups). Where it overstates nothing, a difference is the models' error. A setting
+without a cap copies whole episodes: it costs no less than its target and returns no more than the best logged episodes
+of its predicted cost.
 
 Both are compared with groups of logged episodes of like cost, under settings that ask for what these had. A model that
-misses them by much where the critic does not has failed (in many dimensions rollouts fall over within an episode), and
-is left out; then what the critic misses them by is added. It is not done the other way round: episodes are grouped by
-what they came to, luck included, and an estimate that sees the chance in them is not to be outvoted by one that does
-not.
+misses them by much, return or cost, where the critic misses neither has failed (in many dimensions rollouts fall over
+within an episode), and is left out; then what the critic misses them by is added. It is not done the other way round:
+episodes are grouped by what they came to, luck included, and an estimate that sees the chance in them is not to be
+outvoted by one that does not.
 
 After a training of too few steps nothing is predicted to be satisfied, and the costliest logged episode is added to
 every bound: where the models' cost of logged steps that they have not learned from is off by a quarter, where the
@@ -33,8 +34,8 @@ from numpy.typing import NDArray
 from pdocrl.agents.common.conditioning import NO_CAP, Targets, best_return
 
 GROUPS = 12  # of logged episodes that estimates are compared with
-FAILED = 0.25  # of the groups' mean cost or of the returns' range: a model that misses by more, and by
-WORSE = 2.0  # times as much as the critic, has failed
+FAILED = 0.25  # of the groups' mean cost or of the returns' range: a model that misses either by more, and by
+WORSE = 2.0  # times as much as the critic misses the worse of the two, has failed
 MISSED = 0.9  # quantile, over the groups, of what the critic alone misses, which is then added
 
 
@@ -95,9 +96,16 @@ def misses(estimate: Estimate, outcomes: Float[NDArray[np.float32], "G 1+K"]) ->
     )
 
 
-def overstated(said: NDArray[np.float32], real: NDArray[np.float32]) -> NDArray[np.float32]:
-    """By how much the groups' mean is overstated, [G, …] → […]; groups of like cost are lucky and unlucky ones."""
-    found: NDArray[np.float32] = np.maximum((said - real).mean(0), 0)
+def overstated(
+    said: Float[NDArray[np.float32], "N K"],
+    of_groups: Float[NDArray[np.float32], "G K"],
+    real: Float[NDArray[np.float32], "G K"],
+) -> Float[NDArray[np.float32], "N K"]:
+    """By how much the groups are overstated of which as much is said; linear between them."""
+    found = np.empty_like(said)
+    for k, (x, y) in enumerate(zip(of_groups.T, real.T, strict=True)):
+        order = np.argsort(x, kind="stable")
+        found[:, k] = np.interp(said[:, k], x[order], np.maximum(x - y, 0)[order])
     return found
 
 
@@ -116,7 +124,7 @@ def select(
     """
     own, groups = slice(0, len(uncapped)), slice(len(uncapped), None)
     of_model, of_critic = (misses(x.at(groups), probed.outcomes) for x in (model, critic))
-    failed = any(m > max(FAILED, WORSE * c) for m, c in zip(of_model, of_critic, strict=True))
+    failed = max(of_model) > max(FAILED, WORSE * max(of_critic))
     spread, real = model.error[own], probed.outcomes[:, 1:]
     unlearned = np.zeros(real.shape[1], bool) | early
     if failed:
@@ -126,7 +134,7 @@ def select(
         least = np.minimum(real.mean(0), model.at(groups).cost.mean(0))
         unlearned |= critic.at(groups).cost.mean(0) < (1 - FAILED) * least
         doubt = np.median(np.abs(critic.cost[own] - model.cost[own]), axis=0)
-        doubt = np.minimum(doubt, overstated(critic.at(groups).cost, real))
+        doubt = np.minimum(doubt, overstated(critic.cost[own], critic.at(groups).cost, real))
         cost = np.maximum(model.cost[own], critic.cost[own] - doubt)
         bound = cost + spread
     better = critic if failed or WORSE * of_critic[0] < of_model[0] else model

@@ -6,11 +6,13 @@ import dataclasses
 import html
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from pdocrl.errors import PdocrlError, UnknownNameError
 from pdocrl.limits import Limit
@@ -22,7 +24,7 @@ from pdocrl.tabular.inference.confidence import SafetyTest, named
 from pdocrl.tabular.inference.markov import markov_test
 from pdocrl.tabular.inference.sensitivity import Choice, Coverage, cover
 from pdocrl.tabular.result import tables
-from pdocrl.tabular.result.policy_table import PolicyTable
+from pdocrl.tabular.result.policy import Row, TabularPolicy
 from pdocrl.tabular.result.record import (
     ExplainedAction,
     Frontier,
@@ -36,6 +38,49 @@ from pdocrl.tabular.solvers.algorithms import Mixture
 from pdocrl.tabular.solvers.few_rows import BELIEVED
 from pdocrl.tabular.solvers.lagrangian import Certificate, Floats, Lagrangian, Point, careful, pessimistic_model
 from pdocrl.tabular.solvers.saddle import Solution, outcome
+
+
+class PolicyTable(NDArray[np.float64]):
+    """π(a|s) as an array [S, A], in the order of `result.states` and `.actions`, that also acts in named states.
+
+    What is cut from it or computed with it is an array alone.
+    """
+
+    _result: Result | None = None
+
+    @classmethod
+    def of(cls, policy: NDArray[np.float64], result: Result | None = None) -> PolicyTable:
+        table = np.asarray(policy).view(cls)
+        table._result = result
+        return table
+
+    def __array_finalize__(self, source: Any) -> None:
+        self._result = None
+
+    @cached_property
+    def named(self) -> TabularPolicy:
+        """The policy by names of states and actions, as `save` writes it."""
+        if self._result is None:
+            raise PdocrlError("this array was cut from a policy or computed with one; ask the result's own `policy`.")
+        from pdocrl.tabular.result.report import policy_content
+
+        return TabularPolicy(policy_content(self._result))
+
+    def act(self, row: Row, step: int = 0, deterministic: bool = False) -> Any:
+        """An action for a state, or for columns by name; drawn, or the likeliest. See `TabularPolicy.act`."""
+        return self.named.act(row, step, deterministic)
+
+    def sample(self, row: Row, rng: Any = None, step: int = 0) -> Any:
+        """An action drawn with a NumPy generator or a seed."""
+        return self.named.sample(row, rng, step)
+
+    def log_prob(self, row: Row, action: Any, step: int = 0) -> Any:
+        """log π(a|s)."""
+        return self.named.log_prob(row, action, step)
+
+    def probabilities(self, row: Row, step: int = 0) -> dict[Any, float]:
+        """{action: probability} of the actions it may take."""
+        return self.named.probabilities(row, step)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
