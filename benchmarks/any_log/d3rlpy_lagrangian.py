@@ -28,7 +28,7 @@ from d3rlpy.logging import NoopAdapterFactory
 from pdocrl.data.event_log import EventLog
 
 TRIALS = 4
-STEPS, EVALUATION_STEPS = 4000, 2000
+STEPS, EVALUATION_STEPS = 3000, 1500
 COMMON = {"batch_size": 64, "learning_rate": 5e-4, "target_update_interval": 100}
 ALGORITHMS = {"CQL": d3rlpy.algos.DiscreteCQLConfig, "BCQ": d3rlpy.algos.DiscreteBCQConfig}
 QUIET: dict[str, Any] = {"logger_adapter": NoopAdapterFactory(), "show_progress": False}

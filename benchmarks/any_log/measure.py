@@ -46,7 +46,8 @@ FIELDS = (
     "true",
     "true_error",
 )
-FIELDS = (*FIELDS, "seconds", "commit")
+FIELDS = (*FIELDS, "seconds", "role", "commit")
+SEEN = ("clinic", "machines", "inventory")  # other logs of these were looked at in designing
 PLAYED = 500
 WORLDS = {**worlds.WORLDS, **third_party.WORLDS, **unseen.WORLDS}
 CONFIDENCE = 0.95
@@ -114,6 +115,7 @@ class Writer:
     def __init__(self, path: Path, world: worlds.World, seed: int, episodes: int) -> None:
         self.path, self.world, self.seed, self.episodes = path, world, seed, episodes
         self.rows: list[list[Any]] = []
+        self.role = role(world.name)
         self.commit = provenance.commit()
 
     def __call__(self, policy: str, status: str, claimed: Any, true: Any, seconds: float) -> None:
@@ -122,14 +124,17 @@ class Writer:
             value, doubt = (own.value, own.error) if hasattr(own, "value") else (own, None)
             shown = ["" if x is None else f"{x:.4g}" for x in (value, doubt, mean, error, seconds)]
             limit = self.world.limits.get(signal, "")
-            self.rows.append(
-                [self.world.name, self.seed, self.episodes, policy, status, signal, limit, *shown, self.commit]
-            )
+            log = [self.world.name, self.seed, self.episodes]
+            self.rows.append([*log, policy, status, signal, limit, *shown, self.role, self.commit])
 
     def close(self) -> None:
         new = not self.path.exists()
         with self.path.open("a", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([FIELDS, *self.rows] if new else self.rows)
+
+
+def role(problem: str) -> str:
+    return "report, problem seen" if problem in SEEN else "report"
 
 
 def simulated(world: worlds.World, decide: Any, episodes: int) -> dict[str, tuple[float, float]]:

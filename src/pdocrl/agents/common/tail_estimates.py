@@ -4,8 +4,7 @@
     τ_j = min(median_i |P_critic(C > b_j) − P_model(C > b_j)|_i, overstated_j)
 
 The larger of both counts, as for means (`two_estimates`): the costs of rollouts, and what fitted Q evaluation says of
-P(C > b_j) less its median deviation from them, or less what it overstates of all logged groups where that is smaller;
-of a group alone nothing can be said, since in most of them all episodes or none are above a threshold.
+P(C > b_j) less its median deviation from them, or less what it overstates of logged groups where that is smaller.
 Every limit on a tail is read from the one sample that results. Where the models have failed, the critic's word counts,
 with what it misses the logged groups by. A setting without a cap copies whole episodes and costs no less than its
 target; where the sample's mean is below it, the sample is shifted. Where an estimate does not account for the logged
@@ -24,7 +23,7 @@ from scipy.stats import beta
 
 from pdocrl.agents.common.conditional_fqe import SHARES
 from pdocrl.agents.common.conditioning import Targets
-from pdocrl.agents.common.two_estimates import MISSED, Probes, Selected, groups_of
+from pdocrl.agents.common.two_estimates import MISSED, Probes, Selected, groups_of, overstated
 
 QUARTER = 4  # "the costliest quarter" of the first states
 
@@ -78,7 +77,8 @@ def tails(
         model = np.zeros_like(model)
     else:
         doubt = np.median(np.abs(said - exceedance(model, thresholds)), axis=0)
-        said = said - np.minimum(doubt, np.maximum((of_groups - real).mean(0), 0))
+        flat = (x.reshape(len(x), -1) for x in (said, of_groups, real))
+        said = said - np.minimum(doubt, overstated(*flat).reshape(said.shape))
         model = np.maximum(model, drawn.alone[own])
     costs = np.maximum(model, quantiles(said, thresholds, largest, n))
     asked = np.where(uncapped[:, None], targets.target_cost, 0)

@@ -6,9 +6,9 @@
 
 A limit is predicted to be satisfied where the bound is within it: the models say so, and the critic does not object by
 more than the two differ at most settings, nor by more than it overstates the logged groups of which it says as much
-(overstated_i, linear between groups). Where it overstates nothing, a difference is the models' error. A setting
-without a cap copies whole episodes: it costs no less than its target and returns no more than the best logged episodes
-of its predicted cost.
+(overstated_i, over three of them, since luck decided which group an episode is in). Where it overstates nothing, a
+difference is the models' error. A setting without a cap copies whole episodes: it costs no less than its target and
+returns no more than the best logged episodes of its predicted cost.
 
 Both are compared with groups of logged episodes of like cost, under settings that ask for what these had. A model that
 misses them by much, return or cost, where the critic misses neither has failed (in many dimensions rollouts fall over
@@ -101,11 +101,13 @@ def overstated(
     of_groups: Float[NDArray[np.float32], "G K"],
     real: Float[NDArray[np.float32], "G K"],
 ) -> Float[NDArray[np.float32], "N K"]:
-    """By how much the groups are overstated of which as much is said; linear between them."""
+    """By how much three neighbouring groups are overstated of which as much is said; linear between them."""
     found = np.empty_like(said)
     for k, (x, y) in enumerate(zip(of_groups.T, real.T, strict=True)):
         order = np.argsort(x, kind="stable")
-        found[:, k] = np.interp(said[:, k], x[order], np.maximum(x - y, 0)[order])
+        over = (x - y)[order]
+        mean = np.convolve(np.r_[over[0], over, over[-1]], np.full(3, 1 / 3), "valid")
+        found[:, k] = np.interp(said[:, k], x[order], np.maximum(mean, 0))
     return found
 
 
