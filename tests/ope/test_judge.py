@@ -168,3 +168,29 @@ def test_why_nothing_is_shown_names_the_condition_that_failed() -> None:
     assert "49 effective episodes, 50 are needed" in _unusable([one(49.0, 0.2)])
     assert _unusable([one(98.5, 0.2)]) == "one episode has 20 % of all weight, more than 10 %"
     assert _unusable([one(98.5, 0.05, None)]).startswith("weights has no interval here")
+
+
+def test_one_of_several_deciders_of_long_episodes_is_not_judged_by_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their own third of the episodes has weight 1, the others 0; many effective episodes, and few on the way."""
+    monkeypatch.setattr("pdocrl.ope.judge.regressors.installed", lambda: False)
+    rng = np.random.default_rng(0)
+    who = np.repeat(rng.integers(0, 3, 300), 30)
+    x = rng.normal(size=len(who))
+    chance = np.array([0.9, 0.5, 0.1])[who]
+    a = (rng.random(len(who)) < chance).astype(int)
+    log = {"episode": np.arange(len(who)) // 30, "x": x, "action": a, "reward": x, "cost": 1.0 * a}
+    log |= {"p": np.where(a == 1, chance, 1 - chance), "who": np.array(["A", "B", "C"])[who]}
+
+    def like(p: float) -> Any:
+        return lambda columns: np.tile([1 - p, p], (len(columns["x"]), 1))
+
+    given = {"propensity": "p", "decider": "who"}
+    first, second = pdocrl.ope({"A": like(0.9), "B": like(0.5)}, log, ["cost<=28"], **given).policies
+    for told in (first, second):
+        weighted = told.of("weighted trajectory importance sampling")
+        assert weighted.ess > 50
+        assert not weighted.usable
+        assert told.verdict == "not shown"
+        assert "average less than half" in told.limits[0].why
+    alone = {name: values[who == 0] for name, values in log.items()}
+    assert pdocrl.ope(like(0.9), alone, ["cost<=28"], **given).policies[0].verdict == "within"

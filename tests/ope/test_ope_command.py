@@ -218,6 +218,10 @@ def test_what_cannot_be_estimated_is_refused_in_one_line(ready: Prepared) -> Non
 
 
 def test_bad_folders_end_with_status_2_and_write_nothing(folder: Path, tmp_path: Path, run_cli: Cli) -> None:
+    for option in (("--out", tmp_path / "page.html"), ("--confidence", 0.9)):
+        status, out, err = run_cli("ope", folder, *option)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert "written to ope.json" in err
     status, out, err = run_cli("ope", tmp_path)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "run.json" in err

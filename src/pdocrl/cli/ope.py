@@ -94,6 +94,11 @@ def ope(
         raise PdocrlError("no policy to judge; give at least one, such as module:name.")
     limits = [text for group in limit for text in group]
     if is_training(policies) and not limits and not state_columns:
+        if out is not None or confidence != 0.95:
+            raise PdocrlError(
+                f"{policies[0]}: a training's estimates hold at 0.95 and are written to ope.json in its folder; --out "
+                "and --confidence go with --data LOG --limit …."
+            )
         told = judge_policies(list(policies), data, seed=seed, **dataclasses.asdict(training))
     elif data is None:
         raise PdocrlError(

@@ -246,7 +246,7 @@ class Gathered:
         rows, episodes = len(self.parts.sample), len(self.parts.sample.episodes)
         return [
             f"read part by part: Q is fitted, and drift looked for, in a sample of {rows} rows ({episodes} episodes); "
-            "estimators that need all rows at once are left out"
+            "estimators that need all rows at once, and how strong a hidden cause would have to be, are left out"
         ]
 
     @property

@@ -28,7 +28,7 @@ from pdocrl.ope.estimators.intervals import LEVEL
 from pdocrl.ope.estimators.linear import basis
 from pdocrl.ope.estimators.marginalised import marginalised, ratios
 from pdocrl.ope.estimators.on_policy import of_totals
-from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, effective_size, falls_short
 from pdocrl.ope.result import DeciderReport, EstimatorReport, OpeReport, PolicyReport
 
 MOST_DECIDERS = 50  # listed
@@ -134,7 +134,8 @@ def _long(problem: Problem) -> bool:
     weights = problem.weights[:, -1]
     if problem.longest == 1 or not weights.any():
         return False
-    return effective_size(weights) < verdicts.FEWEST or weights.max() > verdicts.LARGEST * weights.sum()
+    few = effective_size(weights) < verdicts.FEWEST or weights.max() > verdicts.LARGEST * weights.sum()
+    return bool(few or falls_short(weights))
 
 
 def _judge_one(

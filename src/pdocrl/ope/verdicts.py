@@ -5,7 +5,8 @@
     share, CVaR   weighted episodes, and what weights that the log lacks may hide (`distribution.complement`)
     max           never shown within: no finite sample excludes a larger step
 
-Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight.
+Usable is an estimator with at least `FEWEST` effective episodes of which none has more than `LARGEST` of the weight;
+by propensities, on a mean, also unless the weights of episodes average below half (`problem.falls_short`).
 Within: the estimator's whole two-sided interval is; over: it lies beyond. Not shown: neither, or a usable estimator
 that makes no further assumption contradicts it. Where fewer than a quarter of the episodes are effective, the largest
 weights are often still to come and the interval of the weighted ones is too narrow: it is `HEAVY` times as wide, and
@@ -28,7 +29,7 @@ from pdocrl.limits import Limit
 from pdocrl.ope import sensitivity
 from pdocrl.ope.estimators import distribution, dynamics
 from pdocrl.ope.estimators.intervals import interval, p_value
-from pdocrl.ope.estimators.problem import Estimate, Floats, Problem
+from pdocrl.ope.estimators.problem import Estimate, Floats, Problem, falls_short
 from pdocrl.ope.result import LimitVerdict, Verdict
 
 FEWEST = 50.0  # effective episodes of an estimator that may decide
@@ -55,7 +56,7 @@ Estimates = Mapping[tuple[str, str], Estimate]  # (estimator, signal) → estima
 def usable(estimate: Estimate, fewest: float = FEWEST, largest: float = LARGEST) -> bool:
     """Whether its diagnostics let it decide, or contradict what does."""
     size, share = estimate.effective_sample_size or 0.0, estimate.largest_weight or 0.0
-    return estimate.interval is not None and size >= fewest and share <= largest
+    return estimate.sound and estimate.interval is not None and size >= fewest and share <= largest
 
 
 def decider(estimates: Estimates, signal: str, order: Sequence[str] = DECIDERS) -> Estimate | None:
@@ -134,6 +135,8 @@ def widened(estimate: Estimate, problem: Problem, decides: str = WEIGHTED) -> Es
     """With an interval that was measured to cover: influence values are scaled about their mean."""
     few = (estimate.effective_sample_size or 0.0) < FEW * problem.episodes
     factor = WIDER if estimate.estimator == FORWARD else 1.0
+    if estimate.estimator in BY_PROPENSITY and falls_short(problem.weights[:, -1]):
+        estimate = dataclasses.replace(estimate, sound=False)
     if estimate.estimator in (decides, distribution.NAME):
         factor = (HEAVY if few else 1.0) * (ESTIMATED if problem.estimated else 1.0)
     if factor == 1 or estimate.influence is None:
@@ -154,6 +157,8 @@ def _unusable(asked: Sequence[Estimate]) -> str:
         return f"too few decisions like the policy's: {size:.3g} effective episodes, {FEWEST:g} are needed"
     if (best.largest_weight or 0.0) > LARGEST:
         return f"one episode has {100 * (best.largest_weight or 0):.0f} % of all weight, more than {100 * LARGEST:g} %"
+    if not all(one.sound for one in asked):
+        return "the weights of episodes average less than half of 1: most of the policy's are not in the log"
     if best.value is not None:
         return f"{best.estimator} has no interval here: {'; '.join(best.assumptions)}"
     return f"{best.estimator} has no value here: {'; '.join(best.assumptions)}"

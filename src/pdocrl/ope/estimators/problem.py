@@ -26,6 +26,7 @@ from pdocrl.ope.estimators.intervals import interval
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
+LEAST, SHORT = 0.5, 4.0  # mean weight of episodes, less by so many standard errors
 MOST_LOG_WEIGHT = 230.0  # so that squares of weights stay finite
 
 
@@ -41,6 +42,7 @@ class Estimate:
     largest_weight: float | None = None  # the largest share of one episode in the sum of all weights
     assumptions: tuple[str, ...] = ()
     influence: Floats | None = None  # [E] whose mean is the value; differences of them compare policies in pairs
+    sound: bool = True  # whether its weights can have a mean of 1, see `falls_short`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,6 +167,18 @@ def summarise(
 def effective_size(weights: Floats) -> float:
     """(Σw)²/Σw²: so many episodes of equal weight say as much."""
     return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def falls_short(weights: Floats) -> bool:
+    """Whether the weights [E] of whole episodes average less than half of 1, their expectation, beyond chance.
+
+    Then most of the policy's episodes are of a kind that the log lacks. So it is where one of several deciders of long
+    episodes is judged: that decider's own have weight 1, all others 0, and the effective sample size at the end says
+    nothing of the handful of episodes that have the weight on the way.
+    """
+    if len(weights) < 2:
+        return False
+    return bool(weights.mean() + SHORT * weights.std(ddof=1) / np.sqrt(len(weights)) < LEAST)
 
 
 def self_normalised(weights: Floats, values: Floats) -> Floats | None:
