@@ -13,16 +13,17 @@ import csv
 from pathlib import Path
 
 import numpy as np
+from generated import END, replace_block
 
 from pdocrl.data import load
 from pdocrl.data.load import search
 from pdocrl.data.tasks import BULLET, Task
-from pdocrl.files import write_csv, write_text
+from pdocrl.files import write_csv
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "data.csv"
 PAGE = ROOT / "docs" / "data.md"
-BEGIN, END = "<!-- made by benchmarks/describe_data.py -->", "<!-- end -->"
+BEGIN = "<!-- made by benchmarks/describe_data.py -->"
 LIMITS = (10, 20, 40)
 HEADS = {
     "task": "task",
@@ -81,8 +82,7 @@ def main() -> None:
             print(rows[task.name], flush=True)
     write_csv(RESULTS, [rows[task.name] for task in BULLET if task.name in rows])
     if PAGE.exists():
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        write_text(PAGE, before + table(rows) + rest.partition(END)[2])
+        replace_block(PAGE, table(rows))
 
 
 if __name__ == "__main__":

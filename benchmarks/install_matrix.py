@@ -24,12 +24,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdocrl.files import write_csv, write_text
+from generated import END, replace_block
+
+from pdocrl.files import write_csv
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "install_matrix.csv"
 PAGE = ROOT / "docs" / "install.md"
-BEGIN, END = "<!-- made by benchmarks/install_matrix.py -->", "<!-- end -->"
+BEGIN = "<!-- made by benchmarks/install_matrix.py -->"
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST, NEWEST = ["--resolution", "lowest-direct"], ["--resolution", "highest"]
 # The lower bounds of pyproject.toml, or the newest wheels; each also with the Gymnasium of the other side.
@@ -250,8 +252,7 @@ def write(row: dict[str, object]) -> None:
     rows = [r for r in rows if (r["python"], r["dependencies"]) not in same] + [row]
     rows.sort(key=lambda r: (str(r["python"]), list(ENDS).index(str(r["dependencies"]))))
     write_csv(RESULTS, [{name: r.get(name, "") for name in COLUMNS} for r in rows])
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(PAGE, before + table(rows) + rest.partition(END)[2])
+    replace_block(PAGE, table(rows))
 
 
 def table(rows: list[dict[str, object]]) -> str:

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from table import cells_of, short
+from generated import END, replace_block
+from table import cells_of, pair, short
 
 from pdocrl.bench.results import GROUPS, PARQUET, Row, read_rows
 from pdocrl.data.tasks import BULLET
@@ -34,7 +35,7 @@ from pdocrl.training.folder import METRICS, read_lines
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PAGE = RESULTS.parent / "README.md"
-BEGIN, END = "<!-- made by benchmarks/paper.py from results/paper.parquet -->", "<!-- end -->"
+BEGIN = "<!-- made by benchmarks/paper.py from results/paper.parquet -->"
 EVERY = 5_000  # steps
 PLAYERS = ("w", "w_at_clip", "lambda", "q", "v", "residual")
 
@@ -48,8 +49,7 @@ def main() -> None:
         write_csv(RESULTS / "paper_course.csv", list(courses(arguments.folder)))
     rows = committed_rows()
     write_text(RESULTS / "paper.md", text(rows))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(PAGE, f"{before}{at_a_glance(rows)}{rest.partition(END)[2]}")
+    replace_block(PAGE, at_a_glance(rows))
 
 
 def committed_rows() -> list[Row]:
@@ -95,12 +95,6 @@ def at_a_glance(rows: Sequence[Row]) -> str:
 def counted(scores: Sequence[Summary]) -> str:
     """At how many pairs of task and limit the mean cost is within."""
     return f"{sum(one.safe_limits for one in scores)} of {sum(one.limits for one in scores)}"
-
-
-def pair(score: Sequence[float]) -> str:
-    """.35 / .29"""
-    reward, cost = (f"{abs(value):.2f}".removeprefix("0") for value in score)
-    return f"{'−' if score[0] < 0 else ''}{reward} / {cost}"
 
 
 def courses(folder: Path) -> Iterator[dict[str, str]]:

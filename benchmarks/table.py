@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from generated import END, replace_block
 
 from pdocrl.agents.base import Agent, make_config
 from pdocrl.agents.registry import find_agent
@@ -93,7 +94,7 @@ GLANCE = {  # of README.md: method and what it is called there
     "cpq": "`cpq`",
     "cdt-by-cost-16k": "`cdt`, published sampling",
 }
-BEGIN, END = "<!-- made by benchmarks/table.py from results/bullet.parquet -->", "<!-- end -->"
+BEGIN = "<!-- made by benchmarks/table.py from results/bullet.parquet -->"
 NAME = "bullet-recorded"
 THREE = ("pdocrl", "jax", "numpy")
 NEEDED = ("data_digest", "provenance", "played")
@@ -164,8 +165,7 @@ def main() -> None:
 def write_generated(rows: Sequence[Row]) -> None:
     """What two pages say of these rows stands between two marks, and is made of them."""
     for place, made in (("benchmarks/README.md", generated(rows)), ("README.md", at_a_glance(rows))):
-        before, _, rest = (ROOT / place).read_text(encoding="utf-8").partition(BEGIN)
-        write_text(ROOT / place, f"{before}{made}{rest.partition(END)[2]}")
+        replace_block(ROOT / place, made)
 
 
 def at_a_glance(rows: Sequence[Row]) -> str:
@@ -490,9 +490,14 @@ def headline(
 
 def short(score: Any) -> str:
     """.35 / .29, in bold where the cost is within the limit."""
-    words = [f"{abs(value):.2f}".removeprefix("0") for value in (score.reward, score.cost)]
-    pair = f"{'−' if round(score.reward, 2) < 0 else ''}{' / '.join(words)}"
-    return f"**{pair}**" if score.safe else pair
+    told = pair((score.reward, score.cost))
+    return f"**{told}**" if score.safe else told
+
+
+def pair(score: Sequence[float]) -> str:
+    """.35 / .29"""
+    reward, cost = (f"{abs(value):.2f}".removeprefix("0") for value in score)
+    return f"{'−' if round(score[0], 2) < 0 else ''}{reward} / {cost}"
 
 
 if __name__ == "__main__":

@@ -267,7 +267,7 @@ def make_rows(
             protocol=protocol,
             task=task.name,
             agent=plan.agent,
-            variant="-".join(filter(None, (variant, ", ".join(limits_asked(run.settings))))),
+            variant="-".join(filter(None, (variant, asked))),
             cost_limit=tuple(run.cost_limit),
             seed=run.seed,
             training=run.training,
@@ -292,9 +292,10 @@ def make_rows(
             packages=in_words(others),
             machine=plan.machine,
             played="" if played is None else f"{played.commit}; {in_words(played.versions)}; {played.machine}",
-            limits=", ".join(limits_asked(run.settings)),
+            limits=asked,
         )
         for run in scores.runs
+        for asked in [", ".join(limits_asked(run.settings))]
         for i, episode in enumerate(run.episodes[:episodes])
     ]
 
